@@ -1,0 +1,48 @@
+/* fl_store: a packed dataset's shards, read natively. Built on liblmdb.
+ *
+ * NOTE [ store: processes and threads ]
+ * A store is opened by one process (its pid is kept; every call from another returns FL_EFORK, and fl_store_close there
+ * frees only memory, touching no env). It is immutable after the last fl_store_add and may be used by any number of threads; each
+ * thread reads through its own fl_reader, which holds one read transaction per shard, begun on first use.
+ * A span returned by a reader points into the shard's map and lives until that reader is closed.
+ *
+ * Shards are opened with MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD. Before liblmdb may walk a tree, fl_store_add
+ * has walked it: file size against meta, page numbers, node offsets, key sizes, overflow spans: a damaged file is FL_ESHARD, never a crash.
+ */
+#ifndef FL_STORE_H
+#define FL_STORE_H
+
+#include "fl_record.h"
+
+typedef struct fl_store fl_store;
+typedef struct fl_reader fl_reader;
+
+fl_code fl_store_create(fl_store **out, fl_error *err);
+/* Adds the next shard: samples first .. first+count-1, a file of exactly `bytes` bytes. */
+fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err);
+void fl_store_close(fl_store *store); /* after every reader; NULL is allowed */
+
+/* A column chunk of a shard, zero-copy, valid until the store is closed. */
+fl_code fl_store_column(fl_store *store, uint32_t shard, const char *name, fl_span *out, fl_error *err);
+
+uint64_t fl_store_count(const fl_store *store);
+uint32_t fl_store_shards(const fl_store *store);
+uint32_t fl_store_shard_of(const fl_store *store, uint64_t index); /* index < count */
+
+/* Per-row CRC32C, checked by fl_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
+void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc);
+
+fl_code fl_reader_create(fl_store *store, fl_reader **out, fl_error *err);
+void fl_reader_free(fl_reader *reader); /* NULL is allowed */
+
+/* The record of sample index: FL_ENOTFOUND, FL_ESHARD, FL_ECHECKSUM. The record's own fields are not yet checked. */
+fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_error *err);
+
+/* Asks the kernel to read the record's pages (MADV_WILLNEED); returns at once. Failures are ignored: it is a hint. */
+void fl_reader_ahead(fl_reader *reader, uint64_t index);
+
+/* Mapped pages count as the process's memory, though they are only page cache. After every `bytes` read, the maps are let go
+ * (MADV_DONTNEED) and fault back in as they are used. 0: never. Default 64 MiB. */
+void fl_store_set_resident(fl_store *store, uint64_t bytes);
+
+#endif

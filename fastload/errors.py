@@ -1,0 +1,68 @@
+"""One family of exceptions; each message says what happened, to which file or sample, and what to do.
+
+Every class is also the built-in exception that a reader of torch's DataLoader code would catch.
+"""
+
+from __future__ import annotations
+
+
+class FastloadError(Exception):
+    """Base of everything that fastload raises on purpose."""
+
+
+class ArgumentError(FastloadError, ValueError):
+    """An argument, option or setting is out of range or contradicts another."""
+
+
+class DatasetError(FastloadError, OSError):
+    """A packed dataset cannot be used: missing, unfinished, damaged, or of a later version."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class PackError(FastloadError, RuntimeError):
+    """Packing stopped: a bad source, a bad sample under ``on_error="raise"``, a full disk, an OUT in the way."""
+
+
+class SampleError(FastloadError, RuntimeError):
+    """One sample cannot be delivered.
+
+    Attributes:
+        index: its index in the packed dataset, or -1 when it has none yet.
+        shard: the shard's file name, or "".
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, message: str, *, index: int = -1, shard: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.index = index
+        self.shard = shard
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_sample_error, (self.args[0], self.index, self.shard, self.reason))
+
+
+def _rebuild_sample_error(message: str, index: int, shard: str, reason: str) -> SampleError:
+    return SampleError(message, index=index, shard=shard, reason=reason)
+
+
+class BatchShapeError(FastloadError, RuntimeError):
+    """Samples of one batch have different sizes and nothing in the transform makes them equal."""
+
+
+class TransformError(FastloadError, ValueError):
+    """A transform list that the engine cannot run."""
+
+
+class LoaderTimeout(FastloadError, TimeoutError, RuntimeError):
+    """No batch became ready within ``timeout`` seconds."""
+
+
+class ClosedError(FastloadError, RuntimeError):
+    """The loader or dataset was closed, or belongs to another process."""
+
+
+class ResourceError(FastloadError, MemoryError):
+    """Memory or another resource is short; the message names what was needed."""
