@@ -1,0 +1,10 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""The native engine, thinly: each part in a file of its own, one module, so that one copy of csrc serves all.
+
+Parts import downward only: status, then store and image, then engine.
+"""
+
+include "status.pxi"
+include "store.pxi"
+include "image.pxi"
+include "engine.pxi"
