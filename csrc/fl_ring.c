@@ -1,0 +1,201 @@
+#define _GNU_SOURCE
+#include "fl_ring.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+enum { HUGE = 2 << 20 };
+
+struct fl_slot {
+    _Atomic uint32_t state; /* fl_slot_state; see the note for who moves it */
+    void *data;             /* mapped while the slot exists; changed only while FILLING by its taker */
+    size_t bytes;
+    fl_slot *next; /* in ring->all, under ring->lock */
+};
+
+struct fl_ring {
+    pthread_mutex_t lock; /* all, slots, free */
+    fl_slot *all;
+    uint32_t slots, free, keep;
+    _Atomic uint32_t published; /* counts fl_slot_publish: the futex that waiters sleep on */
+};
+
+static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
+    size_t rounded = (bytes + 4095) & ~(size_t)4095;
+    if (rounded >= HUGE) rounded = (rounded + HUGE - 1) & ~(size_t)(HUGE - 1);
+    if (rounded < bytes) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
+    void *data = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED)
+        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and the system has no room for them: lower batch_size or prefetch_factor", rounded);
+    madvise(data, rounded, MADV_HUGEPAGE);
+    if (madvise(data, rounded, MADV_POPULATE_WRITE) != 0) {
+        if (errno == ENOMEM || errno == EFAULT) {
+            munmap(data, rounded);
+            return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor", rounded);
+        }
+        for (size_t at = 0; at < rounded; at += 4096) ((volatile char *)data)[at] = 0; /* an older kernel: fault in by hand */
+    }
+    slot->data = data;
+    slot->bytes = rounded;
+    return FL_OK;
+}
+
+static void unmap(fl_slot *slot) {
+    if (slot->data) munmap(slot->data, slot->bytes);
+    slot->data = NULL;
+    slot->bytes = 0;
+}
+
+fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err) {
+    *out = NULL;
+    fl_ring *ring = calloc(1, sizeof *ring);
+    if (!ring) return fl_fail(err, FL_ENOMEM, "no memory for a ring");
+    pthread_mutex_init(&ring->lock, NULL);
+    ring->keep = keep;
+    fl_slot *taken[64];
+    uint32_t made = 0;
+    fl_code code = FL_OK;
+    for (; bytes && made < keep && made < 64 && !code; made += !code) code = fl_ring_take(ring, bytes, &taken[made], err);
+    for (uint32_t i = 0; i < made; i++) fl_slot_release(ring, taken[i]);
+    if (code) {
+        fl_ring_free(ring);
+        return code;
+    }
+    *out = ring;
+    return FL_OK;
+}
+
+void fl_ring_free(fl_ring *ring) {
+    if (!ring) return;
+    while (ring->all) {
+        fl_slot *slot = ring->all;
+        ring->all = slot->next;
+        unmap(slot);
+        free(slot);
+    }
+    pthread_mutex_destroy(&ring->lock);
+    free(ring);
+}
+
+/* Under the lock: the free slot that wastes least, large enough if there is one. */
+static fl_slot *best_free(fl_ring *ring, size_t bytes) {
+    fl_slot *best = NULL;
+    for (fl_slot *s = ring->all; s; s = s->next) {
+        if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_FREE) continue;
+        bool fits = s->bytes >= bytes, best_fits = best && best->bytes >= bytes;
+        if (!best || (fits && !best_fits) || (fits == best_fits && (fits ? s->bytes < best->bytes : s->bytes > best->bytes))) best = s;
+    }
+    return best;
+}
+
+fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) {
+    *out = NULL;
+    pthread_mutex_lock(&ring->lock);
+    fl_slot *slot = best_free(ring, bytes);
+    if (slot) {
+        ring->free--;
+    } else if ((slot = calloc(1, sizeof *slot))) {
+        slot->next = ring->all;
+        ring->all = slot;
+        ring->slots++;
+    }
+    if (slot) atomic_store_explicit(&slot->state, FL_FILLING, memory_order_relaxed);
+    pthread_mutex_unlock(&ring->lock);
+    if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
+    if (slot->bytes < bytes || !slot->data) {
+        unmap(slot);
+        fl_code code = map(bytes, slot, err);
+        if (code) {
+            fl_slot_release(ring, slot);
+            return code;
+        }
+    }
+    *out = slot;
+    return FL_OK;
+}
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
+    return syscall(SYS_futex, (uint32_t *)word, op, value, timeout, NULL, 0);
+}
+
+void fl_slot_publish(fl_ring *ring, fl_slot *slot) {
+    atomic_store_explicit(&slot->state, FL_READY, memory_order_release);
+    atomic_fetch_add_explicit(&ring->published, 1, memory_order_release);
+    futex(&ring->published, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL);
+}
+
+void fl_slot_lease(fl_slot *slot) { atomic_store_explicit(&slot->state, FL_LEASED, memory_order_release); }
+
+void fl_slot_release(fl_ring *ring, fl_slot *slot) {
+    pthread_mutex_lock(&ring->lock);
+    bool drop = !slot->data || ring->free >= ring->keep;
+    if (drop) {
+        fl_slot **link = &ring->all;
+        while (*link != slot) link = &(*link)->next;
+        *link = slot->next;
+        ring->slots--;
+    } else {
+        atomic_store_explicit(&slot->state, FL_FREE, memory_order_release);
+        ring->free++;
+    }
+    pthread_mutex_unlock(&ring->lock);
+    if (drop) {
+        unmap(slot);
+        free(slot);
+    }
+}
+
+void *fl_slot_data(const fl_slot *slot) { return slot->data; }
+
+fl_slot_state fl_slot_state_of(const fl_slot *slot) {
+    return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire);
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, uint32_t *which, fl_error *err) {
+    int64_t deadline = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * 1000000;
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&ring->published, memory_order_acquire);
+        for (uint32_t i = 0; i < count; i++)
+            if (fl_slot_state_of(slots[i]) == FL_READY) return *which = i, FL_OK;
+        struct timespec left, *limit = NULL;
+        if (timeout_ms >= 0) {
+            int64_t ns = deadline - now_ns();
+            if (ns <= 0) return fl_fail(err, FL_ETIMEOUT, "no batch became ready within %lld ms", (long long)timeout_ms);
+            left = (struct timespec){ns / 1000000000, ns % 1000000000};
+            limit = &left;
+        }
+        if (futex(&ring->published, FUTEX_WAIT_PRIVATE, seen, limit) != 0 && errno == EINTR)
+            return fl_fail(err, FL_EINTR, "interrupted by a signal");
+    }
+}
+
+void fl_ring_count(fl_ring *ring, fl_ring_counts *out) {
+    *out = (fl_ring_counts){0};
+    pthread_mutex_lock(&ring->lock);
+    for (fl_slot *s = ring->all; s; s = s->next) {
+        fl_slot_state state = fl_slot_state_of(s);
+        out->slots++;
+        out->bytes += s->bytes;
+        out->free += state == FL_FREE, out->filling += state == FL_FILLING;
+        out->ready += state == FL_READY, out->leased += state == FL_LEASED;
+    }
+    pthread_mutex_unlock(&ring->lock);
+}
