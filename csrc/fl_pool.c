@@ -17,12 +17,14 @@ typedef struct job {
 typedef struct worker {
     fl_pool *pool;
     void *context;
+    const void *running; /* the opaque of the item it runs, or NULL; under the pool's lock */
     pthread_t thread;
 } worker;
 
 struct fl_pool {
     pthread_mutex_t lock;
-    pthread_cond_t work_there;
+    pthread_cond_t work_there, item_done;
+    uint32_t waiting; /* under lock: threads that wait for item_done */
     bool closing;             /* under lock */
     job *jobs;                /* under lock: a circular queue of `capacity`, jobs with items left */
     uint32_t head, used, capacity;
@@ -56,9 +58,12 @@ static void *run(void *arg) {
             pthread_cond_wait(&pool->work_there, &pool->lock);
             continue;
         }
+        self->running = j.opaque;
         pthread_mutex_unlock(&pool->lock);
         j.work(j.opaque, item, self->context);
         pthread_mutex_lock(&pool->lock);
+        self->running = NULL;
+        if (pool->waiting) pthread_cond_broadcast(&pool->item_done);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -91,6 +96,7 @@ fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, vo
     if (!pool) return fl_fail(err, FL_ENOMEM, "no memory for a thread pool");
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work_there, NULL);
+    pthread_cond_init(&pool->item_done, NULL);
     pool->pid = getpid();
     pool->capacity = capacity;
     pool->jobs = calloc(capacity, sizeof *pool->jobs);
@@ -120,19 +126,25 @@ fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items
     return code;
 }
 
-uint32_t fl_pool_cancel(fl_pool *pool, const void *opaque) {
-    uint32_t dropped = 0;
-    if (pool->pid != getpid()) return 0;
+static bool runs(const fl_pool *pool, const void *opaque) {
+    for (uint32_t i = 0; i < pool->threads; i++)
+        if (pool->workers[i].running == opaque) return true;
+    return false;
+}
+
+void fl_pool_cancel(fl_pool *pool, const void *opaque) {
+    if (pool->pid != getpid()) return;
     pthread_mutex_lock(&pool->lock);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < pool->used; i++) {
         job j = pool->jobs[(pool->head + i) % pool->capacity];
-        if (j.opaque == opaque) dropped += j.items - j.next;
-        else pool->jobs[(pool->head + kept++) % pool->capacity] = j;
+        if (j.opaque != opaque) pool->jobs[(pool->head + kept++) % pool->capacity] = j;
     }
     pool->used = kept;
+    pool->waiting++;
+    while (runs(pool, opaque)) pthread_cond_wait(&pool->item_done, &pool->lock);
+    pool->waiting--;
     pthread_mutex_unlock(&pool->lock);
-    return dropped;
 }
 
 void fl_pool_close(fl_pool *pool) {
@@ -144,6 +156,7 @@ void fl_pool_close(fl_pool *pool) {
         pthread_mutex_unlock(&pool->lock);
         for (uint32_t i = 0; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
         pthread_cond_destroy(&pool->work_there);
+        pthread_cond_destroy(&pool->item_done);
         pthread_mutex_destroy(&pool->lock);
     }
     free(pool->workers);

@@ -22,8 +22,9 @@ fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, vo
 /* FL_EFULL when capacity jobs wait or run. items > 0. Any thread. */
 fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items, fl_error *err);
 
-/* Drops the job's items that no thread has taken and returns how many; items already taken still run to their end. */
-uint32_t fl_pool_cancel(fl_pool *pool, const void *opaque);
+/* Drops the job's items that no thread has taken, and returns when those that were taken have returned: from then on nobody
+ * touches `opaque`. Not from inside an item of the same job. */
+void fl_pool_cancel(fl_pool *pool, const void *opaque);
 
 /* Ends every job as fl_pool_cancel would (their items are not run), joins the threads, frees the pool. NULL is allowed. In a forked
  * child, where the threads do not exist, only memory is freed. */
