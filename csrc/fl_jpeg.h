@@ -22,6 +22,9 @@ typedef struct fl_jpeg_info {
 fl_code fl_jpeg_create(fl_jpeg **out, fl_error *err);
 void fl_jpeg_free(fl_jpeg *jpeg); /* NULL is allowed */
 
+/* Decoders not yet freed, in this process: tests end with the number they began with. */
+long fl_jpeg_live(void);
+
 /* Reads the header of bytes[0..size), which must stay valid until the decode has returned. FL_ELIMIT before any
  * allocation when width x height > max_pixels; FL_EUNSUPPORTED for 12 bit and lossless files; FL_EJPEG otherwise. */
 fl_code fl_jpeg_open(fl_jpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_info *info, fl_error *err);
