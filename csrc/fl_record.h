@@ -44,4 +44,7 @@ fl_code fl_record_find(fl_span record, uint16_t field, fl_field *out, fl_error *
 /* CRC32C (Castagnoli; RFC 3720), run-time dispatch to the CPU's instruction, 0 for no bytes; crc continues an earlier one. */
 uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size);
 
+/* The same without the instruction: what other CPUs run, and what tests compare with. */
+uint32_t fl_crc32c_software(uint32_t crc, const void *bytes, size_t size);
+
 #endif

@@ -45,4 +45,7 @@ void fl_reader_ahead(fl_reader *reader, uint64_t index);
  * (MADV_DONTNEED) and fault back in as they are used. 0: never. Default 64 MiB. */
 void fl_store_set_resident(fl_store *store, uint64_t bytes);
 
+/* Stores and readers of this process that were made and not yet freed: a test ends with zero. */
+void fl_store_live(uint32_t *stores, uint32_t *readers);
+
 #endif

@@ -1,0 +1,328 @@
+#define _GNU_SOURCE
+#include "fl_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fl_store_tree.h"
+
+enum { NAME_SIZE = 256 };
+static const uint64_t RESIDENT_DEFAULT = 64 << 20;
+
+typedef struct shard {
+    uint64_t first, count, bytes;
+    MDB_env *env;
+    MDB_dbi samples, columns;
+    const uint8_t *map;
+    const uint32_t *crc;   /* set before readers read; NULL: not checked */
+    atomic_bool *resident; /* some of its map has been read since the last let-go; set by readers, cleared by the one that lets go */
+    char name[NAME_SIZE];  /* the file's last name, for messages */
+} shard;
+
+struct fl_store {
+    uint32_t process; /* see process_now */
+    uint32_t shards;
+    shard *shard;
+    uint64_t count;
+    uint64_t limit;             /* of resident bytes; 0: none */
+    atomic_uint_fast64_t bytes; /* read since the maps were last let go; added to by every reader */
+};
+
+struct fl_reader {
+    fl_store *store;
+    uint32_t shards;
+    MDB_txn *txn[]; /* one per shard, NULL until first used */
+};
+
+static atomic_uint live_stores, live_readers;
+
+/* A number that differs in every forked child: a cheaper question than getpid. Kept by pthread_atfork. */
+static atomic_uint process_number;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static int process_result;
+static void process_child(void) { atomic_fetch_add_explicit(&process_number, 1, memory_order_relaxed); }
+static void process_init(void) { process_result = pthread_atfork(NULL, NULL, process_child); }
+static uint32_t process_now(void) { return atomic_load_explicit(&process_number, memory_order_relaxed); }
+
+static fl_code store_check(const fl_store *store, fl_error *err) {
+    if (store->process == process_now()) return FL_OK;
+    return fl_fail(err, FL_EFORK, "this store was opened before a fork and belongs to the parent: open the dataset again in the child");
+}
+
+static fl_code lmdb_fail(fl_error *err, int rc, const char *what, const char *name) {
+    if (rc == ENOMEM) return fl_fail(err, FL_ENOMEM, "no memory to %s shard %.80s", what, name);
+    if (rc > 0) return fl_fail_sys(err, rc, "cannot %s shard %.80s", what, name);
+    return fl_fail(err, FL_ESHARD, "cannot %s shard %.80s (%s): copy it again or pack again", what, name, mdb_strerror(rc));
+}
+
+fl_code fl_store_create(fl_store **out, fl_error *err) {
+    *out = NULL;
+    pthread_once(&process_once, process_init);
+    if (process_result) return fl_fail_sys(err, process_result, "cannot watch for forks");
+    fl_store *store = calloc(1, sizeof *store);
+    if (!store) return fl_fail(err, FL_ENOMEM, "no memory for a store of %zu bytes", sizeof *store);
+    store->process = process_now();
+    store->limit = RESIDENT_DEFAULT;
+    atomic_fetch_add(&live_stores, 1);
+    *out = store;
+    return FL_OK;
+}
+
+/* Maps the file by itself, checks size and trees, and hands back what was found and which file it was. */
+static fl_code shard_check(const char *path, const shard *s, fl_tree *tree, struct stat *st, fl_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
+    }
+    if (fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
+    fl_code code = FL_OK;
+    if (fstat(fd, st) != 0) {
+        code = fl_fail_sys(err, errno, "cannot ask for the size of shard %.80s", s->name);
+    } else if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size != s->bytes || s->bytes == 0) {
+        code = fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
+                       s->name, (uint64_t)st->st_size, s->bytes);
+    } else {
+        void *map = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, fd, 0);
+        if (map == MAP_FAILED) {
+            code = fl_fail_sys(err, errno, "cannot map the %" PRIu64 " bytes of shard %.80s", s->bytes, s->name);
+        } else {
+            (void)madvise(map, s->bytes, MADV_RANDOM); /* only tree pages are wanted, and they lie far apart */
+            code = fl_tree_check(map, s->bytes, s->first, s->count, s->name, tree, err);
+            munmap(map, s->bytes);
+        }
+    }
+    close(fd);
+    return code;
+}
+
+static void shard_key(uint64_t index, uint8_t key[8]) {
+    for (int i = 0; i < 8; i++) key[i] = (uint8_t)(index >> (56 - 8 * i));
+}
+
+static bool shard_holds(const shard *s, MDB_val value) {
+    uintptr_t at = (uintptr_t)value.mv_data, map = (uintptr_t)s->map;
+    return at >= map && at - map <= s->bytes && value.mv_size <= s->bytes - (at - map);
+}
+
+/* Opens the named databases and finds where liblmdb has mapped the file: its own answer (mdb_env_info) is only what was asked for. */
+static fl_code shard_bind(shard *s, const fl_tree *tree, fl_error *err) {
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
+    if (rc) return lmdb_fail(err, rc, "begin to read", s->name);
+    uint8_t key[8];
+    shard_key(s->first, key);
+    MDB_val name = {sizeof key, key}, value;
+    if (!(rc = mdb_dbi_open(txn, "samples", 0, &s->samples)) && !(rc = mdb_dbi_open(txn, "columns", 0, &s->columns)) &&
+        !(rc = mdb_get(txn, s->samples, &name, &value))) {
+        s->map = (const uint8_t *)value.mv_data - tree->first_offset;
+        rc = mdb_txn_commit(txn); /* keeps the two handles */
+    } else {
+        mdb_txn_abort(txn);
+    }
+    return rc ? lmdb_fail(err, rc, "read", s->name) : FL_OK;
+}
+
+static fl_code shard_open(shard *s, const char *path, fl_error *err) {
+    fl_tree tree;
+    struct stat checked, opened;
+    fl_code code = shard_check(path, s, &tree, &checked, err);
+    if (code) return code;
+    s->resident = calloc(1, sizeof *s->resident);
+    if (!s->resident) return fl_fail(err, FL_ENOMEM, "no memory for a flag");
+    int rc = mdb_env_create(&s->env);
+    if (rc) return lmdb_fail(err, rc, "open", s->name);
+    unsigned flags = MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD;
+    int fd;
+    if ((rc = mdb_env_set_maxdbs(s->env, 2)) || (rc = mdb_env_set_mapsize(s->env, s->bytes)) ||
+        (rc = mdb_env_open(s->env, path, flags, 0)) || (rc = mdb_env_get_fd(s->env, &fd))) {
+        return lmdb_fail(err, rc, "open", s->name);
+    }
+    if (fstat(fd, &opened) != 0 || opened.st_dev != checked.st_dev || opened.st_ino != checked.st_ino || opened.st_size != checked.st_size) {
+        return fl_fail(err, FL_ESHARD, "shard %.80s was replaced while it was being opened: open the dataset again", s->name);
+    }
+    return shard_bind(s, &tree, err);
+}
+
+static void shard_close(shard *s, bool ours) {
+    if (s->env && ours) mdb_env_close(s->env);
+    free(s->resident);
+}
+
+fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    if (first != store->count || count == 0 || count > UINT64_MAX - first || store->shards == UINT32_MAX - 1) {
+        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64, first, count, store->count);
+    }
+    shard *grown = realloc(store->shard, ((size_t)store->shards + 1) * sizeof *grown);
+    if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
+    store->shard = grown;
+    shard *s = &grown[store->shards];
+    *s = (shard){.first = first, .count = count, .bytes = bytes};
+    const char *slash = strrchr(path, '/');
+    strncpy(s->name, slash ? slash + 1 : path, NAME_SIZE - 1);
+    code = shard_open(s, path, err);
+    if (code) {
+        shard_close(s, true);
+        return code;
+    }
+    store->shards++;
+    store->count += count;
+    return FL_OK;
+}
+
+void fl_store_close(fl_store *store) {
+    if (!store) return;
+    bool ours = store->process == process_now();
+    for (uint32_t i = 0; i < store->shards; i++) shard_close(&store->shard[i], ours);
+    free(store->shard);
+    free(store);
+    atomic_fetch_sub(&live_stores, 1);
+}
+
+fl_code fl_store_column(fl_store *store, uint32_t index, const char *name, fl_span *out, fl_error *err) {
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
+    shard *s = &store->shard[index];
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
+    if (rc) return lmdb_fail(err, rc, "begin to read", s->name);
+    MDB_val key = {strlen(name), (void *)name}, value;
+    rc = mdb_get(txn, s->columns, &key, &value);
+    mdb_txn_abort(txn); /* the value stays: it lies in the map, and nobody writes */
+    if (rc == MDB_NOTFOUND || rc == MDB_BAD_VALSIZE) {
+        return fl_fail(err, FL_ESHARD, "shard %.80s has no column %.60s: copy it again or pack again", s->name, name);
+    }
+    if (rc) return lmdb_fail(err, rc, "read", s->name);
+    if (!shard_holds(s, value)) return fl_fail(err, FL_ESHARD, "column %.60s leaves shard %.80s: copy it again or pack again", name, s->name);
+    *out = (fl_span){value.mv_data, value.mv_size};
+    return FL_OK;
+}
+
+uint64_t fl_store_count(const fl_store *store) { return store->count; }
+uint32_t fl_store_shards(const fl_store *store) { return store->shards; }
+
+uint32_t fl_store_shard_of(const fl_store *store, uint64_t index) {
+    uint32_t low = 0, high = store->shards;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (store->shard[middle].first <= index) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc) {
+    if (shard < store->shards) store->shard[shard].crc = crc;
+}
+
+void fl_store_set_resident(fl_store *store, uint64_t bytes) { store->limit = bytes; }
+
+void fl_store_live(uint32_t *stores, uint32_t *readers) {
+    *stores = atomic_load(&live_stores);
+    *readers = atomic_load(&live_readers);
+}
+
+fl_code fl_reader_create(fl_store *store, fl_reader **out, fl_error *err) {
+    *out = NULL;
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    fl_reader *reader = calloc(1, sizeof *reader + store->shards * sizeof reader->txn[0]);
+    if (!reader) return fl_fail(err, FL_ENOMEM, "no memory for a reader of %" PRIu32 " shards", store->shards);
+    reader->store = store;
+    reader->shards = store->shards;
+    atomic_fetch_add(&live_readers, 1);
+    *out = reader;
+    return FL_OK;
+}
+
+void fl_reader_free(fl_reader *reader) {
+    if (!reader) return;
+    if (reader->store->process == process_now()) {
+        for (uint32_t i = 0; i < reader->shards; i++) mdb_txn_abort(reader->txn[i]);
+    }
+    free(reader);
+    atomic_fetch_sub(&live_readers, 1);
+}
+
+/* Where the record is, without touching its pages. */
+static fl_code reader_find(fl_reader *reader, uint64_t index, shard **at, fl_span *record, fl_error *err) {
+    fl_store *store = reader->store;
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
+    uint32_t number = fl_store_shard_of(store, index);
+    if (number >= reader->shards) return fl_fail(err, FL_EARG, "the reader was made before shard %" PRIu32 " was added", number);
+    shard *s = &store->shard[number];
+    int rc = 0;
+    if (!reader->txn[number] && (rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &reader->txn[number]))) {
+        return lmdb_fail(err, rc, "begin to read", s->name);
+    }
+    uint8_t bytes[8];
+    shard_key(index, bytes);
+    MDB_val key = {sizeof bytes, bytes}, value;
+    rc = mdb_get(reader->txn[number], s->samples, &key, &value);
+    if (rc == MDB_NOTFOUND) return fl_fail(err, FL_ENOTFOUND, "shard %.80s does not hold sample %" PRIu64, s->name, index);
+    if (rc) return lmdb_fail(err, rc, "read", s->name);
+    if (!shard_holds(s, value)) {
+        return fl_fail(err, FL_ESHARD, "sample %" PRIu64 " leaves shard %.80s: copy it again or pack again", index, s->name);
+    }
+    *at = s;
+    *record = (fl_span){value.mv_data, value.mv_size};
+    return FL_OK;
+}
+
+/* Lets every map that was read go when the limit is passed. Others may be reading: their pages fault back in from the page cache. */
+static void store_count_bytes(fl_store *store, shard *s, size_t size) {
+    if (!store->limit) return;
+    if (!atomic_load_explicit(s->resident, memory_order_relaxed)) atomic_store_explicit(s->resident, true, memory_order_relaxed);
+    uint64_t before = atomic_fetch_add_explicit(&store->bytes, size, memory_order_relaxed);
+    if (before + size < store->limit || before >= store->limit) return; /* only the one that crosses it */
+    for (uint32_t i = 0; i < store->shards; i++) {
+        shard *each = &store->shard[i];
+        if (atomic_exchange_explicit(each->resident, false, memory_order_relaxed)) {
+            (void)madvise((void *)each->map, each->bytes, MADV_DONTNEED);
+        }
+    }
+    atomic_store_explicit(&store->bytes, 0, memory_order_relaxed);
+}
+
+fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_error *err) {
+    shard *s;
+    fl_code code = reader_find(reader, index, &s, record, err);
+    if (code) return code;
+    store_count_bytes(reader->store, s, record->size);
+    if (s->crc && fl_crc32c(0, record->bytes, record->size) != s->crc[index - s->first]) {
+        return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
+                       s->name);
+    }
+    return FL_OK;
+}
+
+void fl_reader_ahead(fl_reader *reader, uint64_t index) {
+    static atomic_size_t os_page;
+    size_t page = atomic_load_explicit(&os_page, memory_order_relaxed);
+    if (!page) {
+        page = (size_t)sysconf(_SC_PAGESIZE);
+        atomic_store_explicit(&os_page, page, memory_order_relaxed);
+    }
+    shard *s;
+    fl_span record;
+    if (reader_find(reader, index, &s, &record, NULL)) return;
+    uintptr_t start = (uintptr_t)record.bytes & ~(page - 1);
+    (void)madvise((void *)start, (uintptr_t)record.bytes + record.size - start, MADV_WILLNEED);
+}
