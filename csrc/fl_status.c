@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* the GNU strerror_r */
 #include "fl_status.h"
 
 #include <stdarg.h>
