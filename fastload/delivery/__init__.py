@@ -1,0 +1,1 @@
+"""From a finished slot to the user's tensors."""

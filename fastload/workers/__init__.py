@@ -1,0 +1,1 @@
+"""Who fills the rows of a slot."""

@@ -1,0 +1,156 @@
+"""Native threads over packed datasets: one engine per loader, alive as long as the loader.
+
+No torch here, and no Python per sample: a batch is a few arrays handed to C.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import BatchShapeError, ResourceError, SampleError
+
+if TYPE_CHECKING:
+    from fastload.dataset import PackedView
+
+QUEUE = 4096
+"""Jobs that the native queue holds; the loader's own bound on batches in flight is far below."""
+
+
+def available_cpus() -> int:
+    """CPUs this process may use: its affinity mask, cut by the cgroup's CPU quota (version 2 or 1); at least 1."""
+    cpus = len(os.sched_getaffinity(0))
+    quota = _cgroup_quota()
+    return max(1, min(cpus, int(quota) if quota is not None else cpus))
+
+
+def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """CPUs' worth of time the control group grants, or None for no limit."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()[:2]
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text().strip()
+            period = (root / "cpu" / "cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    try:
+        share = float(quota) / float(period)
+    except (ValueError, ZeroDivisionError):
+        return None  # "max"
+    return max(1.0, share) if share > 0 else None
+
+
+def available_memory() -> int | None:
+    """Bytes that can be allocated without swapping: the system's MemAvailable, cut by the cgroup's limit; None when unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        return min(free, limit - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+    except (OSError, ValueError):  # no limit, or none that can be read
+        return free
+
+
+class ThreadEngine:
+    """The threads, ring and sources of one loader.
+
+    1. Made in the process that iterates; `pid` says which. After a fork the child makes its own.
+    2. announce() starts read-ahead; the batch's submit() queues it; batches belong to whoever holds them.
+    """
+
+    def __init__(self, view: PackedView, threads: int, output: core.Output, depth: int, batch_size: int) -> None:
+        self.view = view
+        self.output = output
+        self.pid = os.getpid()
+        slot_bytes = batch_size * self._image_bytes() if self._image_bytes() else 0
+        _require_memory(slot_bytes, depth + 1)
+        self.ring = core.Ring(depth + 1, slot_bytes)
+        self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)
+
+    def _image_bytes(self) -> int:
+        """Bytes of one image where every sample has one size, else 0."""
+        sizes = {d.plan.fixed_size for d in self.view.datasets}
+        size = sizes.pop()
+        return 0 if sizes or size is None else size[0] * size[1] * 3 * self.output.itemsize
+
+    def announce(self, positions: Sequence[int], seed: int, epoch: int) -> core.Batch:
+        """Makes a batch of the samples at these positions and starts to read them ahead.
+
+        Raises:
+            IndexError: a position is out of range.
+            BatchShapeError: the samples end at different sizes.
+        """
+        sources, indices = self.view.rows(positions)
+        height, width = self._batch_size(sources, indices)
+        return core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
+
+    def _batch_size(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> tuple[int, int]:
+        found: tuple[int, int] | None = None
+        first = (0, 0)
+        for number in np.unique(sources):
+            dataset = self.view.datasets[number]
+            rows = indices[sources == number].astype(np.int64)
+            if dataset.plan.fixed_size is not None:
+                rows = rows[:1]
+            else:
+                rows = _one_of_each(rows, *dataset.opened.sizes)
+            for index in rows.tolist():
+                try:
+                    size = dataset.image_size(index)
+                except ValueError as error:
+                    raise dataset.sample_error(index, str(error)) from None
+                if found is not None and size != found:
+                    raise _different_sizes(first, found, (int(number), index), size)
+                if found is None:
+                    found, first = size, (int(number), index)
+        assert found is not None  # a batch has at least one row
+        return found
+
+    def values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
+        """The fields besides the image, row by row, as Python values."""
+        datasets = self.view.datasets
+        if len(datasets) == 1:
+            return datasets[0].values(indices.astype(np.int64).tolist())
+        rows = [datasets[s].values([int(i)]) for s, i in zip(sources.tolist(), indices.tolist(), strict=True)]
+        return {name: [row[name][0] for row in rows] for name in rows[0]}
+
+    def sample_error(self, source: int, index: int, reason: str) -> SampleError:
+        """The exception that names a failed row's sample."""
+        return self.view.datasets[source].sample_error(index, reason)
+
+    def close(self) -> None:
+        """Stops the threads; leased batches stay valid."""
+        self.core.close()
+
+
+def _one_of_each(rows: npt.NDArray[np.int64], heights: npt.NDArray[np.int32], widths: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """One row of each stored size."""
+    sizes = heights[rows].astype(np.int64) << 32 | widths[rows].astype(np.int64)
+    return rows[np.sort(np.unique(sizes, return_index=True)[1])]
+
+
+def _different_sizes(a: tuple[int, int], size_a: tuple[int, int], b: tuple[int, int], size_b: tuple[int, int]) -> BatchShapeError:
+    return BatchShapeError(
+        f"samples of one batch have different sizes: index {a[1]} is {size_a[0]} x {size_a[1]} and index {b[1]} is "
+        f"{size_b[0]} x {size_b[1]} (height x width). Add a transform that ends at one size, such as RandomResizedCrop(224) or "
+        "Resize(256) + CenterCrop(224), or use batch_size=1."
+    )
+
+
+def _require_memory(slot_bytes: int, slots: int) -> None:
+    free = available_memory()
+    if free is not None and slot_bytes * slots > free:
+        raise ResourceError(
+            f"{slots} batches of {slot_bytes} bytes need {slot_bytes * slots} bytes and {free} are available: "
+            "lower batch_size or prefetch_factor"
+        )
