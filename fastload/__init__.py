@@ -1,0 +1,36 @@
+"""fastload: a loader backend for PyTorch. Pack a dataset once, then iterate FastLoader in place of DataLoader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fastload import errors, transforms
+    from fastload.dataset import PackedDataset
+    from fastload.loader import FastLoader
+    from fastload.packing import pack
+
+__all__ = ["FastLoader", "PackedDataset", "__version__", "errors", "pack", "transforms"]
+
+_HOMES = {
+    "FastLoader": ("fastload.loader", "FastLoader"),
+    "PackedDataset": ("fastload.dataset", "PackedDataset"),
+    "pack": ("fastload.packing", "pack"),
+    "errors": ("fastload.errors", None),
+    "transforms": ("fastload.transforms", None),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports on first use, so that `fastload pack` and `fastload info` never wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastload' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _HOMES[name]
+    value = import_module(module)
+    value = value if attribute is None else getattr(value, attribute)
+    globals()[name] = value
+    return value

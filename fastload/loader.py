@@ -1,0 +1,357 @@
+"""FastLoader: a torch DataLoader whose batches of packed data are made by native threads."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, default_collate
+from torch.utils.data._utils.collate import default_convert
+from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
+
+from fastload.dataset import PackedDataset, PackedView, packed_view
+from fastload.delivery.batches import Delivery, PackedIterator
+from fastload.errors import ArgumentError
+from fastload.plan import output_of
+from fastload.sampling import order_seed
+from fastload.workers.threads import ThreadEngine, available_cpus
+
+OnError = Literal["raise", "replace", "skip"]
+_DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """The next epoch, begun before it was asked for, and the state under which it is the right one."""
+
+    iterator: PackedIterator
+    seed: int | None
+    epoch: int
+    engine: ThreadEngine
+    delivery: Delivery
+    before: tuple[torch.Tensor, ...]
+    after: tuple[torch.Tensor, ...]
+
+
+class FastLoader(DataLoader[Any]):
+    """A `torch.utils.data.DataLoader`; on packed data, with a native engine.
+
+    1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is
+       read, decoded, cropped and resized by threads that hold no GIL and live as long as the loader. Any other dataset
+       runs exactly as under torch's DataLoader.
+    2. A batch is `(images, labels)` as default_collate would give it (a dict where the dataset has other fields). Its tensors own
+       their memory's lease: keep them as long as you like, nothing overwrites them.
+    3. Epochs count themselves, from 0, at each `iter()`; `set_epoch` sets the next one. With a seed, sample `i` of epoch `e` has the same
+       bytes for any number of threads, any prefetch_factor, in any batch. Without one, the seed is drawn from torch's generator where DataLoader
+       draws its base_seed, so torch.manual_seed repeats a run.
+    4. close(), or leaving the `with` block, stops the threads; so does dropping the last reference. A forked child that iterates gets an engine of its own.
+
+    Args:
+        dataset: a path of a packed dataset, or any Dataset.
+        batch_size, shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, worker_init_fn,
+            multiprocessing_context, generator, persistent_workers, pin_memory_device, in_order: as DataLoader's. On packed data
+            worker_init_fn and multiprocessing_context have nothing to act on, and say so with a warning; threads always persist.
+        num_workers: threads on packed data (None: the CPUs this process may use; 0: decode in the calling thread), processes
+            otherwise (None: 0, as torch).
+        prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
+        transform: for a path: `fastload.transforms` for its PackedDataset.
+        device: moves finished batches there; None leaves them where they are.
+        memory_format: of uint8 and float image batches: torch.channels_last (default) or torch.contiguous_format.
+        dtype: torch.uint8, float32, float16 or bfloat16, written by the native pass; None: what the transform implies.
+        seed: of order (with shuffle) and of every random transform.
+        on_error: what a sample that cannot be made does: "raise" names it; "replace" puts another sample in its row, chosen by
+            (seed, epoch, index), and counts it in `replaced`; "skip" shortens the batch and counts in `skipped`.
+
+    Raises:
+        SampleError: a sample cannot be made and on_error="raise".
+        BatchShapeError: samples of a batch end at different sizes.
+        LoaderTimeout: no batch within `timeout` seconds.
+        ResourceError: not enough memory for the batches in flight.
+        ArgumentError, ValueError: arguments out of range or at odds with each other.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        transform: Any = None,
+        device: torch.device | str | int | None = None,
+        memory_format: torch.memory_format | None = None,
+        dtype: torch.dtype | None = None,
+        seed: int | None = None,
+        on_error: OnError = "raise",
+    ) -> None:
+        if isinstance(dataset, str | os.PathLike):
+            dataset = PackedDataset(dataset, transform=transform)
+        elif transform is not None:
+            raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
+        if on_error not in ("raise", "replace", "skip"):
+            raise ArgumentError(f'on_error={on_error!r}: choose "raise", "replace" or "skip"')
+        self._view: PackedView | None = packed_view(dataset)
+        if num_workers is None:
+            num_workers = available_cpus() if self._view is not None else 0
+        if self._view is not None:
+            _warn_unused(worker_init_fn, multiprocessing_context)
+        else:
+            _refuse_native_only(memory_format=memory_format, dtype=dtype)
+        self.transform = transform
+        self.device = None if device is None else torch.device(device)
+        self.memory_format = memory_format
+        self.dtype = dtype
+        self.seed = seed
+        self.on_error = on_error
+        self.replaced = 0
+        self.skipped = 0
+        self._next_epoch = 0
+        self._engine: ThreadEngine | None = None
+        self._ahead: _Ahead | None = None
+        self._own_generator = seed is not None and generator is None and bool(shuffle)
+        super().__init__(
+            dataset,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            drop_last=drop_last,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context if num_workers else None,
+            generator=torch.Generator() if self._own_generator else generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+        if self._native_view() is not None:
+            self._current_engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
+
+    def __enter__(self) -> FastLoader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating again starts anew."""
+        self._ahead = None
+        if self._engine is not None and self._engine.pid == os.getpid():
+            self._engine.close()
+        self._engine = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the number of the next epoch; samplers that have a set_epoch are told as well."""
+        if epoch < 0:
+            raise ArgumentError(f"epoch {epoch} is negative")
+        self._next_epoch = int(epoch)
+        for sampler in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
+            if callable(getattr(sampler, "set_epoch", None)):
+                sampler.set_epoch(epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The number that the next `iter()` will have."""
+        return self._next_epoch
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_engine": None, "_ahead": None}
+
+    def __iter__(self) -> Any:
+        epoch = self._next_epoch
+        self._next_epoch += 1
+        if self._native_view() is None:
+            return self._torch_iterator(epoch)
+        self._warn_pinning()
+        engine, delivery = self._current_engine(), self._delivery()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and self._is_right(ahead, engine, delivery, epoch):
+            _set_states(self._generators(), ahead.after)
+            return ahead.iterator.start()
+        del ahead
+        return self._start_epoch(engine, delivery, epoch).start()
+
+    def _native_view(self) -> PackedView | None:
+        """The packed rows, when the native engine can run all of what is asked."""
+        if self._view is None or not all(d.plan.native for d in self._view.datasets):
+            return None
+        if any(d.image_field not in d.fields for d in self._view.datasets):
+            return None
+        same = {(d.plan.to_float, d.plan.mean, d.plan.std) for d in self._view.datasets}
+        return self._view if len(same) == 1 else None
+
+    def _torch_iterator(self, epoch: int) -> Iterator[Any]:
+        """torch's own engine: for datasets that are not packed, and for transforms that need Python per sample."""
+        for dataset in self._view.datasets if self._view is not None else ():
+            dataset.set_epoch(epoch)
+            if self.seed is not None:
+                dataset.seed = self.seed
+        self._seed_order(epoch)
+        iterator = super().__iter__()
+        return iterator if self.device is None else (_to(batch, self.device) for batch in iterator)
+
+    def _current_engine(self) -> ThreadEngine:
+        """This process's engine, made anew after a fork, a close, or a change of a dataset's transform."""
+        view = self._native_view()
+        assert view is not None
+        sources = [d.source for d in view.datasets]
+        engine = self._engine
+        if engine is not None and engine.pid == os.getpid() and not engine.core.closed and engine.core.sources == sources:
+            return engine
+        if engine is not None and engine.pid == os.getpid():
+            self.close()
+        layout = {None: "HWC", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}.get(self.memory_format)
+        if layout is None:
+            raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
+        if self.dtype is not None and self.dtype not in _DTYPE_NAMES:
+            raise ArgumentError(f"dtype={self.dtype}: native batches are uint8, float32, float16 or bfloat16")
+        output = output_of(view.datasets[0].plan, None if self.dtype is None else _DTYPE_NAMES[self.dtype], layout)
+        batch_size = self.batch_size or getattr(self.batch_sampler, "batch_size", None) or 1
+        self._engine = ThreadEngine(view, self.num_workers, output, self._depth(), int(batch_size))
+        return self._engine
+
+    def _depth(self) -> int:
+        return self.prefetch_factor or 1
+
+    def _delivery(self) -> Delivery:
+        default = default_collate if self._auto_collation else default_convert
+        return Delivery(
+            collate=None if self.collate_fn is default else self.collate_fn,
+            batched=self._auto_collation,
+            on_error=self.on_error,
+            in_order=self.in_order,
+            timeout=self.timeout,
+            depth=self._depth(),
+            place=self._place,
+            count=self._count,
+        )
+
+    def _place(self, batch: Any) -> Any:
+        if self.pin_memory and torch.accelerator.is_available():
+            batch = pin_batch(batch)
+        return batch if self.device is None else _to(batch, self.device)
+
+    def _count(self, replaced: int, skipped: int) -> None:
+        self.replaced += replaced
+        self.skipped += skipped
+
+    def _warn_pinning(self) -> None:
+        if self.pin_memory and not torch.accelerator.is_available():
+            warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=3)
+
+    def _seed_order(self, epoch: int) -> None:
+        if self._own_generator and self.seed is not None:
+            self.generator.manual_seed(order_seed(self.seed, epoch))
+
+    def _start_epoch(self, engine: ThreadEngine, delivery: Delivery, epoch: int) -> PackedIterator:
+        """Draws as DataLoader does: first the base seed, then, at the first pull, the sampler's own."""
+        self._seed_order(epoch)
+        batches = iter(self._index_sampler)
+        if self.seed is None:
+            seed, drawn_epoch = int(torch.empty((), dtype=torch.int64).random_(generator=self.generator)), 0
+        else:
+            seed, drawn_epoch = self.seed, epoch
+        return PackedIterator(engine, batches, delivery, seed, drawn_epoch, self.__len__, lambda: self._begin_ahead(engine, delivery))
+
+    # NOTE [ loader: the next epoch, begun early ]
+    # When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, under the
+    # guess that nothing changes: the generators are saved, the draws made, the generators put back. iter() takes it only if epoch, engine and
+    # generators are what they were, and then sets the generators to what the draws left; otherwise it is dropped. So the
+    # user's own random numbers, and every batch, are the same as without it.
+
+    def _begin_ahead(self, engine: ThreadEngine, delivery: Delivery) -> PackedIterator | None:
+        if self._ahead is not None or engine is not self._engine or not self._can_begin_early():
+            return None
+        generators = self._generators()
+        before = _states(generators)
+        epoch = self._next_epoch
+        iterator = self._start_epoch(engine, delivery, epoch)
+        iterator.start(1)
+        self._ahead = _Ahead(iterator, self.seed, epoch, engine, delivery, before, _states(generators))
+        _set_states(generators, before)
+        return iterator
+
+    def _can_begin_early(self) -> bool:
+        """Whether the sampler draws everything at its first pull, from generators known here."""
+        sampler = self.sampler if self.batch_size is None else getattr(self.batch_sampler, "sampler", None)
+        if self.batch_size is not None and type(self.batch_sampler) is not BatchSampler:
+            return False
+        if type(sampler) is SequentialSampler:
+            return True
+        return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+
+    def _generators(self) -> list[torch.Generator]:
+        sampler = getattr(self.batch_sampler, "sampler", self.sampler)
+        found = [torch.default_generator, self.generator, getattr(sampler, "generator", None)]
+        return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
+
+    def _is_right(self, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery, epoch: int) -> bool:
+        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != self.seed or not _same(ahead.delivery, delivery):
+            return False
+        if self._own_generator:
+            return True  # the order is a function of (seed, epoch) alone
+        return all(torch.equal(a, b) for a, b in zip(ahead.before, _states(self._generators()), strict=True))
+
+
+def _same(a: Delivery, b: Delivery) -> bool:
+    keys = ("collate", "batched", "on_error", "in_order", "timeout", "depth")
+    return all(getattr(a, key) == getattr(b, key) for key in keys)
+
+
+def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:
+    return tuple(g.get_state() for g in generators)
+
+
+def _set_states(generators: list[torch.Generator], states: tuple[torch.Tensor, ...]) -> None:
+    for generator, state in zip(generators, states, strict=True):
+        generator.set_state(state)
+
+
+def _to(batch: Any, device: torch.device) -> Any:
+    """Moves every tensor of a batch of the usual containers."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=batch.is_pinned() if device.type == "cuda" else False)
+    if isinstance(batch, dict):
+        return {key: _to(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_to(value, device) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_to(value, device) for value in batch)
+    return batch
+
+
+def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
+    if worker_init_fn is not None:
+        warnings.warn(
+            "worker_init_fn is not called on packed data: native threads run no Python, and random transforms follow seed=",
+            stacklevel=3,
+        )
+    if multiprocessing_context is not None:
+        warnings.warn("multiprocessing_context is not used on packed data: threads need no start method", stacklevel=3)
+
+
+def _refuse_native_only(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if value is not None:
+            raise ArgumentError(f"{name}= acts on packed data only; this dataset is not a PackedDataset")
