@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,7 +16,7 @@ from torch.utils.data._utils.collate import default_convert
 from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 
 from fastload.dataset import PackedDataset, PackedView, packed_view
-from fastload.delivery.batches import Delivery, PackedIterator
+from fastload.delivery.batches import Counts, Delivery, PackedIterator
 from fastload.errors import ArgumentError
 from fastload.plan import output_of
 from fastload.sampling import order_seed
@@ -120,8 +122,7 @@ class FastLoader(DataLoader[Any]):
         self.dtype = dtype
         self.seed = seed
         self.on_error = on_error
-        self.replaced = 0
-        self.skipped = 0
+        self._counts = Counts()
         self._next_epoch = 0
         self._engine: ThreadEngine | None = None
         self._ahead: _Ahead | None = None
@@ -243,18 +244,19 @@ class FastLoader(DataLoader[Any]):
             in_order=self.in_order,
             timeout=self.timeout,
             depth=self._depth(),
-            place=self._place,
-            count=self._count,
+            place=partial(_place, self.pin_memory and torch.accelerator.is_available(), self.device),
+            counts=self._counts,
         )
 
-    def _place(self, batch: Any) -> Any:
-        if self.pin_memory and torch.accelerator.is_available():
-            batch = pin_batch(batch)
-        return batch if self.device is None else _to(batch, self.device)
+    @property
+    def replaced(self) -> int:
+        """Samples that on_error="replace" has put another in place of, since the loader was made."""
+        return self._counts.replaced
 
-    def _count(self, replaced: int, skipped: int) -> None:
-        self.replaced += replaced
-        self.skipped += skipped
+    @property
+    def skipped(self) -> int:
+        """Samples that on_error="skip" has left out, since the loader was made."""
+        return self._counts.skipped
 
     def _warn_pinning(self) -> None:
         if self.pin_memory and not torch.accelerator.is_available():
@@ -272,7 +274,17 @@ class FastLoader(DataLoader[Any]):
             seed, drawn_epoch = int(torch.empty((), dtype=torch.int64).random_(generator=self.generator)), 0
         else:
             seed, drawn_epoch = self.seed, epoch
-        return PackedIterator(engine, batches, delivery, seed, drawn_epoch, self.__len__, lambda: self._begin_ahead(engine, delivery))
+        return PackedIterator(engine, batches, delivery, seed, drawn_epoch, partial(len, self._index_sampler), self._successor(engine, delivery))
+
+    def _successor(self, engine: ThreadEngine, delivery: Delivery) -> Callable[[], PackedIterator | None]:
+        """_begin_ahead for an iterator to call; holds the loader weakly, so that dropping the loader ends its threads at once."""
+        loader = weakref.ref(self)
+
+        def begin() -> PackedIterator | None:
+            alive = loader()
+            return None if alive is None else alive._begin_ahead(engine, delivery)
+
+        return begin
 
     # NOTE [ loader: the next epoch, begun early ]
     # When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, under the
@@ -326,6 +338,12 @@ def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:
 def _set_states(generators: list[torch.Generator], states: tuple[torch.Tensor, ...]) -> None:
     for generator, state in zip(generators, states, strict=True):
         generator.set_state(state)
+
+
+def _place(pin: bool, device: torch.device | None, batch: Any) -> Any:
+    if pin:
+        batch = pin_batch(batch)
+    return batch if device is None else _to(batch, device)
 
 
 def _to(batch: Any, device: torch.device) -> Any:

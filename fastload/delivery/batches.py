@@ -20,6 +20,14 @@ READ_AHEAD = 96
 """Samples whose pages are asked for before their turn. On random 100 KB reads 64 were enough to keep a disk of 1.2 GB/s busy."""
 
 
+@dataclass
+class Counts:
+    """Samples that on_error replaced or skipped; shared by a loader and its iterators."""
+
+    replaced: int = 0
+    skipped: int = 0
+
+
 @dataclass(frozen=True)
 class Delivery:
     """How finished batches reach the user; the same for every pass of a loader.
@@ -32,7 +40,7 @@ class Delivery:
         timeout: seconds a wait may take, 0 for no limit.
         depth: batches in flight.
         place: moves a finished batch (pinning, device); the identity on the CPU.
-        count: called with (replaced, skipped) samples of each batch that had any.
+        counts: added to for each sample that was replaced or skipped.
     """
 
     collate: Callable[[list[Any]], Any] | None
@@ -42,7 +50,7 @@ class Delivery:
     timeout: float
     depth: int
     place: Callable[[Any], Any]
-    count: Callable[[int, int], None]
+    counts: Counts
 
 
 class PackedIterator(Iterator[Any]):
@@ -167,11 +175,11 @@ class PackedIterator(Iterator[Any]):
             raise self._engine.sample_error(source, index, reason)
         if self._delivery.on_error == "skip":
             bad = {failure[0] for failure in failures}
-            self._delivery.count(0, len(bad))
+            self._delivery.counts.skipped += len(bad)
             return [row for row in range(batch.rows) if row not in bad]
         for row, index, source, _, reason in failures:
             self._replace(batch, row, index, source, reason)
-        self._delivery.count(len(failures), 0)
+        self._delivery.counts.replaced += len(failures)
         return None
 
     def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str) -> None:

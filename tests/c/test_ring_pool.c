@@ -1,0 +1,182 @@
+/* The ring never hands out a slot that is in use, and the pool runs each item once; run under the thread sanitizer too. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../csrc/fl_pool.h"
+#include "../../csrc/fl_ring.h"
+#include "check.h"
+
+enum { ITEMS = 64, JOBS = 200, THREADS = 7 };
+
+typedef struct job {
+    fl_ring *ring;
+    fl_slot *slot;
+    _Atomic uint32_t left;
+    _Atomic uint32_t ran[ITEMS];
+} job;
+
+static void fill(void *opaque, uint32_t item, void *context) {
+    job *j = opaque;
+    (void)context;
+    ((uint8_t *)fl_slot_data(j->slot))[item] = (uint8_t)(item + 1);
+    atomic_fetch_add(&j->ran[item], 1);
+    if (atomic_fetch_sub(&j->left, 1) == 1) fl_slot_publish(j->ring, j->slot);
+}
+
+/* Batches pass through with up to 3 in flight and 2 held; each item runs once; a held slot keeps its bytes. */
+static void pass_batches(void) {
+    fl_error err;
+    fl_ring *ring;
+    fl_pool *pool;
+    static job jobs[JOBS];
+    memset(jobs, 0, sizeof jobs);
+    CHECK(fl_ring_create(3, ITEMS, &ring, &err) == FL_OK);
+    CHECK(fl_pool_create("test", THREADS, 16, NULL, &pool, &err) == FL_OK);
+    int submitted = 0;
+    for (int k = 0; k < JOBS; k++) {
+        for (; submitted < JOBS && submitted < k + 3; submitted++) {
+            job *j = &jobs[submitted];
+            j->ring = ring, j->left = ITEMS;
+            CHECK(fl_ring_take(ring, ITEMS, &j->slot, &err) == FL_OK);
+            for (int held = k > 2 ? k - 2 : 0; held < submitted; held++) CHECK(jobs[held].slot != j->slot || held < k - 2);
+            memset(fl_slot_data(j->slot), 0, ITEMS);
+            CHECK(fl_pool_submit(pool, fill, j, ITEMS, &err) == FL_OK);
+        }
+        uint32_t which;
+        CHECK(fl_ring_wait(ring, &jobs[k].slot, 1, 10000, &which, &err) == FL_OK);
+        fl_slot_lease(jobs[k].slot);
+        for (uint32_t i = 0; i < ITEMS; i++) {
+            CHECK(((uint8_t *)fl_slot_data(jobs[k].slot))[i] == i + 1);
+            CHECK(jobs[k].ran[i] == 1);
+        }
+        if (k >= 2) fl_slot_release(ring, jobs[k - 2].slot);
+    }
+    fl_slot_release(ring, jobs[JOBS - 2].slot);
+    fl_slot_release(ring, jobs[JOBS - 1].slot);
+    fl_ring_counts counts;
+    fl_ring_count(ring, &counts);
+    CHECK(counts.slots == counts.free && counts.slots <= 3);
+    fl_pool_close(pool);
+    fl_ring_free(ring);
+}
+
+static _Atomic int gate;
+static void slow(void *opaque, uint32_t item, void *context) {
+    (void)item, (void)context;
+    while (!atomic_load(&gate)) usleep(1000);
+    atomic_fetch_add((_Atomic uint32_t *)opaque, 1);
+}
+
+static void *open_gate(void *unused) {
+    usleep(30000);
+    atomic_store(&gate, 1);
+    return unused;
+}
+
+/* Cancel drops what is not begun and waits for what is: afterwards nothing touches the job. */
+static void cancel(void) {
+    fl_error err;
+    fl_pool *pool;
+    _Atomic uint32_t ran = 0;
+    atomic_store(&gate, 0);
+    CHECK(fl_pool_create("test", 2, 2, NULL, &pool, &err) == FL_OK);
+    CHECK(fl_pool_submit(pool, slow, (void *)&ran, 1000, &err) == FL_OK);
+    usleep(20000);
+    pthread_t opener;
+    pthread_create(&opener, NULL, open_gate, NULL);
+    fl_pool_cancel(pool, (void *)&ran);
+    uint32_t after = ran;
+    CHECK(after <= 2);
+    usleep(20000);
+    CHECK(ran == after);
+    pthread_join(opener, NULL);
+    fl_pool_close(pool);
+}
+
+static void bounds(void) {
+    fl_error err;
+    fl_pool *pool;
+    _Atomic uint32_t ran = 0;
+    CHECK(fl_pool_create("test", 0, 1, NULL, &pool, &err) == FL_EARG && pool == NULL);
+    atomic_store(&gate, 0);
+    CHECK(fl_pool_create("test", 1, 1, NULL, &pool, &err) == FL_OK);
+    CHECK(fl_pool_submit(pool, slow, (void *)&ran, 0, &err) == FL_EARG);
+    CHECK(fl_pool_submit(pool, slow, (void *)&ran, 5, &err) == FL_OK);
+    CHECK(fl_pool_submit(pool, slow, (void *)&ran, 5, &err) == FL_EFULL);
+    atomic_store(&gate, 1);
+    fl_pool_close(pool); /* items not begun are not run */
+    CHECK(ran <= 5);
+    fl_ring *ring;
+    fl_slot *slot;
+    uint32_t which;
+    CHECK(fl_ring_create(0, 0, &ring, &err) == FL_OK);
+    CHECK(fl_ring_take(ring, (size_t)1 << 50, &slot, &err) == FL_ENOMEM);
+    CHECK(strstr(err.text, "1125899906842624 bytes") != NULL);
+    CHECK(fl_ring_take(ring, 100, &slot, &err) == FL_OK);
+    CHECK(fl_ring_wait(ring, &slot, 1, 20, &which, &err) == FL_ETIMEOUT);
+    fl_slot_release(ring, slot);
+    fl_ring_free(ring);
+}
+
+static void ignore(int signal) { (void)signal; }
+static void *alarm_soon(void *thread) {
+    usleep(30000);
+    pthread_kill(*(pthread_t *)thread, SIGUSR1);
+    return NULL;
+}
+
+/* A signal ends a wait at once, and reaches the waiter, never a worker. */
+static void signals(void) {
+    fl_error err;
+    fl_ring *ring;
+    fl_slot *slot;
+    uint32_t which;
+    struct sigaction action = {.sa_handler = ignore};
+    sigaction(SIGUSR1, &action, NULL);
+    CHECK(fl_ring_create(1, 64, &ring, &err) == FL_OK);
+    CHECK(fl_ring_take(ring, 64, &slot, &err) == FL_OK);
+    pthread_t self = pthread_self(), other;
+    pthread_create(&other, NULL, alarm_soon, &self);
+    CHECK(fl_ring_wait(ring, &slot, 1, 10000, &which, &err) == FL_EINTR);
+    pthread_join(other, NULL);
+    fl_slot_release(ring, slot);
+    fl_ring_free(ring);
+}
+
+/* A process forked while a batch is held keeps its bytes when the parent refills the slot. */
+static void forked(void) {
+    fl_error err;
+    fl_ring *ring;
+    fl_slot *slot;
+    int go[2];
+    CHECK(fl_ring_create(1, 4096, &ring, &err) == FL_OK);
+    CHECK(fl_ring_take(ring, 4096, &slot, &err) == FL_OK);
+    memset(fl_slot_data(slot), 1, 4096);
+    CHECK(pipe(go) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        _exit(read(go[0], &byte, 1) == 1 && ((uint8_t *)fl_slot_data(slot))[77] == 1 ? 0 : 1);
+    }
+    memset(fl_slot_data(slot), 2, 4096);
+    CHECK(write(go[1], "x", 1) == 1);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    fl_slot_release(ring, slot);
+    fl_ring_free(ring);
+}
+
+int main(void) {
+    pass_batches();
+    cancel();
+    bounds();
+    signals();
+    forked();
+    puts("ring, pool: ok");
+    return 0;
+}
