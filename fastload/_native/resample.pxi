@@ -1,0 +1,161 @@
+# Resampling and checksums; included by image.pxi, whose fl_view, fl_sink and helpers it uses.
+
+cdef extern from "fl_resize.h" nogil:
+    ctypedef struct fl_resizer:
+        pass
+    ctypedef enum fl_filter:
+        FL_BILINEAR
+        FL_BICUBIC
+    ctypedef struct fl_resize_spec:
+        double x, y, width, height
+        uint32_t out_width, out_height
+        fl_box window
+        uint32_t at_x, at_y
+        fl_filter filter
+        bint antialias
+    fl_code fl_resizer_create(fl_resizer **, fl_error *)
+    void fl_resizer_free(fl_resizer *)
+    fl_code fl_resize(fl_resizer *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)
+    const char *fl_resize_dispatch(int)
+
+cdef extern from "fl_record.h" nogil:
+    uint32_t _fl_crc32c "fl_crc32c"(uint32_t, const void *, size_t)
+
+_FILTERS = {"bilinear": FL_BILINEAR, "bicubic": FL_BICUBIC}
+_LAYOUTS = {"HWC": FL_HWC, "CHW": FL_CHW}
+_DTYPES = {
+    "uint8": (FL_U8, _np.uint8),
+    "float32": (FL_F32, _np.float32),
+    "float16": (FL_F16, _np.float16),
+    "bfloat16": (FL_BF16, _np.uint16),
+}
+
+
+cdef object _choice(dict table, object name, str what):
+    try:
+        return table[name]
+    except (KeyError, TypeError):
+        raise _errors.ArgumentError(f"{what} {name!r} is not one of {', '.join(table)}") from None
+
+
+cdef object _default_lut(str dtype):
+    """(3, 256) values of byte / 255 in dtype; bfloat16 as bit patterns, rounded to nearest even."""
+    ramp = _np.tile(_np.arange(256, dtype=_np.float32) / _np.float32(255), (3, 1))
+    if dtype == "bfloat16":
+        bits = ramp.view(_np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(_np.uint16)
+    return ramp.astype(_DTYPES[dtype][1])
+
+
+cdef class _Resizer:
+    """One fl_resizer. Used by one thread; freed with the last reference."""
+
+    cdef fl_resizer *handle
+
+    def __cinit__(self):
+        cdef fl_error err
+        self.handle = NULL
+        check(fl_resizer_create(&self.handle, &err), &err)
+
+    def __dealloc__(self):
+        fl_resizer_free(self.handle)
+        self.handle = NULL
+
+
+def resize(image, box, size, filter="bilinear", bint antialias=True, *, window=None, bint hflip=False, bint vflip=False,
+           dtype="uint8", layout="HWC", lut=None):
+    """Resamples a box of an image as the engine does.
+
+    Args:
+        image: uint8 (height, width, 3).
+        box: (x, y, width, height) in its pixels, may be fractional; None for all of it.
+        size: (width, height) of what the box becomes.
+        filter: "bilinear" or "bicubic".
+        antialias: True: Pillow's filters; False: those of torch's interpolate (align_corners=False).
+        window: (x, y, width, height) of that result which is wanted; None for all of it.
+        hflip: mirror left and right, last. vflip: top and bottom.
+        dtype: "uint8", "float32", "float16", or "bfloat16" (returned as uint16 bit patterns).
+        layout: "HWC" or "CHW".
+        lut: for the float types, (3, 256) values of that type, what each byte of each channel becomes; None for byte / 255.
+
+    Returns:
+        array (height, width, 3) or (3, height, width) of the window.
+
+    Raises:
+        ArgumentError: shapes, box, window or names do not fit.
+    """
+    cdef fl_view view
+    cdef fl_resize_spec spec
+    cdef fl_sink sink
+    cdef fl_error err
+    cdef fl_code code
+    cdef uint32_t numbers[4]
+    cdef const uint8_t[:, :, ::1] pixels
+    cdef _Resizer resizer = _Resizer()
+    image = _np.asarray(image)
+    if image.dtype != _np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+        raise _errors.ArgumentError(f"resize: needs a uint8 image (height, width, 3), not {image.dtype} {image.shape}")
+    image = _np.ascontiguousarray(image)
+    pixels = image
+    view.pixels = &pixels[0, 0, 0]
+    view.stride = <size_t>pixels.shape[1] * 3
+    view.width = pixels.shape[1]
+    view.height = pixels.shape[0]
+    view.tail = 0
+    spec.x, spec.y, spec.width, spec.height = (0, 0, view.width, view.height) if box is None else box
+    _unsigned(size, numbers, 2, "size")
+    spec.out_width = numbers[0]
+    spec.out_height = numbers[1]
+    _unsigned((0, 0, spec.out_width, spec.out_height) if window is None else window, numbers, 4, "window")
+    spec.window.x = numbers[0]
+    spec.window.y = numbers[1]
+    spec.window.width = numbers[2]
+    spec.window.height = numbers[3]
+    spec.at_x = 0
+    spec.at_y = 0
+    spec.filter = _choice(_FILTERS, filter, "filter")
+    spec.antialias = antialias
+    if (spec.window.x + <uint64_t>spec.window.width > spec.out_width
+            or spec.window.y + <uint64_t>spec.window.height > spec.out_height):
+        raise _errors.ArgumentError(f"window {window!r} is not inside the size {size!r}")  # before its pixels are allocated
+
+    sink.dtype, kind = _choice(_DTYPES, dtype, "dtype")
+    sink.layout = _choice(_LAYOUTS, layout, "layout")
+    sink.width = spec.window.width
+    sink.height = spec.window.height
+    sink.hflip = hflip
+    sink.vflip = vflip
+    if sink.layout == FL_HWC:
+        out = _np.empty((sink.height, sink.width, 3), dtype=kind)
+    else:
+        out = _np.empty((3, sink.height, sink.width), dtype=kind)
+    if lut is None and sink.dtype != FL_U8:
+        lut = _default_lut(dtype)
+    if lut is not None:
+        lut = _np.ascontiguousarray(lut)
+        if sink.dtype == FL_U8 or lut.shape != (3, 256) or lut.dtype != kind:
+            raise _errors.ArgumentError(f"resize: a lut of {lut.dtype} {lut.shape} does not fit dtype {dtype!r}, which takes"
+                                        + (" none" if sink.dtype == FL_U8 else f" (3, 256) of {_np.dtype(kind)}"))
+        sink.lut = <const void *><size_t>lut.ctypes.data
+    else:
+        sink.lut = NULL
+    sink.data = <void *><size_t>out.ctypes.data
+    with nogil:
+        code = fl_resize(resizer.handle, &view, &spec, &sink, &err)
+    check(code, &err)
+    return out
+
+
+def resize_dispatch(bint best):
+    """Chooses the resampler's path for the whole process: True for the best that this CPU has, False for plain C. Returns its name."""
+    return fl_resize_dispatch(1 if best else 0).decode("ascii")
+
+
+def crc32c(data, uint32_t crc=0):
+    """CRC32C (Castagnoli, RFC 3720) of bytes; crc continues an earlier one."""
+    cdef const uint8_t[::1] view = data
+    cdef const uint8_t *start = _first(view)
+    cdef size_t size = view.shape[0]
+    with nogil:
+        crc = _fl_crc32c(crc, start, size)
+    return crc
