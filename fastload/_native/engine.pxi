@@ -134,6 +134,10 @@ _OUT_DTYPES = {"uint8": (0, 1), "float32": (1, 4), "float16": (2, 2), "bfloat16"
 _OUT_LAYOUTS = {"HWC": 0, "CHW": 1}
 
 
+cdef void _add(long *counter, long by) noexcept:
+    counter[0] += by
+
+
 def engine_handles():
     """Live native objects by kind: all zero when nothing leaks."""
     return {"engines": _live_engines, "batches": _live_batches, "leases": _live_leases, "decoders": _live_decoders}
@@ -152,7 +156,7 @@ def philox(counter, key):
     return (out[0], out[1], out[2], out[3])
 
 
-def random_words(seed, epoch, index, stream, count):
+def random_words(seed, epoch, index, stream, int count):
     """The first `count` 32-bit words of the stream (seed, epoch, index, stream)."""
     cdef fl_key key = _key(seed, epoch, index)
     cdef fl_rng rng = fl_rng_start(key, <uint16_t>stream)
@@ -290,13 +294,13 @@ cdef class Decoder:
         self._sources = {}
         self._lock = _threading.Lock()
         check(fl_worker_create(&self.worker, &err), &err)
-        _live_decoders += 1
+        _add(&_live_decoders, 1)
 
     def __dealloc__(self):
         if self.worker is not NULL:
             if self.pid == _getpid():
                 fl_worker_free(self.worker)
-            _live_decoders -= 1
+            _add(&_live_decoders, -1)
 
     def decode(self, Source source, index, seed, epoch, Output output, uint8_t[::1] into, uint32_t width, uint32_t height):
         """Makes sample index into `into`, width x height pixels of the output's type. Raises SampleError with the bare reason."""
@@ -345,7 +349,7 @@ cdef class Lease:
     def __dealloc__(self):
         if self.slot is not NULL:
             fl_slot_release(self.ring.ptr, self.slot)
-            _live_leases -= 1
+            _add(&_live_leases, -1)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, fl_slot_data(self.slot), <Py_ssize_t>self.size, False, flags)
@@ -382,7 +386,7 @@ cdef class Engine:
             raise _errors.ResourceError("no memory for an engine")
         for i, source in enumerate(sources):
             self.pointers[i] = &source.source
-        _live_engines += 1
+        _add(&_live_engines, 1)
         self.counted = True
         for i in range(threads + 2):
             check(fl_worker_create(&self.workers[i], &err), &err)
@@ -394,7 +398,7 @@ cdef class Engine:
     def __dealloc__(self):
         self._stop()
         if self.counted:
-            _live_engines -= 1
+            _add(&_live_engines, -1)
         free(self.pointers)
         free(self.workers)
 
@@ -470,14 +474,14 @@ cdef class Batch:
         self.batch.epoch = <uint32_t>(int(epoch) & 0xFFFFFFFF)
         self.batch.image_bytes = <size_t>width * height * 3 * <size_t>output.itemsize
         output._sink(&self.batch.sink, NULL, width, height)
-        _live_batches += 1
+        _add(&_live_batches, 1)
         self.counted = True
         # a full queue only means that the hint is not needed yet
         fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err)
 
     def __dealloc__(self):
         if self.counted:
-            _live_batches -= 1
+            _add(&_live_batches, -1)
             with nogil:
                 if self.engine.ahead is not NULL:
                     fl_pool_cancel(self.engine.ahead, &self.batch)
@@ -564,7 +568,7 @@ cdef class Batch:
         lease.size = self.batch.image_bytes * self.batch.rows
         fl_slot_lease(lease.slot)
         self.batch.slot = NULL
-        _live_leases += 1
+        _add(&_live_leases, 1)
         return lease
 
 
