@@ -1,0 +1,79 @@
+"""From a TurnSpec to an iterable of batches. Runs in the child.
+
+Every loader gets the same work and must give the same batch shape.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset
+
+from fastload.bench.spec import TurnSpec
+
+Batch = Any  # (uint8 NCHW tensor, int64 labels)
+
+
+def _torch_loader(dataset: Dataset[Any], spec: TurnSpec, collate: Any = None) -> DataLoader[Any]:
+    indices = spec.indices()
+    return DataLoader(
+        dataset if indices is None else Subset(dataset, indices),
+        batch_size=spec.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=spec.workers,
+        persistent_workers=spec.persistent,
+        collate_fn=collate,
+    )
+
+
+def _packed(spec: TurnSpec) -> Any:
+    from fastload import PackedDataset
+    from fastload import transforms as T
+
+    return PackedDataset(spec.source, transform=[T.RandomResizedCrop(spec.size), T.RandomHorizontalFlip()])
+
+
+def build(spec: TurnSpec) -> Iterable[Batch]:
+    """The loader that spec names: shuffled, whole batches only, warm or not as the caller arranged.
+
+    Raises:
+        ImportError: a library that this kind needs is not installed.
+    """
+    if spec.kind == "fastload":
+        from fastload import FastLoader
+
+        dataset = _packed(spec)
+        indices = spec.indices()
+        loader: Iterable[Batch] = FastLoader(
+            dataset if indices is None else Subset(dataset, indices),
+            batch_size=spec.batch_size,
+            shuffle=True,
+            drop_last=True,
+            seed=spec.seed,
+            num_workers=spec.workers,
+        )
+        return loader
+    if spec.kind == "packed":
+        return _torch_loader(_packed(spec), spec)
+
+    from fastload.bench import rivals
+
+    if spec.kind == "pillow":
+        files = [(str(path), int(label)) for path, label in json.loads(Path(spec.source).read_text(encoding="utf-8"))]
+        return _torch_loader(rivals.PillowFolder(files, spec.size), spec)
+    return _torch_loader(rivals.HandWritten(spec.source, spec.images, spec.size), spec, rivals.channels_first)
+
+
+def check_batch(batch: Batch, spec: TurnSpec) -> None:
+    """Raises RuntimeError when a loader does not deliver what all of them must: the comparison would be void."""
+    images, labels = batch
+    shape = (spec.batch_size, 3, spec.size, spec.size)
+    if tuple(images.shape) != shape or images.dtype != torch.uint8 or tuple(labels.shape) != shape[:1]:
+        raise RuntimeError(
+            f"{spec.kind} gave {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}, not uint8 {shape}"
+        )

@@ -1,0 +1,144 @@
+"""What the operating system says about a tree of processes, and the facts of the machine. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """The median of the values that are there; None when there is none."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def spread(values: Iterable[float | None]) -> float | None:
+    """Half the range of the values over their median: how far rounds lie apart, 0.03 for 3%. None below two values."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return None
+    middle = statistics.median(known)
+    return (max(known) - min(known)) / 2 / middle if middle else None
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    try:
+        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it ended since the folder was listed
+        return None
+    return text[text.rindex(")") + 2 :].split()  # the name before it may hold spaces and brackets
+
+
+def descendants(root: int) -> list[int]:
+    """The live descendants of process root, parents first, root not among them. Empty where there is no /proc."""
+    if not (PROC / "self" / "stat").exists():
+        return []
+    children: dict[int, list[int]] = {}
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (fields := _stat_fields(int(entry.name))) is not None:
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        below = sorted(children.get(queue.pop(0), []))
+        found += below
+        queue += below
+    return found
+
+
+def tree_pss_bytes(root: int) -> int | None:
+    """Proportional set size of root and its descendants, in bytes: a page that n processes map counts 1/n in each.
+
+    None where the kernel does not tell (no /proc/PID/smaps_rollup).
+    """
+    total = 0
+    for pid in [root, *descendants(root)]:
+        try:
+            text = (PROC / str(pid) / "smaps_rollup").read_text(encoding="ascii")
+        except OSError:
+            if pid == root:
+                return None
+            continue  # a worker that has just ended
+        total += next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")), 0)
+    return total
+
+
+def tree_cpu_seconds() -> float:
+    """User and system CPU seconds that this process and its descendants, ended ones included, have used.
+
+    This process's own share has the clock's resolution, the live descendants' the kernel's tick (10 ms).
+    """
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ticks = 0
+    for pid in descendants(os.getpid()):
+        if (fields := _stat_fields(pid)) is not None:
+            ticks += sum(int(value) for value in fields[11:15])  # utime, stime, cutime, cstime
+    return time.process_time() + ended.ru_utime + ended.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def tree_read_bytes() -> int | None:
+    """Bytes that this process and its live descendants made the kernel fetch from storage; None where unknown."""
+    total = 0
+    for pid in [os.getpid(), *descendants(os.getpid())]:
+        try:
+            text = (PROC / str(pid) / "io").read_text(encoding="ascii")
+        except OSError:
+            return None
+        total += next((int(line.split()[1]) for line in text.splitlines() if line.startswith("read_bytes:")), 0)
+    return total
+
+
+def _cpu_model() -> str:
+    try:
+        lines = (PROC / "cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _libjpeg_version() -> str | None:
+    if shutil.which("pkg-config") is None:
+        return None
+    done = subprocess.run(["pkg-config", "--modversion", "libturbojpeg"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
+def cores() -> int:
+    """The CPUs that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_facts() -> dict[str, str | int | float | None]:
+    """What a reader needs to know of the machine to place the numbers; no host name and no path."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": cores(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "pillow": _version("pillow"),
+        "opencv": _version("opencv-python-headless") or _version("opencv-python"),
+        "pyturbojpeg": _version("PyTurboJPEG"),
+        "lmdb": _version("lmdb"),
+        "libjpeg_turbo": _libjpeg_version(),
+        "fastload": _version("fastload"),
+    }

@@ -1,0 +1,211 @@
+"""The child process that takes one turn: ``python -m fastload.bench.runner SPEC`` prints one line of JSON and ends.
+
+Clocks. The consumer does nothing with a batch but look at its shape (and sleep ``step_ms``). A *wait* is the time
+from asking for a batch to holding it. A rate is measured from the last batch of one epoch to the last batch of a
+later one, so that what a loader has prefetched at the start of the window equals what it has prefetched at the end;
+CPU time is read at the same two moments. The first epoch is never measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fastload.bench import measure
+from fastload.bench.spec import NEEDS, TurnSpec
+
+Json = dict[str, Any]
+MEMORY_BATCHES = 24  # read after these many batches of an epoch of their own, outside the timed window
+MEMORY_EVERY = 8
+
+
+class Consumer:
+    """Draws batches and keeps the times; ``first`` is the wait from iter() to the first batch of the last epoch."""
+
+    def __init__(self, loader: Iterable[Any], spec: TurnSpec) -> None:
+        self.loader = loader
+        self.spec = spec
+        self.first = 0.0
+        self.arrived = 0.0
+        self.turn: float | None = None  # when the batch after an epoch's last was asked for
+        self.waits: list[float] = []
+        self.gaps: list[float] = []
+
+    def epoch(self) -> int:
+        """Runs one epoch; returns its batches. The wait across the turn goes to ``gaps``, the others to ``waits``."""
+        from fastload.bench.loaders import check_batch
+
+        batches = 0
+        asked = time.perf_counter()
+        turn = asked if self.turn is None else self.turn
+        iterator: Iterator[Any] = iter(self.loader)
+        while (batch := next(iterator, None)) is not None:
+            self.arrived = time.perf_counter()
+            if batches == 0:
+                self.first = self.arrived - asked
+                self.gaps.append(self.arrived - turn)
+                check_batch(batch, self.spec)
+            else:
+                self.waits.append(self.arrived - asked)
+            batches += 1
+            del batch
+            if self.spec.step_ms:
+                time.sleep(self.spec.step_ms / 1000)
+            asked = time.perf_counter()
+        self.turn = asked
+        return batches
+
+    def forget(self) -> None:
+        """Drops the waits and gaps so far."""
+        self.waits.clear()
+        self.gaps.clear()
+
+
+def _memory_over_an_epoch(loader: Iterable[Any]) -> int | None:
+    readings: list[int | None] = []
+    for number, _batch in enumerate(loader, start=1):
+        if number % MEMORY_EVERY == 0:
+            readings.append(measure.tree_pss_bytes(os.getpid()))
+        if number >= MEMORY_BATCHES:
+            break
+    if not readings:
+        readings.append(measure.tree_pss_bytes(os.getpid()))
+    found = measure.median(readings)
+    return None if found is None else int(found)
+
+
+def run_rate(spec: TurnSpec) -> Json:
+    """Everything the table shows, from one loader."""
+    from fastload.bench.loaders import build
+
+    start = time.perf_counter()
+    loader = build(spec)
+    built = time.perf_counter() - start
+    consumer = Consumer(loader, spec)
+    consumer.epoch()
+    first_ever = consumer.first
+    consumer.forget()
+    began, cpu = consumer.arrived, measure.tree_cpu_seconds()
+    epochs, batches = 0, 0
+    firsts: list[float | None] = []
+    while epochs < 2 or consumer.arrived - began < spec.seconds:
+        batches += consumer.epoch()
+        firsts.append(consumer.first)
+        epochs += 1
+    wall, cpu = consumer.arrived - began, measure.tree_cpu_seconds() - cpu
+    images = batches * spec.batch_size
+    wait = measure.median(consumer.waits) or 0.0
+    gap = measure.median(consumer.gaps) or 0.0
+    return {
+        "images_per_s": images / wall,
+        "cpu_s_per_1000": cpu / images * 1000,
+        "build_s": built,
+        "first_batch_s": first_ever,
+        "next_first_batch_s": measure.median(firsts),
+        "wait_ms": wait * 1000,
+        "epoch_gap_ms": max(0.0, gap - wait) * 1000,
+        "epoch_gap_max_ms": max(0.0, max(consumer.gaps) - wait) * 1000,
+        "pss_bytes": _memory_over_an_epoch(loader),
+        "epochs": epochs,
+        "images": images,
+    }
+
+
+def run_latency(spec: TurnSpec) -> Json:
+    """First batches: of ``epochs`` fresh loaders, then of ``epochs`` epochs of one that lives on."""
+    from fastload.bench.loaders import build
+
+    fresh: list[float] = []
+    built: list[float] = []
+    for _ in range(spec.epochs + 1):  # the first pays for imports
+        start = time.perf_counter()
+        loader = build(spec)
+        built.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        iterator = iter(loader)
+        next(iterator)
+        fresh.append(time.perf_counter() - start)
+        if hasattr(loader, "close"):
+            loader.close()
+        del iterator, loader
+        gc.collect()  # torch's workers end with their iterator
+    consumer = Consumer(build(spec), spec)
+    again: list[float | None] = []
+    consumer.epoch()
+    for _ in range(spec.epochs):
+        consumer.epoch()
+        again.append(consumer.first)
+    return {
+        "build_s": measure.median(built[1:]),
+        "first_batch_s": measure.median(fresh[1:]),
+        "next_first_batch_s": measure.median(again),
+    }
+
+
+def run_growth(spec: TurnSpec) -> Json:
+    """PSS of the tree at the end of each of ``epochs`` epochs, in bytes."""
+    from fastload.bench.loaders import build
+
+    consumer = Consumer(build(spec), spec)
+    readings: list[int | None] = []
+    for _ in range(spec.epochs):
+        consumer.epoch()
+        readings.append(measure.tree_pss_bytes(os.getpid()))
+    return {"pss_bytes_by_epoch": readings}
+
+
+def run_once(spec: TurnSpec) -> Json:
+    """One epoch of a loader built after the parent's line on stdin, and what it fetched from storage."""
+    from fastload.bench.loaders import build
+
+    if spec.kind in ("fastload", "packed"):
+        import fastload  # noqa: F401  (so that the imports do not count as part of the epoch)
+    print("ready", flush=True)  # noqa: T201
+    sys.stdin.readline()
+    loader = build(spec)
+    read = measure.tree_read_bytes()
+    start = time.perf_counter()
+    consumer = Consumer(loader, spec)
+    batches = consumer.epoch()
+    wall = consumer.arrived - start
+    after = measure.tree_read_bytes()
+    return {
+        "images_per_s": batches * spec.batch_size / wall,
+        "first_batch_s": consumer.first,
+        "images": batches * spec.batch_size,
+        "read_bytes": None if read is None or after is None else after - read,
+    }
+
+
+RUNS = {"rate": run_rate, "latency": run_latency, "growth": run_growth, "once": run_once}
+
+
+def main(arguments: list[str]) -> int:
+    """Takes the turn; prints ``{"ok": true, ...}`` or ``{"ok": false, "reason": ...}`` as the last line of stdout."""
+    spec = TurnSpec.from_json(arguments[0])
+    result: Json
+    try:
+        for module in NEEDS[spec.kind]:
+            importlib.import_module(module)
+        import torch
+
+        torch.set_num_threads(1)
+        torch.manual_seed(spec.seed)
+        result = {"ok": True, **RUNS[spec.mode](spec)}
+    except ImportError as error:
+        result = {"ok": False, "reason": f"{error.name or 'a library'} is not installed"}
+    except Exception as error:  # a rival's failure is a row of the table, not the end of the run
+        lines = str(error).strip().splitlines() or [""]  # torch puts a worker's traceback before its last line
+        result = {"ok": False, "reason": f"{type(error).__name__}: {lines[-1]}"}
+    print(json.dumps(result), flush=True)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
