@@ -1,0 +1,91 @@
+"""Fixtures shared by all rooms: real JPEG files made here, packed datasets, the shared corpus where there is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastload._native import core
+
+
+def shared_folder() -> Path | None:
+    """The folder of shared material: $FASTLOAD_SHARED, else `shared` beside the checkout; None where there is none."""
+    named = os.environ.get("FASTLOAD_SHARED")
+    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared"
+    return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The shared material, or a skip."""
+    folder = shared_folder()
+    if folder is None:
+        pytest.skip("no shared corpus: set FASTLOAD_SHARED")
+    return folder
+
+
+def photo(seed: int, height: int, width: int) -> Image.Image:
+    """A picture with the smoothness and detail of a photograph, the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
+    fine = rng.normal(0, 12, (height, width, 1))
+    return Image.fromarray(np.clip(np.asarray(coarse) + fine, 0, 255).astype(np.uint8))
+
+
+def write_folder(root: Path, count: int, classes: int = 3, size: Callable[[int], tuple[int, int]] | None = None) -> Path:
+    """An ImageFolder of `count` JPEGs, of mixed sizes unless size(i) -> (height, width) says otherwise."""
+    for i in range(count):
+        height, width = size(i) if size else (150 + 37 * i % 200, 180 + 53 * i % 220)
+        folder = root / f"class{i % classes}"
+        folder.mkdir(parents=True, exist_ok=True)
+        photo(i, height, width).save(folder / f"{i:04d}.jpg", quality=90 + i % 5, subsampling=2 if i % 4 else 0)
+    return root
+
+
+@pytest.fixture(scope="session")
+def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """50 JPEGs of mixed sizes in three classes."""
+    return write_folder(tmp_path_factory.mktemp("photos"), 50)
+
+
+@pytest.fixture(scope="session")
+def packed(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """image_folder, packed into several shards."""
+    from fastload import pack
+
+    out = tmp_path_factory.mktemp("packed") / "photos.fl"
+    pack(image_folder, out, shard_size=400_000, workers=2)
+    return out
+
+
+@pytest.fixture(scope="session")
+def packed_same_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 images of 60 x 80, so that batches need no resize."""
+    from fastload import pack
+
+    root = tmp_path_factory.mktemp("same")
+    out = root / "same.fl"
+    pack(write_folder(root / "src", 30, size=lambda i: (60, 80)), out)
+    return out
+
+
+def live() -> dict[str, int]:
+    """Native objects alive in this process, by kind."""
+    return {**core.live_handles(), **core.engine_handles()}
+
+
+@pytest.fixture
+def no_leaks() -> Iterator[None]:
+    """The test leaves as many native objects as it found."""
+    import gc
+
+    gc.collect()
+    before = live()
+    yield
+    gc.collect()
+    assert live() == before
