@@ -7,4 +7,5 @@ Parts import downward only: status, then store and image, then engine.
 include "status.pxi"
 include "store.pxi"
 include "image.pxi"
+include "pack.pxi"
 include "engine.pxi"
