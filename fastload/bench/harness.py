@@ -25,6 +25,7 @@ from fastload.errors import ArgumentError, FastloadError
 
 SCHEMA = 1
 Json = dict[str, Any]
+Turn = Callable[[int], Json]
 COLUMNS = ("images_per_s", "first_batch_s", "next_first_batch_s", "epoch_gap_ms", "pss_bytes", "cpu_s_per_1000")
 
 
@@ -113,7 +114,7 @@ def _no_note(_text: str) -> Iterator[None]:
 
 
 def interleave(
-    turns: Sequence[tuple[str, str, Callable[[int], Json]]],
+    turns: Sequence[tuple[str, str, Turn]],
     rounds: int,
     note: Callable[[str], contextlib.AbstractContextManager[object]] = _no_note,
 ) -> list[Measured]:
@@ -142,10 +143,9 @@ def count_packed(path: Path) -> int:
     Raises:
         DatasetError: it cannot be opened.
     """
-    from fastload import PackedDataset
+    from fastload.store.manifest import Manifest
 
-    dataset = PackedDataset(str(path))
-    return len(dataset)
+    return Manifest.load(path).count
 
 
 class Sources:
@@ -191,7 +191,7 @@ class Sources:
         self.close()
 
 
-def loader_turn(spec: TurnSpec, **more: Any) -> Callable[[int], Json]:
+def loader_turn(spec: TurnSpec, **more: Any) -> Turn:
     """A turn for ``interleave``; the seed is the round's number."""
     return lambda number: take_turn(dataclasses.replace(spec, seed=number), **more)
 

@@ -1,0 +1,57 @@
+"""``fastload bench``: this dataset, on this machine, against torch's DataLoader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def bench(
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A packed dataset.")],
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="SRC_DIR", help="The CLASS/IMAGE folder it was packed from, for the rivals."),
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="F", help="Write the result as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="F.png", help="Write a plot (matplotlib).")] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 64,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Threads, or torch's worker processes.")] = 2,
+    size: Annotated[int, typer.Option("--size", min=1, help="Side of the crop, pixels.")] = 224,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved turns of each loader.")] = 3,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, help="Least time of one turn, two epochs at least.")
+    ] = 3.0,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Images used, evenly spaced; 0: all.")] = 4096,
+) -> None:
+    """Measures images/s, first batch, epoch gap, memory and CPU time of fastload and of torch's DataLoader.
+
+    Each loader runs in a process of its own, turn by turn; the table shows medians over the rounds.
+    """
+    from rich.console import Console
+
+    from fastload.bench import harness, report
+    from fastload.bench import plot as plotting
+    from fastload.bench.spec import TurnSpec
+
+    console = Console()
+    errors = Console(stderr=True)
+    base = TurnSpec(
+        kind="fastload",
+        source=str(dataset.absolute()),
+        images=harness.count_packed(dataset),
+        limit=limit,
+        batch_size=batch_size,
+        workers=workers,
+        size=size,
+        seconds=seconds,
+    )
+    document = harness.compare(dataset, against, base, rounds, lambda text: errors.status(text))
+    report.show(document, console)
+    if json_file is not None:
+        harness.write_json(document, json_file)
+        console.print(f"JSON: {json_file}", highlight=False, soft_wrap=True)
+    if plot is not None:
+        plotting.draw(document, plot)
+        console.print(f"plot: {plot}", highlight=False, soft_wrap=True)

@@ -1,0 +1,98 @@
+"""``fastload bench`` end to end on a tiny dataset; no assertion on speed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+from fastload.bench import harness, plot, report
+from fastload.cli.bench import bench
+from fastload.errors import ArgumentError
+
+COLUMNS = {"images_per_s", "first_batch_s", "next_first_batch_s", "epoch_gap_ms", "pss_bytes", "cpu_s_per_1000"}
+
+
+def document(**changes: object) -> harness.Json:
+    """A document as ``compare`` makes it, with made-up numbers."""
+    columns = dict.fromkeys(COLUMNS, 2.0)
+    row = {"name": "fastload", "title": "fastload", "reason": None, "images_per_s_spread": 0.1, "rounds": [], **columns}
+    absent = {**row, **dict.fromkeys(COLUMNS), "name": "pillow", "title": "torch", "reason": "no [bold] PIL"}
+    machine = {"cpu": "CPU", "cores": 2, "python": "3.11", "torch": "2.13", "libjpeg_turbo": None, "pillow": None}
+    made: harness.Json = {
+        "fastload_bench": harness.SCHEMA,
+        "dataset": "d.fl",
+        "machine": machine,
+        "settings": {"size": 224, "batch_size": 64, "workers": 2, "rounds": 3},
+        "loaders": [row, absent],
+        "ratios": {},
+    }
+    return {**made, **changes}
+
+
+def test_sentence_prefers_pillow() -> None:
+    """The headline is against Pillow where that ran, else against the packed data under torch, else says why not."""
+    assert report.sentence(document(ratios={"packed": 1.24, "pillow": 2.96})).startswith("fastload is 3.0x torch")
+    assert "1.2x torch DataLoader + PackedDataset" in report.sentence(document(ratios={"packed": 1.24}))
+    reasons = [{"name": "fastload", "reason": "it broke"}]
+    assert "it broke" in report.sentence(document(loaders=reasons))
+
+
+def test_table_shows_the_reason_of_an_absent_row(capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason is printed as it is, markup and all."""
+    from rich.console import Console
+
+    report.show(document(), Console(width=160))
+    assert "no [bold] PIL" in capsys.readouterr().out
+
+
+def test_plot_without_a_row_is_refused(tmp_path: Path) -> None:
+    """Nothing to draw, or nowhere to draw it, is an ArgumentError."""
+    with pytest.raises(ArgumentError, match="nothing to draw"):
+        plot.draw(document(loaders=[]), tmp_path / "x.png")
+    with pytest.raises(ArgumentError, match="--plot"):
+        plot.draw(document(), tmp_path / "absent" / "x.png")
+
+
+def test_json_to_nowhere_is_refused(tmp_path: Path) -> None:
+    """The path that cannot be written is named."""
+    with pytest.raises(ArgumentError, match="--json"):
+        harness.write_json(document(), tmp_path / "absent" / "x.json")
+
+
+def test_command_does_not_import_torch() -> None:
+    """``fastload bench --help`` must not wait for torch."""
+    code = "import sys, fastload.cli.bench, fastload.bench.harness; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_bench_prints_the_table_and_writes_json_and_png(photo_folder: Path, packed: Path, tmp_path: Path) -> None:
+    """One real run: four loaders, each with every column, a ratio, a JSON of the schema, a PNG that opens."""
+    app = typer.Typer()
+    app.command()(bench)
+    out, image = tmp_path / "r.json", tmp_path / "r.png"
+    arguments = [str(packed), "--against", str(photo_folder), "--json", str(out), "--plot", str(image)]
+    arguments += ["--batch-size", "8", "--workers", "1", "--size", "64", "--rounds", "1", "--seconds", "0"]
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    assert "x torch DataLoader + Pillow" in result.output
+    found = json.loads(out.read_text())
+    assert found["fastload_bench"] == harness.SCHEMA
+    assert found["settings"] | {"batch_size": 8, "workers": 1, "rounds": 1} == found["settings"]
+    assert [row["name"] for row in found["loaders"]] == ["fastload", "packed", "pillow", "handwritten"]
+    for row in found["loaders"]:
+        assert row["reason"] is None, row
+        assert row.keys() >= COLUMNS
+        assert row["images_per_s"] > 0
+        assert row["title"] in result.output
+    assert set(found["ratios"]) == {"packed", "pillow", "handwritten"}
+    assert str(tmp_path) not in out.read_text()
+    with Image.open(image) as picture:
+        assert picture.format == "PNG"
+        assert picture.width > 600
