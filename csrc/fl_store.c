@@ -213,6 +213,8 @@ fl_code fl_store_column(fl_store *store, uint32_t index, const char *name, fl_sp
 uint64_t fl_store_count(const fl_store *store) { return store->count; }
 uint32_t fl_store_shards(const fl_store *store) { return store->shards; }
 
+uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard) { return store->shard[shard].count; }
+
 uint32_t fl_store_shard_of(const fl_store *store, uint64_t index) {
     uint32_t low = 0, high = store->shards;
     while (high - low > 1) {

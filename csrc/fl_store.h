@@ -28,6 +28,7 @@ fl_code fl_store_column(fl_store *store, uint32_t shard, const char *name, fl_sp
 uint64_t fl_store_count(const fl_store *store);
 uint32_t fl_store_shards(const fl_store *store);
 uint32_t fl_store_shard_of(const fl_store *store, uint64_t index); /* index < count */
+uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard);      /* samples in it; shard < shards */
 
 /* Per-row CRC32C, checked by fl_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
 void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc);

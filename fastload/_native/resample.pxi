@@ -18,8 +18,6 @@ cdef extern from "fl_resize.h" nogil:
     fl_code fl_resize(fl_resizer *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)
     const char *fl_resize_dispatch(int)
 
-cdef extern from "fl_record.h" nogil:
-    uint32_t _fl_crc32c "fl_crc32c"(uint32_t, const void *, size_t)
 
 _FILTERS = {"bilinear": FL_BILINEAR, "bicubic": FL_BICUBIC}
 _LAYOUTS = {"HWC": FL_HWC, "CHW": FL_CHW}
@@ -149,13 +147,3 @@ def resize(image, box, size, filter="bilinear", bint antialias=True, *, window=N
 def resize_dispatch(bint best):
     """Chooses the resampler's path for the whole process: True for the best that this CPU has, False for plain C. Returns its name."""
     return fl_resize_dispatch(1 if best else 0).decode("ascii")
-
-
-def crc32c(data, uint32_t crc=0):
-    """CRC32C (Castagnoli, RFC 3720) of bytes; crc continues an earlier one."""
-    cdef const uint8_t[::1] view = data
-    cdef const uint8_t *start = _first(view)
-    cdef size_t size = view.shape[0]
-    with nogil:
-        crc = _fl_crc32c(crc, start, size)
-    return crc

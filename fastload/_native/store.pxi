@@ -1,0 +1,358 @@
+# Packed shards for Python: the store that the engine reads from too, records built and taken apart, CRC32C.
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+import os as _os
+
+cdef extern from "fl_record.h" nogil:
+    ctypedef struct fl_span:
+        const uint8_t *bytes
+        size_t size
+    ctypedef struct fl_field:
+        uint16_t field
+        uint8_t kind
+        fl_span data
+    enum:
+        FL_RECORD_MAGIC
+        FL_RECORD_VERSION
+        FL_RECORD_HEADER
+        FL_RECORD_ENTRY
+        FL_RECORD_ENTRIES_MAX
+        FL_KIND_JPEG
+        FL_KIND_RAW
+        FL_KIND_BYTES
+        FL_KIND_TEXT
+        FL_KIND_JSON
+    fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
+    fl_field fl_record_entry(fl_span record, uint32_t i)
+    uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size)
+
+cdef extern from "fl_store.h" nogil:
+    ctypedef struct fl_store:
+        pass
+    ctypedef struct fl_reader:
+        pass
+    fl_code fl_store_create(fl_store **out, fl_error *err)
+    fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err)
+    void fl_store_close(fl_store *store)
+    fl_code fl_store_column(fl_store *store, uint32_t shard, const char *name, fl_span *out, fl_error *err)
+    uint64_t fl_store_count(const fl_store *store)
+    uint32_t fl_store_shards(const fl_store *store)
+    uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
+    uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
+    void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
+    void fl_store_set_resident(fl_store *store, uint64_t bytes)
+    void fl_store_live(uint32_t *stores, uint32_t *readers)
+    fl_code fl_reader_create(fl_store *store, fl_reader **out, fl_error *err)
+    void fl_reader_free(fl_reader *reader)
+    fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_error *err)
+
+KIND_JPEG = FL_KIND_JPEG
+KIND_RAW = FL_KIND_RAW
+KIND_BYTES = FL_KIND_BYTES
+KIND_TEXT = FL_KIND_TEXT
+KIND_JSON = FL_KIND_JSON
+
+# what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
+cdef enum:
+    RECORD_STRIDE = 16384
+
+
+def live_handles():
+    """Native stores and readers of this process that were made and not yet freed: all zero when nothing leaks."""
+    cdef uint32_t stores, readers
+    fl_store_live(&stores, &readers)
+    return {"stores": stores, "readers": readers}
+
+
+def crc32c(data, uint32_t crc=0):
+    """CRC32C (Castagnoli) of a bytes-like object; crc continues an earlier one."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        crc = fl_crc32c(crc, view.buf, view.len)
+    PyBuffer_Release(&view)
+    return crc
+
+
+cdef inline void _put16(uint8_t *at, uint32_t value) noexcept nogil:
+    at[0] = value & 0xFF
+    at[1] = value >> 8 & 0xFF
+
+
+cdef inline void _put32(uint8_t *at, uint32_t value) noexcept nogil:
+    _put16(at, value & 0xFFFF)
+    _put16(at + 2, value >> 16)
+
+
+cdef uint32_t _gather(uint8_t *out, size_t head, const Py_buffer *parts, size_t count) noexcept nogil:
+    """Copies the parts behind the head and sums everything, a stride at a time."""
+    cdef uint32_t crc = fl_crc32c(0, out, head)
+    cdef const uint8_t *source
+    cdef size_t i, left, take
+    out += head
+    for i in range(count):
+        source = <const uint8_t *>parts[i].buf
+        left = parts[i].len
+        while left:
+            take = left if left < RECORD_STRIDE else RECORD_STRIDE
+            memcpy(out, source, take)
+            crc = fl_crc32c(crc, out, take)
+            out += take
+            source += take
+            left -= take
+    return crc
+
+
+def build_record(entries):
+    """One sample's record (see fl_record.h) and its CRC32C, made in one pass.
+
+    Args:
+        entries: (field number, kind, data) each; data is bytes-like, or a tuple of bytes-likes that are joined.
+
+    Returns:
+        (record, crc32c).
+
+    Raises:
+        ArgumentError: more than 4096 fields, or a record of 4 GiB or more.
+    """
+    cdef size_t head, n = len(entries), count = 0, i = 0, part = 0, held = 0
+    cdef uint64_t at, start
+    cdef Py_buffer *parts
+    cdef uint8_t *out
+    cdef uint32_t crc
+    flat = []
+    for field, kind, data in entries:
+        pieces = data if isinstance(data, tuple) else (data,)
+        flat.append((field, kind, pieces))
+        count += len(pieces)
+    if n > FL_RECORD_ENTRIES_MAX:
+        raise _errors.ArgumentError(f"a record holds at most {FL_RECORD_ENTRIES_MAX} fields, this one has {n}")
+    head = FL_RECORD_HEADER + n * FL_RECORD_ENTRY
+    parts = <Py_buffer *>malloc((count + 1) * sizeof(Py_buffer))
+    if parts is NULL:
+        raise _errors.ResourceError(f"no memory for a record of {n} fields")
+    try:
+        at = head
+        for field, kind, pieces in flat:
+            for piece in pieces:
+                PyObject_GetBuffer(piece, &parts[held], PyBUF_SIMPLE)
+                at += <uint64_t>parts[held].len
+                held += 1
+        if at > 0xFFFFFFFF:
+            raise _errors.ArgumentError(f"a record of {at} bytes is longer than the 4 GiB that one sample may have")
+        record = PyBytes_FromStringAndSize(NULL, at)
+        out = <uint8_t *>PyBytes_AS_STRING(record)
+        _put32(out, FL_RECORD_MAGIC)
+        _put16(out + 4, FL_RECORD_VERSION)
+        _put16(out + 6, n)
+        _put32(out + 8, at)
+        _put32(out + 12, 0)
+        at = head
+        for field, kind, pieces in flat:
+            start = at
+            for piece in pieces:
+                at += <uint64_t>parts[part].len
+                part += 1
+            _put16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY, field)
+            _put16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 2, <uint8_t>kind)
+            _put32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 4, start)
+            _put32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 8, at - start)
+            _put32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 12, 0)
+            i += 1
+        with nogil:
+            crc = _gather(out, head, parts, held)
+        return record, crc
+    finally:
+        for i in range(held):
+            PyBuffer_Release(&parts[i])
+        free(parts)
+
+
+cdef list _split(bytes record):
+    cdef fl_error err
+    cdef fl_span span
+    cdef fl_field field
+    cdef uint32_t entries = 0, i
+    span.bytes = <const uint8_t *>PyBytes_AS_STRING(record)
+    span.size = len(record)
+    check(fl_record_check(span, &entries, &err), &err)
+    out = []
+    for i in range(entries):
+        field = fl_record_entry(span, i)
+        out.append((field.field, field.kind, PyBytes_FromStringAndSize(<const char *>field.data.bytes, field.data.size)))
+    return out
+
+
+def split_record(record):
+    """A record's fields: (field number, kind, bytes) each. Raises SampleError when its lengths do not hold."""
+    return _split(bytes(record))
+
+
+cdef class Column:
+    """One column chunk of one shard, read-only, straight from the shard's map, which it keeps open (buffer protocol)."""
+
+    cdef fl_span span
+    cdef Store store
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, <void *>self.span.bytes, self.span.size, 1, flags)
+
+    def __len__(self):
+        return self.span.size
+
+
+cdef class Store:
+    """A dataset's open shards.
+
+    1. Shards are added in order before anything is read. Any thread may read.
+    2. `close` ends reading through this object; files and maps go when the last column, or engine, that borrows them goes.
+    3. It belongs to the process that made it: in another every call raises ClosedError, and nothing of the parent's is touched.
+    """
+
+    cdef fl_store *ptr
+    cdef fl_reader **readers  # idle ones: a call takes one, or makes one, and puts it back; under the GIL
+    cdef size_t idle, room
+    cdef list checksums       # keeps the arrays that the store borrows
+    cdef readonly bint closed
+
+    def __cinit__(self):
+        cdef fl_error err
+        self.checksums = []
+        check(fl_store_create(&self.ptr, &err), &err)
+
+    def __dealloc__(self):
+        self._free_readers()
+        fl_store_close(self.ptr)
+
+    cdef void _free_readers(self) noexcept:
+        cdef size_t i
+        for i in range(self.idle):
+            fl_reader_free(self.readers[i])
+        free(self.readers)
+        self.readers = NULL
+        self.idle = self.room = 0
+
+    cdef int _open(self) except -1:
+        if self.closed:
+            raise _errors.ClosedError("this dataset was closed: open it again")
+        return 0
+
+    def close(self):
+        """Ends reading through this object; may be called again."""
+        self.closed = True
+        self._free_readers()
+
+    def add(self, path, uint64_t first, uint64_t count, uint64_t bytes):
+        """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
+
+        Raises:
+            DatasetError: the file is missing, of another size, or its tree is damaged.
+        """
+        cdef fl_error err
+        cdef fl_code code
+        cdef const char *name
+        self._open()
+        encoded = _os.fsencode(path)
+        name = encoded
+        with nogil:
+            code = fl_store_add(self.ptr, name, first, count, bytes, &err)
+        check(code, &err)
+
+    def column(self, uint32_t shard, name):
+        """The bytes of a shard's column chunk, read-only and not copied: a Column."""
+        cdef fl_error err
+        cdef fl_code code
+        cdef const char *key
+        cdef Column column = Column.__new__(Column)
+        self._open()
+        encoded = name.encode()
+        key = encoded
+        with nogil:
+            code = fl_store_column(self.ptr, shard, key, &column.span, &err)
+        check(code, &err)
+        column.store = self
+        return column
+
+    def set_checksums(self, uint32_t shard, const uint32_t[::1] crc not None):
+        """Has every read of a shard's record compared with its CRC32C: one uint32 per sample of the shard, in order."""
+        self._open()
+        if shard >= fl_store_shards(self.ptr):
+            raise _errors.ArgumentError(f"there is no shard {shard} of {fl_store_shards(self.ptr)}")
+        cdef uint64_t count = fl_store_shard_count(self.ptr, shard)
+        if <uint64_t>crc.shape[0] != count:
+            raise _errors.ArgumentError(f"{crc.shape[0]} checksums for the {count} samples of shard {shard}")
+        self.checksums.append(crc)
+        fl_store_set_checksums(self.ptr, shard, &crc[0])
+
+    def set_resident(self, uint64_t bytes):
+        """How many bytes may be read before mapped pages are let go (they stay in the page cache); 0: never."""
+        self._open()
+        fl_store_set_resident(self.ptr, bytes)
+
+    def shard_of(self, uint64_t index):
+        """The number of the shard that holds a sample; index < len(store)."""
+        self._open()
+        return fl_store_shard_of(self.ptr, index)
+
+    def __len__(self):
+        return fl_store_count(self.ptr)
+
+    @property
+    def shards(self):
+        """The number of shards."""
+        return fl_store_shards(self.ptr)
+
+    cdef fl_reader *_take(self) except NULL:
+        cdef fl_error err
+        cdef fl_reader *reader
+        if self.idle:
+            self.idle -= 1
+            return self.readers[self.idle]
+        check(fl_reader_create(self.ptr, &reader, &err), &err)
+        return reader
+
+    cdef int _give(self, fl_reader *reader) noexcept:
+        cdef fl_reader **grown
+        if self.closed:
+            fl_reader_free(reader)
+            return 0
+        if self.idle == self.room:
+            grown = <fl_reader **>realloc(self.readers, (self.room + 4) * sizeof(fl_reader *))
+            if grown is NULL:
+                fl_reader_free(reader)
+                return 0
+            self.readers = grown
+            self.room += 4
+        self.readers[self.idle] = reader
+        self.idle += 1
+        return 0
+
+    def get(self, uint64_t index):
+        """A copy of sample index's record.
+
+        Raises:
+            SampleError: no such sample, or its bytes are not those that were packed; the message is the bare reason.
+            DatasetError: the shard cannot be read.
+            ClosedError: closed, or opened by another process.
+        """
+        cdef fl_error err
+        cdef fl_code code
+        cdef fl_span span
+        self._open()
+        cdef fl_reader *reader = self._take()
+        try:
+            with nogil:
+                code = fl_reader_get(reader, index, &span, &err)
+            check(code, &err)
+            return PyBytes_FromStringAndSize(<const char *>span.bytes, span.size)
+        finally:
+            self._give(reader)
+
+    def fields(self, uint64_t index):
+        """Sample index's stored fields: (field number, kind, bytes) each. Raises as `get` does, and when its lengths do not hold."""
+        return _split(self.get(index))

@@ -1,0 +1,23 @@
+"""A packed dataset on disk: its schema, its manifest, its shards, and how they are read and written."""
+
+from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, ShardEntry
+from fastload.store.reader import DatasetReader
+from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema
+from fastload.store.shard import file_crc32c
+from fastload.store.writer import DatasetWriter, Prepared
+
+__all__ = [
+    "CRC_COLUMN",
+    "HEIGHT_COLUMN",
+    "JOURNAL_NAME",
+    "MANIFEST_NAME",
+    "WIDTH_COLUMN",
+    "DatasetReader",
+    "DatasetWriter",
+    "Field",
+    "Manifest",
+    "Prepared",
+    "Schema",
+    "ShardEntry",
+    "file_crc32c",
+]

@@ -1,0 +1,245 @@
+"""manifest.json: what a packed dataset holds. Written last, by rename; a folder without one is no dataset."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import DatasetError
+from fastload.store import checked
+from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
+from fastload.store.schema import Schema
+
+FORMAT = "fastload"
+VERSION = 1
+MANIFEST_NAME = "manifest.json"
+JOURNAL_NAME = "progress.json"
+SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
+COUNT_LIMIT = 2**48
+"""Samples, and bytes of a shard: far above any dataset, far below where arithmetic on them could wrap."""
+
+_U32 = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """One shard.
+
+    Attributes:
+        file: its name in the dataset's folder.
+        first: index of its first sample.
+        count: samples in it.
+        bytes: size of the file.
+        crc32c: of the whole file.
+        columns: CRC32C of its chunk of each column, by name.
+    """
+
+    file: str
+    first: int
+    count: int
+    bytes: int
+    crc32c: int
+    columns: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return {
+            "file": self.file,
+            "first": self.first,
+            "count": self.count,
+            "bytes": self.bytes,
+            "crc32c": self.crc32c,
+            "columns": dict(self.columns),
+        }
+
+
+def parse_shards(value: object, schema: Schema) -> tuple[ShardEntry, ...]:
+    """The shard list of a manifest or journal: plain names, contiguous from sample 0, a checksum for every column.
+
+    Raises:
+        Bad: it does not hold.
+    """
+    shards: list[ShardEntry] = []
+    names: set[str] = set()
+    next_index = 0
+    columns = set(schema.columns)
+    for number, each in enumerate(get_list(value, "the shard list")):
+        what = f"of shard {number}"
+        stored = get_object(each, f"the entry {what}")
+        file = get_str(stored.get("file"), f"the file {what}")
+        if not SHARD_NAME.fullmatch(file) or file in names:
+            raise Bad(f"the file {what} is {shown(file)}, not a shard's name or not the only one of that name")
+        first = get_int(stored.get("first"), f"the first sample {what}", 0, COUNT_LIMIT)
+        if first != next_index:
+            raise Bad(f"the first sample {what} is {first}, not {next_index}")
+        count = get_int(stored.get("count"), f"the count {what}", 1, COUNT_LIMIT)
+        size = get_int(stored.get("bytes"), f"the size {what}", 1, COUNT_LIMIT)
+        crc = get_int(stored.get("crc32c"), f"the checksum {what}", 0, _U32)
+        sums = get_object(stored.get("columns"), f"the column checksums {what}")
+        if set(sums) != columns:
+            raise Bad(f"the columns {what} are {shown(', '.join(sums))}, the schema's {shown(', '.join(sorted(columns)))}")
+        checksums = {name: get_int(sums[name], f"the checksum of column {name} {what}", 0, _U32) for name in sums}
+        shards.append(ShardEntry(file, first, count, size, crc, checksums))
+        names.add(file)
+        next_index += count
+    return tuple(shards)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A packed dataset's description.
+
+    Attributes:
+        schema: the fields of every sample.
+        shards: the files, in the order of their samples.
+        classes: names of labels 0, 1, ...; None where labels are no classes.
+        options: what it was packed with.
+        summary: what packing counted.
+    """
+
+    schema: Schema
+    shards: tuple[ShardEntry, ...]
+    classes: Sequence[str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Samples in all shards."""
+        return sum(shard.count for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all shards."""
+        return sum(shard.bytes for shard in self.shards)
+
+    def to_bytes(self) -> bytes:
+        """The file's content, its own checksum included. Raises ValueError or TypeError for what JSON does not have."""
+        return checked.seal(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "count": self.count,
+                "schema": self.schema.to_json(),
+                "classes": None if self.classes is None else list(self.classes),
+                "shards": [shard.to_json() for shard in self.shards],
+                "options": dict(self.options),
+                "summary": dict(self.summary),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: Path) -> Manifest:
+        """The manifest in data; path is the dataset's folder, for messages.
+
+        Raises:
+            DatasetError: of a later version, damaged, or a value out of range.
+        """
+        what = f"{path / MANIFEST_NAME}"
+        content = checked.parse(data, what)
+        check_version(content, FORMAT, VERSION, what)
+        content = checked.unseal(content, what)
+        try:
+            return cls._from_json(content)
+        except Bad as error:
+            raise DatasetError(f"{what} does not hold ({error}): copy it again or pack again") from None
+
+    @classmethod
+    def _from_json(cls, content: dict[str, Any]) -> Manifest:
+        schema = Schema.from_json(content.get("schema"))
+        shards = parse_shards(content.get("shards"), schema)
+        classes = content.get("classes")
+        if classes is not None:
+            classes = tuple(get_str(name, "a class") for name in get_list(classes, "the classes"))
+        options = get_object(content.get("options"), "the options")
+        summary = get_object(content.get("summary"), "the summary")
+        manifest = cls(schema, shards, classes, options, summary)
+        count = get_int(content.get("count"), "the count", 0, COUNT_LIMIT)
+        if count != manifest.count:
+            raise Bad(f"the count is {count}, the shards hold {manifest.count}")
+        return manifest
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Manifest:
+        """The manifest of the dataset in folder path.
+
+        Raises:
+            DatasetError: no such folder, no dataset in it, an unfinished one, or a damaged or later manifest.
+        """
+        folder = Path(path)
+        try:
+            data = (folder / MANIFEST_NAME).read_bytes()
+        except FileNotFoundError:
+            raise _missing(folder) from None
+        except NotADirectoryError:
+            raise DatasetError(f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`") from None
+        except OSError as error:
+            raise DatasetError(f"cannot read {folder / MANIFEST_NAME}: {error.strerror}") from None
+        return cls.from_bytes(data, folder)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Puts it into folder path in one step: afterwards the old file is there or the new one, never a part.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        write_atomically(Path(path) / MANIFEST_NAME, self.to_bytes())
+
+
+def _missing(folder: Path) -> DatasetError:
+    if not folder.exists():
+        return DatasetError(f"there is no {folder}: check the path, or pack it with `fastload pack SRC {folder}`")
+    if looks_unfinished(folder):
+        return DatasetError(
+            f"{folder} is unfinished: packing stopped before its end. "
+            f"`fastload pack SRC {folder} --resume` finishes it, --overwrite starts again"
+        )
+    return DatasetError(f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`")
+
+
+def looks_unfinished(folder: Path) -> bool:
+    """Whether a folder without a manifest holds parts of a dataset."""
+    return any(name == JOURNAL_NAME or SHARD_NAME.fullmatch(name) for name in os.listdir(folder))
+
+
+def check_version(content: Mapping[str, Any], form: str, version: int, what: str) -> None:
+    """Refuses other formats and later versions before anything else is looked at.
+
+    Raises:
+        DatasetError: naming which.
+    """
+    if content.get("format") != form:
+        raise DatasetError(f"{what} is not fastload's (its format is {shown(content.get('format'))})")
+    try:
+        found = get_int(content.get("version"), "version", 1, 2**31)
+    except Bad as error:
+        raise DatasetError(f"{what} does not hold ({error}): copy it again or pack again") from None
+    if found > version:
+        raise DatasetError(
+            f"{what} was written by a later fastload (format version {found}, this one reads {version}): upgrade fastload, "
+            "or pack again with this version"
+        )
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file by way of a temporary one that is synced, renamed over path, and made durable with its folder."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the folder's names durable: a rename or removal survives a power cut after this."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

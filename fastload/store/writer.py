@@ -1,0 +1,379 @@
+"""Writing a packed dataset, so that a kill at any point leaves either no dataset or one that can be resumed.
+
+NOTE [ writer: what is durable when ]
+1. progress.json (the journal) is there before the first shard, and names exactly the shards that are complete: synced, closed,
+   their checksums taken. It is replaced by rename, and only after the shard it adds is on the disk.
+2. A shard that the journal does not name is unfinished and is dropped on resume.
+3. manifest.json comes last, by rename: that moment makes the folder a dataset. The journal goes after it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fastload._native import core
+from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.store import checked
+from fastload.store.checked import Bad, get_int, get_object
+from fastload.store.manifest import (
+    JOURNAL_NAME,
+    MANIFEST_NAME,
+    SHARD_NAME,
+    Manifest,
+    ShardEntry,
+    check_version,
+    parse_shards,
+    sync_folder,
+    write_atomically,
+)
+from fastload.store.schema import Schema
+from fastload.store.shard import ShardFile, file_crc32c, write_error
+
+State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+
+_JOURNAL_FORMAT = "fastload-progress"
+_JOURNAL_VERSION = 1
+_SHARD_SIZE_LIMIT = 1 << 40
+_OURS = frozenset(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A sample ready to be appended: its record, the record's CRC32C, and its row of the columns."""
+
+    record: bytes
+    crc: int
+    row: list[Any]
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class _Complete:
+    """A shard whose file is written, on its way to disk and journal."""
+
+    file: str
+    first: int
+    count: int
+    columns: dict[str, int]
+    state: dict[str, Any]
+
+
+class DatasetWriter:
+    """Appends samples, in order, to the shards of a new dataset.
+
+    1. One thread appends. `prepare` may run in any thread.
+    2. `finish` makes it a dataset; `abort` (also leaving a `with` block without `finish`) leaves it resumable.
+    3. One writer per folder at a time, held by a lock that ends with the process.
+
+    Attributes:
+        next_index: the index of the next sample: where to go on after a resume.
+        state: the mapping handed in with the last sample of the last complete shard; {} at the start.
+        finished: the manifest, once the dataset is complete; after a resume of a complete one, at once.
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        schema: Schema,
+        *,
+        shard_size: int,
+        options: Mapping[str, object],
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        """Creates or takes over the folder out.
+
+        Args:
+            out: the dataset's folder; must not exist, or be empty, unless resume or overwrite is given.
+            schema: the fields of every sample.
+            shard_size: bytes after which a new shard begins.
+            options: what it is packed with, as JSON has it; a resume must have the same.
+            resume: goes on after the last complete shard; starts afresh where there is nothing yet.
+            overwrite: removes the dataset, or the parts of one, that is there.
+
+        Raises:
+            ArgumentError: shard_size out of range, both resume and overwrite, or options that JSON does not have.
+            PackError: out is in the way, cannot be resumed, or is being written by another process.
+        """
+        if resume and overwrite:
+            raise ArgumentError("resume and overwrite contradict each other; give one")
+        if not isinstance(shard_size, int) or not 1 <= shard_size <= _SHARD_SIZE_LIMIT:
+            raise ArgumentError(f"shard_size is {shard_size}, outside 1 .. {_SHARD_SIZE_LIMIT} bytes")
+        try:
+            self._options: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"the options cannot be stored: {error}") from None
+        self.out = Path(out)
+        self.schema = schema
+        self.shard_size = shard_size
+        self.next_index = 0
+        self.state: dict[str, Any] = {}
+        self.finished: Manifest | None = None
+        self._shards: list[ShardEntry] = []
+        self._shard: ShardFile | None = None
+        self._last_state: State = {}
+        self._completing: Future[None] | None = None
+        self._pool = ThreadPoolExecutor(1, "fastload-shard")
+        self._lock = self._claim(resume, overwrite)
+        try:
+            if overwrite:
+                self._clear()
+            elif resume:
+                self._resume()
+            if self.finished is None:
+                self._journal(self.state)
+        except (OSError, DatasetError) as error:
+            self._release()
+            raise PackError(f"cannot start to pack into {self.out}: {error}") from None
+        except BaseException:
+            self._release()
+            raise
+
+    def __enter__(self) -> DatasetWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.abort()
+
+    # -- the folder ---------------------------------------------------------------------------------------------------
+
+    def _claim(self, resume: bool, overwrite: bool) -> int:
+        """Makes and locks the folder; refuses one that holds anything else. Returns the lock's descriptor."""
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileExistsError:
+            raise PackError(f"{self.out} is a file; choose another OUT") from None
+        except OSError as error:
+            raise PackError(f"cannot make the folder {self.out}: {error.strerror}") from None
+        try:
+            _lock(lock, self.out)
+            self._check_free(resume, overwrite)
+        except BaseException:
+            os.close(lock)
+            self._pool.shutdown()
+            raise
+        return lock
+
+    def _check_free(self, resume: bool, overwrite: bool) -> None:
+        names = sorted(os.listdir(self.out))
+        ours = [name for name in names if _is_ours(name)]
+        if names and not ours:
+            raise PackError(f"{self.out} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
+        if not ours or resume or overwrite:
+            return
+        if MANIFEST_NAME in ours:
+            raise PackError(f"{self.out} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
+        raise PackError(f"{self.out} holds an unfinished pack: --resume finishes it, --overwrite starts again")
+
+    def _clear(self) -> None:
+        """Removes what is ours: the manifest first, so that no moment shows a dataset without its shards."""
+        names = [name for name in os.listdir(self.out) if _is_ours(name)]
+        for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
+            (self.out / name).unlink()
+        sync_folder(self.out)
+
+    def _resume(self) -> None:
+        """Takes over what the journal, or a manifest already written, vouches for, and drops the rest."""
+        if (self.out / MANIFEST_NAME).exists():
+            manifest = Manifest.load(self.out)
+            self._same({"schema": manifest.schema.to_json(), "options": dict(manifest.options)})
+            (self.out / JOURNAL_NAME).unlink(missing_ok=True)
+            self.finished = manifest
+            self._shards = list(manifest.shards)
+        elif (self.out / JOURNAL_NAME).exists():
+            self._read_journal()
+        elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
+            raise PackError(f"{self.out} holds shards but no {JOURNAL_NAME}, so it cannot be resumed: --overwrite starts again")
+        self.next_index = sum(shard.count for shard in self._shards)
+        named = {shard.file for shard in self._shards}
+        for shard in self._shards:
+            file = self.out / shard.file
+            if not file.is_file() or file.stat().st_size != shard.bytes:
+                raise PackError(f"{file} is missing or of another size than when it was complete: --overwrite starts again")
+        for name in os.listdir(self.out):
+            if _is_ours(name) and name not in named | {MANIFEST_NAME, JOURNAL_NAME}:
+                (self.out / name).unlink()
+
+    def _read_journal(self) -> None:
+        path = self.out / JOURNAL_NAME
+        content = checked.parse(path.read_bytes(), str(path))
+        check_version(content, _JOURNAL_FORMAT, _JOURNAL_VERSION, str(path))
+        content = checked.unseal(content, str(path))
+        self._same(content)
+        try:
+            get_int(content.get("shard_size"), "the shard size", 1, _SHARD_SIZE_LIMIT)
+            self._shards = list(parse_shards(content.get("shards"), self.schema))
+            self.state = get_object(content.get("state"), "the packer's state")
+        except Bad as error:
+            raise PackError(f"{path} does not hold ({error}): --overwrite starts again") from None
+
+    def _same(self, stored: Mapping[str, Any]) -> None:
+        """Refuses to go on with other fields or options than it was begun with."""
+        if stored.get("schema") != self.schema.to_json():
+            raise PackError(f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again")
+        before = {**dict(get_object(stored.get("options"), "the options")), "shard_size": stored.get("shard_size", self.shard_size)}
+        now = {**self._options, "shard_size": self.shard_size}
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                raise PackError(
+                    f"{self.out} was begun with {name}={before.get(name)!r}, now it is {now.get(name)!r}: "
+                    "resume with the same options, or --overwrite starts again"
+                )
+
+    # -- samples ------------------------------------------------------------------------------------------------------
+
+    def prepare(
+        self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0
+    ) -> Prepared:
+        """Builds a sample's record, in any thread; see `append`."""
+        entries, row = self.schema.encode(values, image_kind, height, width)
+        record, crc = core.build_record(entries)
+        return Prepared(record, crc, row, height, width)
+
+    def append(
+        self,
+        values: Mapping[str, object],
+        *,
+        image_kind: str | None = None,
+        height: int = 0,
+        width: int = 0,
+        state: State | None = None,
+    ) -> None:
+        """Appends the next sample.
+
+        Args:
+            values: one value per field, by name; the image as the bytes of a JPEG, or for "raw" as uint8 (height, width, 3) or its bytes.
+            image_kind: "jpeg" or "raw"; None for a schema without an image.
+            height: of the image, pixels.
+            width: of the image, pixels.
+            state: what the caller needs to go on after this sample, as JSON has it; stored (and called, if callable) only when the sample
+                completes a shard.
+
+        Raises:
+            PackError: a value that its field cannot hold, a full disk, or a dataset already complete.
+        """
+        self.append_prepared(self.prepare(values, image_kind=image_kind, height=height, width=width), state=state)
+
+    def append_prepared(self, sample: Prepared, *, state: State | None = None) -> None:
+        """Appends a sample made by `prepare`; see `append`."""
+        if self.finished is not None:
+            raise PackError(f"{self.out} is already complete; --overwrite packs it again")
+        if self._lock < 0:
+            raise PackError(f"packing into {self.out} was given up; open it again with --resume")
+        if self._shard is None:
+            path = self.out / f"shard-{len(self._shards) + (self._completing is not None):05d}.lmdb"
+            slack = min(self.shard_size // 8, 1 << 28) + (1 << 24)
+            self._shard = ShardFile(path, self.next_index, self.schema, self.shard_size + slack)
+        self._shard.put(sample.record, sample.crc, sample.row, sample.height, sample.width)
+        self.next_index += 1
+        if state is not None:
+            self._last_state = state
+        if self._shard.bytes >= self.shard_size or self._shard.column_full:
+            self._complete_shard()
+
+    def _complete_shard(self) -> None:
+        """Ends the current shard; a thread syncs, sums and journals it while the next one is written."""
+        shard = self._shard
+        if shard is None:
+            return
+        state = self._last_state() if callable(self._last_state) else self._last_state
+        columns = shard.close()
+        self._shard = None
+        self._await_completion()
+        complete = _Complete(shard.path.name, shard.first, shard.count, columns, dict(state))
+        self._completing = self._pool.submit(self._make_durable, complete)
+
+    def _make_durable(self, shard: _Complete) -> None:
+        path = self.out / shard.file
+        try:
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+                size = os.fstat(file.fileno()).st_size
+            entry = ShardEntry(shard.file, shard.first, shard.count, size, file_crc32c(path), shard.columns)
+            self._shards.append(entry)
+            self._journal(shard.state)
+        except OSError as error:
+            raise write_error(path, 0, error) from None
+        self.state = shard.state
+
+    def _await_completion(self) -> None:
+        completing, self._completing = self._completing, None
+        if completing is not None:
+            completing.result()
+
+    def _journal(self, state: Mapping[str, Any]) -> None:
+        content = {
+            "format": _JOURNAL_FORMAT,
+            "version": _JOURNAL_VERSION,
+            "schema": self.schema.to_json(),
+            "options": self._options,
+            "shard_size": self.shard_size,
+            "shards": [shard.to_json() for shard in self._shards],
+            "state": dict(state),
+        }
+        write_atomically(self.out / JOURNAL_NAME, checked.seal(content))
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any]) -> Manifest:
+        """Completes the last shard and writes the manifest: from here on it is a dataset.
+
+        Args:
+            classes: names of labels 0, 1, ...; None where labels are no classes.
+            summary: what to keep with it, as JSON has it.
+
+        Raises:
+            PackError: the disk is full or fails.
+        """
+        if self.finished is not None:
+            self._release()
+            return self.finished
+        if self._lock < 0:
+            raise PackError(f"packing into {self.out} was given up; open it again with --resume")
+        self._complete_shard()
+        self._await_completion()
+        manifest = Manifest(self.schema, tuple(self._shards), None if classes is None else tuple(classes), self._options, dict(summary))
+        try:
+            manifest.write(self.out)
+            (self.out / JOURNAL_NAME).unlink()
+        except OSError as error:
+            raise write_error(self.out / MANIFEST_NAME, len(manifest.to_bytes()), error) from None
+        self.finished = manifest
+        self._release()
+        return manifest
+
+    def abort(self) -> None:
+        """Stops here: complete shards stay for a resume. Does nothing after `finish`; may be called again."""
+        if self._shard is not None:
+            self._shard.abort()
+            self._shard = None
+        self._release()
+
+    def _release(self) -> None:
+        self._pool.shutdown()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _is_ours(name: str) -> bool:
+    return name in _OURS or SHARD_NAME.fullmatch(name) is not None
+
+
+def _lock(descriptor: int, out: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise PackError(f"another process is packing into {out}; wait for it, or choose another OUT") from None
+    except OSError:
+        return  # some network file systems have no locks
