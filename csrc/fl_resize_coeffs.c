@@ -1,0 +1,203 @@
+/* Coefficient tables: where each output looks, and with what weights. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fl_resize_rows.h"
+
+fl_code fl_scratch(void **block, size_t *room, size_t count, size_t size, fl_error *err) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX / 2)
+        return fl_fail(err, FL_ENOMEM, "resize: %zu x %zu bytes of scratch are more than an address space holds", count, size);
+    if (bytes <= *room) return FL_OK;
+    free(*block);
+    *room = 0;
+    *block = malloc(bytes);
+    if (*block == NULL) return fl_fail(err, FL_ENOMEM, "resize: no memory for %zu bytes of scratch", bytes);
+    *room = bytes;
+    return FL_OK;
+}
+
+void fl_axis_free(fl_axis *axis) {
+    free(axis->first);
+    free(axis->coef);
+    free(axis->weight);
+    memset(axis, 0, sizeof *axis);
+}
+
+/* Cubic convolution (Keys, 1981) with parameter a, at distance x >= 0. */
+static inline double cubic(double x, double a) {
+    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
+    if (x < 2.0) return (((x - 5.0) * x + 8.0) * x - 4.0) * a;
+    return 0.0;
+}
+
+/* The first source pixel of `taps` around one that would be `begin`: moved so that all lie inside the source. */
+static inline uint32_t inside(const fl_axis_key *key, double begin, uint32_t taps) {
+    const double last = key->source > taps ? (double)(key->source - taps) : 0.0;
+    return (uint32_t)(begin < 0.0 ? 0.0 : begin > last ? last : begin);
+}
+
+/* Pillow's geometry (libImaging/Resample.c): the filter is stretched by the scale when shrinking, a pixel is seen from its centre,
+ * pixels outside the source are dropped and the rest normalised. The filters are 0 outside their support, so every output
+ * takes the same number of taps without asking where it ends. Returns a bound of all weights of a filter that is never negative. */
+static inline __attribute__((always_inline)) double antialias_weights(fl_axis *axis, const fl_axis_key *key, fl_filter filter, uint32_t taps) {
+    const double scale = key->length / key->out, stretch = scale > 1.0 ? scale : 1.0, inverse = 1.0 / stretch;
+    const double support = (filter == FL_BICUBIC ? 2.0 : 1.0) * stretch;
+    const uint32_t there = taps < key->source ? taps : key->source;
+    double *weight = axis->weight, largest = 0.0;
+    for (uint32_t i = 0; i < key->count; i++, weight += taps) {
+        const double center = key->start + (key->begin + (key->mirror ? key->count - 1 - i : i) + 0.5) * scale;
+        const uint32_t first = inside(key, center - support + 0.5, taps);
+        double sum = 0.0;
+        for (uint32_t k = 0; k < taps; k++) {
+            const double x = fabs((first + k + 0.5 - center) * inverse);
+            const double triangle = 1.0 - x > 0.0 ? 1.0 - x : 0.0;
+            weight[k] = k >= there ? 0.0 : filter == FL_BICUBIC ? cubic(x, -0.5) : triangle;
+            sum += weight[k];
+        }
+        const double norm = 1.0 / sum;
+        for (uint32_t k = 0; k < taps; k++) weight[k] *= norm;
+        largest = norm > largest ? norm : largest;
+        axis->first[i] = first;
+    }
+    return largest < 1.0 ? largest : 1.0;
+}
+
+/* torch.nn.functional.interpolate, align_corners=False: 2 or 4 taps around the output's centre; one outside the source
+ * takes the border's pixel, so its weight is added to the border's. */
+static double plain_weights(fl_axis *axis, const fl_axis_key *key, uint32_t taps) {
+    const int wanted = key->filter == FL_BICUBIC ? 4 : 2;
+    const int64_t last = (int64_t)key->source - 1;
+    double *weight = axis->weight;
+    for (uint32_t i = 0; i < key->count; i++, weight += taps) {
+        const uint32_t out = key->begin + (key->mirror ? key->count - 1 - i : i);
+        const double real = key->start + (out + 0.5) * (key->length / key->out) - 0.5, base = floor(real), t = real - base;
+        const int64_t start = (int64_t)base - (wanted / 2 - 1);
+        const uint32_t first = inside(key, (double)start, taps);
+        for (uint32_t k = 0; k < taps; k++) weight[k] = 0.0;
+        for (int k = 0; k < wanted; k++) {
+            const int64_t at = start + k < 0 ? 0 : start + k > last ? last : start + k;
+            const double x = fabs(t + (wanted / 2 - 1) - k);
+            weight[at - first] += wanted == 4 ? cubic(x, -0.75) : 1.0 - x;
+        }
+        axis->first[i] = first;
+    }
+    return 1.0;
+}
+
+/* Weights that sum to 1 into integers that sum to 2^bits exactly: what rounding takes from a tap is given to the next. */
+static inline __attribute__((always_inline)) void quantize(fl_axis *axis, uint32_t count, fl_sum sum, uint32_t taps) {
+    const double one = (double)(1 << axis->bits), *weight = axis->weight;
+    int16_t *coef = axis->coef;
+    for (uint32_t i = 0; i < count; i++, weight += taps, coef += axis->stride) {
+        double carry = 0.0;
+        for (uint32_t k = 0; k < taps; k++) {
+            const double wanted = weight[k] * one + carry;
+            const int32_t got = (int32_t)(wanted + 16777216.5) - 16777216; /* floor(wanted + 0.5) without a call: |wanted| < 2^24 */
+            carry = wanted - got;
+            if (sum == FL_FINE) {
+                int16_t *pair = coef + k / 2 * 4 + k % 2;
+                pair[2] = (int16_t)(got & ((1 << FL_FINE_BITS) - 1));
+                pair[0] = (int16_t)((got - pair[2]) / (1 << FL_FINE_BITS));
+            } else {
+                coef[k] = (int16_t)(uint16_t)(sum == FL_SUM16 && got > 65535 ? 65535 : got);
+            }
+        }
+    }
+}
+
+/* Outputs beyond what is wanted, up to a whole block: they look where the last one looks, and see nothing. */
+static fl_code coef_table(fl_axis *axis, uint32_t count, fl_error *err) {
+    const size_t padded = ((size_t)count + FL_BLOCK - 1) / FL_BLOCK * FL_BLOCK;
+    const fl_code code = fl_scratch((void **)&axis->coef, &axis->coef_room, padded, axis->stride * sizeof *axis->coef, err);
+    if (code != FL_OK) return code;
+    const bool odd = axis->taps % 2 != 0; /* kernels take taps in pairs */
+    const size_t from = odd ? 0 : (size_t)count * axis->stride;
+    memset(axis->coef + from, 0, (padded * axis->stride - from) * sizeof *axis->coef);
+    return FL_OK;
+}
+
+static fl_code identity_table(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
+    axis->identity = true;
+    axis->sum = FL_SUM32;
+    axis->bits = 14;
+    axis->taps = key->horizontal ? 2 : 1;
+    axis->stride = 2;
+    const fl_code code = coef_table(axis, key->count, err);
+    if (code != FL_OK) return code;
+    for (uint32_t i = 0; i < key->count; i++) {
+        const uint32_t at = (uint32_t)key->start + key->begin + (key->mirror ? key->count - 1 - i : i);
+        axis->first[i] = inside(key, at, axis->taps);
+        axis->coef[2 * i] = at == axis->first[i] ? 1 << 14 : 0;
+        axis->coef[2 * i + 1] = at == axis->first[i] ? 0 : 1 << 14;
+    }
+    return FL_OK;
+}
+
+static double weigh(fl_axis *axis, const fl_axis_key *key) {
+    if (!key->antialias) return plain_weights(axis, key, axis->taps);
+    if (key->filter == FL_BICUBIC) return antialias_weights(axis, key, FL_BICUBIC, axis->taps);
+    switch (axis->taps) { /* a constant count unrolls the loops */
+    case 2: return antialias_weights(axis, key, FL_BILINEAR, 2);
+    case 3: return antialias_weights(axis, key, FL_BILINEAR, 3);
+    case 4: return antialias_weights(axis, key, FL_BILINEAR, 4);
+    default: return antialias_weights(axis, key, FL_BILINEAR, axis->taps);
+    }
+}
+
+static fl_code weighted_table(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
+    const double scale = key->length / key->out, reach = (key->filter == FL_BICUBIC ? 4.0 : 2.0) * (key->antialias && scale > 1.0 ? scale : 1.0);
+    const uint32_t wanted = (uint32_t)ceil(reach);
+    axis->identity = false;
+    axis->taps = key->horizontal ? (wanted + 1) / 2 * 2 : wanted < key->source ? wanted : key->source;
+    axis->sum = key->filter == FL_BICUBIC ? (key->antialias ? FL_FINE : FL_SUM32)
+                : !key->horizontal && axis->taps <= FL_SUM16_TAPS ? FL_SUM16 : FL_SUM32;
+    axis->stride = (axis->taps + 1) / 2 * (axis->sum == FL_FINE ? 4 : 2);
+
+    fl_code code = fl_scratch((void **)&axis->weight, &axis->weight_room, key->count, axis->taps * sizeof *axis->weight, err);
+    if (code == FL_OK) code = coef_table(axis, key->count, err);
+    if (code != FL_OK) return code;
+    const double largest = weigh(axis, key);
+    if (axis->sum == FL_SUM32) {
+        axis->bits = 8;
+        while (axis->bits < FL_COEF_BITS_MAX && largest * (double)(2 << axis->bits) < 32766.0) axis->bits++; /* 1 is for the carry */
+        quantize(axis, key->count, FL_SUM32, axis->taps);
+    } else if (axis->sum == FL_FINE) {
+        axis->bits = FL_COEF_BITS_MAX;
+        quantize(axis, key->count, FL_FINE, axis->taps);
+    } else {
+        axis->bits = 16;
+        quantize(axis, key->count, FL_SUM16, axis->taps);
+    }
+    return FL_OK;
+}
+
+static bool same_key(const fl_axis_key *a, const fl_axis_key *b) {
+    return a->start == b->start && a->length == b->length && a->source == b->source && a->out == b->out && a->begin == b->begin &&
+           a->count == b->count && a->filter == b->filter && a->antialias == b->antialias && a->mirror == b->mirror &&
+           a->horizontal == b->horizontal;
+}
+
+fl_code fl_axis_build(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
+    if (axis->valid && same_key(&axis->key, key)) return FL_OK;
+    axis->valid = false;
+    const uint32_t padded = (key->count + FL_BLOCK - 1) / FL_BLOCK * FL_BLOCK;
+    fl_code code = fl_scratch((void **)&axis->first, &axis->first_room, padded, sizeof *axis->first, err);
+    if (code != FL_OK) return code;
+
+    const bool whole = key->length == (double)key->out && key->start == floor(key->start);
+    code = whole ? identity_table(axis, key, err) : weighted_table(axis, key, err);
+    if (code != FL_OK) return code;
+
+    for (uint32_t i = key->count; i < padded; i++) axis->first[i] = axis->first[key->count - 1];
+    const uint32_t a = axis->first[0], b = axis->first[key->count - 1]; /* first[] is monotonic */
+    axis->low = a < b ? a : b;
+    axis->high = (a < b ? b : a) + axis->taps;
+    /* The AVX2 kernels load 16 bytes for 4 taps, or for the last 2. */
+    axis->reach = key->horizontal ? ((size_t)axis->high - (axis->taps % 4 == 2 ? 2 : 4)) * 3 + FL_LOAD : 0;
+    axis->high = axis->high < key->source ? axis->high : key->source;
+    axis->key = *key;
+    axis->valid = true;
+    return FL_OK;
+}

@@ -1,0 +1,63 @@
+/* The last step of a row: from RGB bytes to the sink's type and layout. */
+#include <string.h>
+
+#include "fl_resize_rows.h"
+
+/* Table look-ups for one element type, written once: out of n RGB pixels, interleaved or into planes `plane` elements apart.
+ * Four pixels, 12 bytes, at a time: the loads of bytes, not the look-ups, would be the bottleneck. */
+#define LOOK_UP(NAME, TYPE)                                                                                                      \
+    static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {                          \
+        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                            \
+        for (size_t i = 0; i < n; i++, rgb += 3, dst += 3) {                                                                     \
+            dst[0] = red[rgb[0]];                                                                                                \
+            dst[1] = green[rgb[1]];                                                                                              \
+            dst[2] = blue[rgb[2]];                                                                                               \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane, size_t n) {                 \
+        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                            \
+        for (size_t i = 0; i < n; i++, rgb += 3) {                                                                               \
+            dst[i] = red[rgb[0]];                                                                                                \
+            dst[plane + i] = green[rgb[1]];                                                                                      \
+            dst[2 * plane + i] = blue[rgb[2]];                                                                                   \
+        }                                                                                                                        \
+    }
+LOOK_UP(word, uint32_t)
+LOOK_UP(half, uint16_t)
+#undef LOOK_UP
+
+static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
+
+size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) { return (size_t)width * height * 3 * element_size(dtype); }
+
+void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, uint32_t x, uint32_t y, const uint8_t *rgb, size_t n) {
+    const size_t at = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;
+    if (sink->dtype == FL_U8) {
+        uint8_t *data = sink->data;
+        if (sink->layout == FL_HWC)
+            memcpy(data + 3 * at, rgb, 3 * n);
+        else
+            kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
+    } else if (sink->dtype == FL_F32) {
+        uint32_t *data = sink->data; /* the bits of a float: copied, never calculated with */
+        if (sink->layout == FL_HWC)
+            word_interleaved(rgb, sink->lut, data + 3 * at, n);
+        else
+            word_planar(rgb, sink->lut, data + at, plane, n);
+    } else {
+        uint16_t *data = sink->data;
+        if (sink->layout == FL_HWC)
+            half_interleaved(rgb, sink->lut, data + 3 * at, n);
+        else
+            half_planar(rgb, sink->lut, data + at, plane, n);
+    }
+}
+
+void fl_sink_fill(const fl_sink *sink, const uint8_t rgb[3]) {
+    enum { PIXELS = 64 };
+    uint8_t line[3 * PIXELS];
+    for (int i = 0; i < 3 * PIXELS; i++) line[i] = rgb[i % 3];
+    for (uint32_t y = 0; y < sink->height; y++)
+        for (uint32_t x = 0; x < sink->width; x += PIXELS)
+            fl_sink_row(sink, &fl_kernels_scalar, x, y, line, sink->width - x < PIXELS ? sink->width - x : PIXELS);
+}
