@@ -23,7 +23,7 @@ def table(document: Json) -> Table:
     settings = document["settings"]
     caption = (
         f"decode + RandomResizedCrop({settings['size']}) + flip, uint8 batches of {settings['batch_size']}, "
-        f"{settings['workers']} threads or worker processes; medians of {settings['rounds']} interleaved rounds"
+        f"{settings['workers']} threads or workers; medians of {settings['rounds']} interleaved rounds"
     )
     result = Table(title=f"fastload bench {escape(document['dataset'])}", caption=caption)
     result.add_column("loader")
