@@ -1,0 +1,27 @@
+/* fl_entropy: is a JPEG's entropy-coded data whole and sound? Proved by walking every Huffman code, without making a coefficient.
+ *
+ * Packing wants to know of every file whether libjpeg-turbo would decode it without a warning. libjpeg can tell (fl_jpeg_check), at
+ * a cost near to that of decoding. This walk tells for the usual file (one scan, baseline or extended sequential, 8 bit, Huffman) in
+ * a fraction of it, because lengths are all it needs. It only ever errs on one side: "not proved" says nothing against a file,
+ * and fl_jpeg_check then decides.
+ */
+#ifndef FL_ENTROPY_H
+#define FL_ENTROPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fl_status.h"
+
+/* Tables of the last file: cameras and encoders mostly write the same ones. One per thread; made and freed by its owner. */
+typedef struct fl_entropy fl_entropy;
+
+fl_code fl_entropy_create(fl_entropy **out, fl_error *err);
+void fl_entropy_free(fl_entropy *entropy); /* NULL is allowed */
+
+/* True when bytes[0..size) is a JPEG of the usual kind in which no marker is out of place, every code exists, every block ends where
+ * it must, restarts come when due, and the end marker follows the last block at once: libjpeg-turbo then has nothing to warn of. */
+bool fl_entropy_sound(fl_entropy *entropy, const uint8_t *bytes, size_t size);
+
+#endif
