@@ -84,6 +84,24 @@ def resize(
 ) -> npt.NDArray[Any]: ...
 def resize_dispatch(best: bool) -> str: ...
 
+# --- pack.pxi
+
+class Prepared(NamedTuple):
+    width: int
+    height: int
+    components: int
+    precision: int
+    kind: str
+    arithmetic: bool
+    orientation: int
+    scans: int
+    whole: bool
+    sound: bool
+    data: bytes | None
+
+class JpegPreparer:
+    def prepare(self, data: bytes, entropy: bool = True) -> Prepared: ...
+
 # --- engine.pxi
 
 def engine_handles() -> dict[str, int]: ...

@@ -1,0 +1,66 @@
+"""``fastload``: the console script. Errors are one line on stderr and exit code 2; see `main`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from fastload.cli.bench import bench
+from fastload.cli.pack import pack
+from fastload.cli.tools import info, unpack, verify
+from fastload.errors import FastloadError
+
+app = typer.Typer(
+    name="fastload",
+    help="Packs image datasets and checks, shows and measures them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for command in (pack, info, verify, unpack, bench):
+    app.command()(command)
+
+
+def _show_version(shown: bool) -> None:
+    if shown:
+        from fastload import __version__
+
+        typer.echo(f"fastload {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Packs image datasets and checks, shows and measures them."""
+
+
+def main() -> None:
+    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr."""
+    try:
+        app()
+    except FastloadError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            # Whoever read the output has left: nobody is there to be told, and the flush at exit must not try.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(2)
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _fail(text: str) -> None:
+    line = " ".join(text.split("\n"))
+    sys.stderr.write(f"fastload: {line}\n")
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""``fastload pack``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from fastload.packing.summary import PackSummary
+
+
+def pack(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SRC...",
+            help="A folder of class folders, a .csv/.tsv of path,label[,...], or .tar files (WebDataset; "
+            "'train-{000..003}.tar' and '*.tar' work too).",
+        ),
+    ],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],
+    encode: Annotated[
+        Literal["lossless", "keep", "jpeg", "raw"],
+        typer.Option(
+            help="lossless: the same pixels, metadata dropped, progressive made baseline, other formats as pixels; "
+            "keep: every JPEG byte for byte; jpeg: all encoded anew; raw: all decoded."
+        ),
+    ] = "lossless",
+    quality: Annotated[int, typer.Option(min=1, max=100, help="Of JPEGs that are encoded.")] = 90,
+    subsampling: Annotated[
+        Literal["4:4:4", "4:2:2", "4:2:0", "gray"], typer.Option(help="Of their chroma.")
+    ] = "4:2:0",
+    max_side: Annotated[int | None, typer.Option(min=1, help="Shrink images whose longer side is longer.")] = None,
+    min_side: Annotated[int | None, typer.Option(min=1, help="Shrink images whose shorter side is longer.")] = None,
+    shard_size: Annotated[str, typer.Option(help="Bytes of a shard: 1GiB, 500MB, ...")] = "1GiB",
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Pack in a random order.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = 0,
+    exif: Annotated[
+        Literal["ignore", "apply"],
+        typer.Option(help="apply: turn images upright, without loss where their sides allow it."),
+    ] = "ignore",
+    check: Annotated[
+        Literal["entropy", "structure"],
+        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers (faster)."),
+    ] = "entropy",
+    on_error: Annotated[
+        Literal["raise", "skip"], typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
+    ] = "raise",
+    limit: Annotated[int | None, typer.Option(min=1, help="Pack the first so many samples only.")] = None,
+    max_pixels: Annotated[
+        int | None, typer.Option(min=1, help="Refuse larger images; FASTLOAD_MAX_PIXELS or 268435456 by default.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
+) -> None:
+    """Packs images and labels into a dataset that fastload reads."""
+    from fastload.packing.packer import pack as run
+
+    try:
+        summary = run(
+            sources[0] if len(sources) == 1 else sources,
+            out,
+            encode=encode,
+            quality=quality,
+            subsampling=subsampling,
+            max_side=max_side,
+            min_side=min_side,
+            shard_size=shard_size,
+            workers=workers,
+            shuffle=shuffle,
+            seed=seed,
+            exif=exif,
+            check=check,
+            on_error=on_error,
+            limit=limit,
+            max_pixels=max_pixels,
+            overwrite=overwrite,
+            resume=resume,
+            progress=not quiet,
+        )
+    except KeyboardInterrupt:
+        typer.echo(f"fastload: stopped; --resume goes on with {out}", err=True)
+        raise typer.Exit(130) from None
+    if not quiet:
+        show(summary, out)
+
+
+_LINES = (
+    ("kept", "JPEG kept byte for byte"),
+    ("stripped", "JPEG, metadata dropped"),
+    ("transcoded", "progressive or arithmetic JPEG made baseline"),
+    ("rotated", "JPEG turned upright without loss"),
+    ("cmyk", "CMYK JPEG made RGB (quality 100, 4:4:4)"),
+    ("reencoded", "encoded anew, with loss"),
+    ("raw", "stored as pixels"),
+    ("shrunk", "shrunk"),
+)
+
+
+def show(summary: PackSummary, out: str) -> None:
+    """Prints the table that ends a pack, and the names that someone should look at."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fastload.packing.progress import human_bytes
+
+    table = Table(title=f"packed {escape(out)}", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("samples", f"{summary.samples:,}")
+    table.add_row("shards", f"{summary.shards:,}")
+    table.add_row("images read", human_bytes(summary.bytes_in))
+    table.add_row("images stored", human_bytes(summary.bytes_out))
+    for name, count in summary.formats.items():
+        table.add_row(f"format {escape(name)}", f"{count:,}")
+    for attribute, text in _LINES:
+        if count := getattr(summary, attribute):
+            table.add_row(text, f"{count:,}")
+    if summary.warning_count:
+        table.add_row("JPEG that decodes only with warnings", f"{summary.warning_count:,}")
+    if summary.skipped_count:
+        table.add_row("left out", f"{summary.skipped_count:,}")
+    table.add_row("time", f"{summary.seconds:.1f} s, {summary.images_per_second:,.0f} images/s")
+    console = Console()
+    console.print(table)
+    for what, names, count in (
+        ("decodes only with warnings", summary.warnings, summary.warning_count),
+        ("left out", summary.skipped, summary.skipped_count),
+    ):
+        for name, reason in names[:20]:
+            console.print(f"{what}: {name}: {reason}", markup=False, highlight=False, soft_wrap=True)
+        if count > 20:
+            console.print(f"{what}: {count - 20:,} more; fastload info --json lists them", highlight=False)

@@ -1,0 +1,100 @@
+"""``fastload info``, ``fastload verify``, ``fastload unpack``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from fastload.store import Manifest
+
+_Dataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.")]
+_Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+
+
+def info(dataset: _Dataset, as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False) -> None:
+    """Shows what a packed dataset holds."""
+    manifest = Manifest.load(dataset)
+    if as_json:
+        typer.echo(json.dumps(_document(dataset, manifest), indent=2, ensure_ascii=True))
+    else:
+        _show(dataset, manifest)
+
+
+def _document(dataset: str, manifest: Manifest) -> dict[str, Any]:
+    return {
+        "path": dataset,
+        "samples": manifest.count,
+        "bytes": manifest.bytes,
+        "fields": manifest.schema.to_json(),
+        "classes": None if manifest.classes is None else list(manifest.classes),
+        "shards": [shard.to_json() for shard in manifest.shards],
+        "options": dict(manifest.options),
+        "summary": dict(manifest.summary),
+    }
+
+
+def _show(dataset: str, manifest: Manifest) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fastload.packing.progress import human_bytes
+
+    table = Table(title=escape(dataset), show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_row("samples", f"{manifest.count:,}")
+    table.add_row("size", f"{human_bytes(manifest.bytes)} in {len(manifest.shards):,} shards")
+    for field in manifest.schema:
+        shape = " x ".join(map(str, field.shape))
+        kind = f"{field.kind} {field.dtype} {shape}".strip() if field.kind == "array" else field.kind
+        table.add_row(f"field {escape(field.name)}", kind)
+    classes = manifest.classes
+    if classes is not None:
+        more = ", ..." if len(classes) > 8 else ""
+        table.add_row("classes", escape(f"{len(classes):,}: {', '.join(classes[:8])}{more}"))
+    for name, value in manifest.options.items():
+        table.add_row(f"packed with {escape(name)}", escape(str(value)))
+    for name, value in manifest.summary.items():
+        if isinstance(value, int) and value:
+            table.add_row(escape(name.replace("_", " ")), f"{value:,}")
+    Console().print(table)
+
+
+def verify(
+    dataset: _Dataset,
+    decode: Annotated[bool, typer.Option("--decode", help="Decode every image too.")] = False,
+    workers: _Workers = None,
+    quiet: _Quiet = False,
+) -> None:
+    """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not hold."""
+    from fastload.packing.verify import verify as run
+
+    report = run(dataset, decode=decode, workers=workers, progress=not quiet)
+    for problem in report.problems:
+        typer.echo(problem)
+    for sample in report.bad:
+        typer.echo(f"sample {sample.index} ({sample.shard}): {sample.reason}")
+    warned = f", {report.warnings:,} decode only with warnings" if report.warnings else ""
+    what = "every image decoded" if report.decoded else "checksums and records"
+    if not report.ok:
+        typer.echo(f"{dataset}: {len(report.bad):,} of {report.samples:,} samples bad, {len(report.problems)} files bad{warned}")
+        raise typer.Exit(1)
+    typer.echo(f"{dataset}: {report.samples:,} samples in {report.shards:,} shards hold ({what}{warned})")
+
+
+def unpack(
+    dataset: _Dataset,
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder that is empty or does not exist.")],
+    workers: _Workers = None,
+    quiet: _Quiet = False,
+) -> None:
+    """Writes the stored images as files again, one folder a class."""
+    from fastload.packing.progress import human_bytes
+    from fastload.packing.unpack import unpack as run
+
+    summary = run(dataset, folder, workers=workers, progress=not quiet)
+    typer.echo(f"{summary.files:,} images, {human_bytes(summary.bytes)}, in {summary.folders:,} class folders: {folder}")

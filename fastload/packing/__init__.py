@@ -1,0 +1,22 @@
+"""Packing: from a folder, a table, tars or a Dataset to a packed dataset; checking one; and taking one apart."""
+
+from fastload.packing.options import PackOptions
+from fastload.packing.packer import pack
+from fastload.packing.sources import Item, Source, open_source
+from fastload.packing.summary import PackSummary
+from fastload.packing.unpack import UnpackSummary, unpack
+from fastload.packing.verify import BadSample, VerifyReport, verify
+
+__all__ = [
+    "BadSample",
+    "Item",
+    "PackOptions",
+    "PackSummary",
+    "Source",
+    "UnpackSummary",
+    "VerifyReport",
+    "open_source",
+    "pack",
+    "unpack",
+    "verify",
+]

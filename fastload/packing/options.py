@@ -1,0 +1,126 @@
+"""Every choice of a pack in one frozen object, checked once."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastload.errors import ArgumentError
+
+ENCODINGS = ("lossless", "keep", "jpeg", "raw")
+SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0", "gray")
+MAX_PIXELS = 1 << 28
+"""Images of more pixels (268 million) are refused unless the caller raises the limit."""
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PackOptions:
+    """How samples become records. See `fastload.packing.pack` for what each means.
+
+    Raises:
+        ArgumentError: a value out of range, or two that contradict each other.
+    """
+
+    encode: str = "lossless"
+    quality: int = 90
+    subsampling: str = "4:2:0"
+    max_side: int | None = None
+    min_side: int | None = None
+    exif: str = "ignore"
+    check: str = "entropy"
+    on_error: str = "raise"
+    shuffle: bool = False
+    seed: int = 0
+    limit: int | None = None
+    max_pixels: int = MAX_PIXELS
+
+    def __post_init__(self) -> None:
+        _one_of("encode", self.encode, ENCODINGS)
+        _one_of("subsampling", self.subsampling, SUBSAMPLINGS)
+        _one_of("exif", self.exif, ("ignore", "apply"))
+        _one_of("check", self.check, ("structure", "entropy"))
+        _one_of("on_error", self.on_error, ("raise", "skip"))
+        _between("quality", self.quality, 1, 100)
+        for name in ("max_side", "min_side"):
+            side = getattr(self, name)
+            if side is not None:
+                _between(name, side, 1, 65500)
+        if self.limit is not None:
+            _between("limit", self.limit, 1, 2**63 - 1)
+        _between("seed", self.seed, 0, 2**64 - 1)
+        _between("max_pixels", self.max_pixels, 1, 2**40)
+        if self.encode == "keep" and (self.shrinks or self.exif == "apply"):
+            raise ArgumentError(
+                "encode='keep' stores every JPEG byte for byte, which max_side, min_side and exif='apply' would change; "
+                "use encode='lossless' with them: it touches only the images that they concern"
+            )
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether images may be made smaller."""
+        return self.max_side is not None or self.min_side is not None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the manifest keeps."""
+        return asdict(self)
+
+
+def parse_size(size: str | int) -> int:
+    """Bytes of a size such as 1GiB, 500MB (decimal), 64M (binary) or a plain number.
+
+    Raises:
+        ArgumentError: not a size, or less than 1 MiB.
+    """
+    if isinstance(size, int):
+        value = size
+    else:
+        match = _SIZE.fullmatch(size.strip())
+        if match is None:
+            raise ArgumentError(f"shard_size {size!r} is no size; write 1GiB, 500MB or a number of bytes")
+        unit = (match[2] or "b").lower()
+        base = 1000 if len(unit) == 2 and unit[1] == "b" else 1024
+        value = int(float(match[1]) * base ** " kmgt".index(unit[0] if unit[0] != "b" else " "))
+    if value < 1 << 20:
+        raise ArgumentError(f"shard_size {size!r} is less than 1 MiB; each shard is a file of its own")
+    return value
+
+
+def default_max_pixels() -> int:
+    """The limit on an image's pixels: FASTLOAD_MAX_PIXELS, or `MAX_PIXELS`.
+
+    Raises:
+        ArgumentError: the variable is no positive whole number.
+    """
+    text = os.environ.get("FASTLOAD_MAX_PIXELS", "")
+    if not text:
+        return MAX_PIXELS
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentError(f"FASTLOAD_MAX_PIXELS={text!r} is no positive whole number of pixels")
+    return int(text)
+
+
+def default_workers() -> int:
+    """The CPUs that this process may use, by affinity and by its cgroup's quota."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            cpus = min(cpus, max(1, -(-int(quota) // int(period))))
+    except (OSError, ValueError):
+        pass  # no cgroup v2 here: affinity alone decides
+    return max(1, cpus)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ArgumentError(f"{name}={value!r} is none of {', '.join(allowed)}")
+
+
+def _between(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ArgumentError(f"{name}={value!r} is no whole number between {low} and {high}")

@@ -1,0 +1,314 @@
+"""The pack itself: source → encode on threads → one writer, in order.
+
+NOTE [ pack: resume ]
+Samples are written in the order of positions. With every sample the writer is handed the tally as it stands after it, and keeps the
+one that belongs to its last commit. A resumed pack goes on at that tally's position, so what it writes is what an
+uninterrupted pack would have written. That needs the same source and the same options: both are part of what the writer
+compares before it goes on, the source as a digest of all its samples' names.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import ArgumentError, FastloadError, PackError, SampleError
+from fastload.packing.encode import Encoder
+from fastload.packing.options import PackOptions, default_max_pixels, default_workers, parse_size
+from fastload.packing.pipeline import OrderedPipeline
+from fastload.packing.pixels import MissingLibrary
+from fastload.packing.progress import Progress
+from fastload.packing.sources import Item, Source, open_source
+from fastload.packing.summary import COUNTS, PackSummary, Tally
+from fastload.store import DatasetWriter, Field, Manifest, Prepared, Schema
+
+IMAGE_FIELD = "image"
+
+
+def pack(
+    source: object,
+    out: str | os.PathLike[str],
+    *,
+    encode: str = "lossless",
+    quality: int = 90,
+    subsampling: str = "4:2:0",
+    max_side: int | None = None,
+    min_side: int | None = None,
+    shard_size: str | int = "1GiB",
+    workers: int | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    exif: str = "ignore",
+    check: str = "entropy",
+    on_error: str = "raise",
+    limit: int | None = None,
+    max_pixels: int | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: bool = False,
+) -> PackSummary:
+    """Packs a source into the dataset directory `out`; the dataset exists once this returns, and not before.
+
+    Args:
+        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), a map-style Dataset, or any
+            `Source`.
+        out: the directory to make.
+        encode: "lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and
+            arithmetic ones become baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every
+            JPEG byte for byte), "jpeg" (all encoded anew) or "raw" (all decoded).
+        quality: of JPEGs that are encoded, 1 to 100.
+        subsampling: of their chroma: "4:4:4", "4:2:2", "4:2:0", "gray".
+        max_side: images whose longer side is longer are shrunk to it.
+        min_side: images whose shorter side is longer are shrunk to it; with both, the smaller result.
+        shard_size: bytes at which a new shard is begun, a number or "500MB", "1GiB".
+        workers: threads that read and encode; the CPUs this process may use by default.
+        shuffle: pack in a random order that `seed` decides.
+        seed: of the shuffle.
+        exif: "ignore" the orientation, as ImageFolder does, or "apply" it.
+        check: "entropy" walks every JPEG's coded data, so that all that libjpeg-turbo would warn of is found; "structure" only
+            its markers, which is faster and misses damage inside the coded data.
+        on_error: "raise" at the first sample that cannot be packed, or "skip" such samples and name them.
+        limit: pack the first so many samples (after the shuffle) only.
+        max_pixels: larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by default.
+        overwrite: replace a dataset, finished or half-written, at `out`.
+        resume: go on with a half-written one, made from the same source with the same options.
+        progress: show a bar on the terminal.
+
+    Returns:
+        PackSummary: what was done, counted.
+
+    Raises:
+        ArgumentError: an argument out of range, or two that contradict each other.
+        PackError: the source or a sample cannot be packed, `out` is in the way, the disk is full. What has been written
+            stays, for resume=True.
+    """
+    options = PackOptions(
+        encode=encode,
+        quality=quality,
+        subsampling=subsampling,
+        max_side=max_side,
+        min_side=min_side,
+        exif=exif,
+        check=check,
+        on_error=on_error,
+        shuffle=shuffle,
+        seed=seed,
+        limit=limit,
+        max_pixels=default_max_pixels() if max_pixels is None else max_pixels,
+    )
+    size = parse_size(shard_size)
+    threads = default_workers() if workers is None else workers
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
+        raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
+    if overwrite and resume:
+        raise ArgumentError("overwrite and resume contradict each other: the one starts anew, the other goes on")
+    if overwrite:
+        _refuse_source_inside(source, out)
+    started = time.monotonic()
+    opened = open_source(source)
+    job = _Job(opened, options, _order(len(opened), options))
+    schema = Schema((Field(IMAGE_FIELD, "image"), *opened.fields))
+    writer = DatasetWriter(
+        out, schema, shard_size=size, options=job.identity(), resume=resume, overwrite=overwrite
+    )
+    try:
+        with Progress(len(job.order), opened.title, shown=progress) as bar:
+            return job.run(writer, threads, bar, started)
+    except OSError as error:
+        raise _write_failure(out, error) from error
+    finally:
+        writer.abort()  # after finish() it has nothing to do; otherwise what was committed stays for resume
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A sample ready to be written, or the reason why there is none."""
+
+    name: str
+    prepared: Prepared | None
+    how: tuple[str, ...] = ()
+    format: str = ""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    warning: str = ""
+    reason: str = ""
+    error: BaseException | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it holds."""
+        return self.bytes_out
+
+
+class _Job:
+    """One pack: the source in its order, and what becomes of each sample."""
+
+    def __init__(self, source: Source, options: PackOptions, order: npt.NDArray[np.int64] | range) -> None:
+        self.source = source
+        self.options = options
+        self.order = order
+        self._encoder = Encoder(options)
+
+    def identity(self) -> dict[str, Any]:
+        """What a resumed pack must share with the one it continues; see NOTE [ pack: resume ]."""
+        digest = hashlib.blake2b(digest_size=16)
+        title = self.source.title
+        for position in range(len(self.source)):
+            digest.update(self.source.name(position).removeprefix(title).encode("utf-8", "surrogateescape") + b"\0")
+        return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": digest.hexdigest()}
+
+    def run(self, writer: DatasetWriter, workers: int, bar: Progress, started: float) -> PackSummary:
+        if writer.finished is not None:
+            return _finished(writer.finished, started)
+        tally = Tally(writer.state)
+        before = writer.next_index
+        bar.start(tally.position, tally.bytes_in)
+        prepare = None if self.source.concurrent else self._read
+        pipeline = OrderedPipeline(
+            lambda place, item: self._outcome(writer, place, item),
+            tally.position,
+            len(self.order),
+            workers=workers,
+            prepare=prepare,
+        )
+        with pipeline:
+            for outcome in _each(pipeline.results()):
+                self._write(writer, outcome, tally)
+                bar.update(tally.position, tally.bytes_in)
+        samples = writer.next_index
+        if samples == 0:
+            raise PackError(f"{self.source.title}: none of its {len(self.order)} samples could be packed{_first(tally)}")
+        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0)
+        manifest = writer.finish(self.source.classes, summary.stored())
+        return tally.summary(
+            samples=samples,
+            shards=len(manifest.shards),
+            seconds=time.monotonic() - started,
+            packed_now=samples - before,
+        )
+
+    def _write(self, writer: DatasetWriter, outcome: Outcome, tally: Tally) -> None:
+        tally.position += 1
+        if outcome.prepared is None:
+            if self.options.on_error == "raise":
+                raise PackError(
+                    f"{outcome.name}: {outcome.reason}. Repair or remove it, or leave such samples out with on_error='skip' "
+                    "(--on-error skip); what has been packed so far stays, resume=True (--resume) goes on"
+                ) from outcome.error
+            tally.skip(outcome.name, outcome.reason)
+            return
+        tally.bytes_in += outcome.bytes_in
+        tally.bytes_out += outcome.bytes_out
+        tally.formats[outcome.format] = tally.formats.get(outcome.format, 0) + 1
+        for count in outcome.how:
+            tally.counts[count] += 1
+        if outcome.warning:
+            tally.warn(outcome.name, outcome.warning)
+        writer.append_prepared(outcome.prepared, state=tally.state)
+
+    def _read(self, place: int) -> _Read:
+        """Runs in the thread that writes, for sources that must not be asked from several."""
+        position = int(self.order[place])
+        try:
+            return _Read(self.source.read(position))
+        except (PackError, SampleError, OSError) as error:
+            return _Read(None, error)
+
+    def _outcome(self, writer: DatasetWriter, place: int, read: _Read | None) -> Outcome:
+        """Reads, encodes and builds the record of one sample. A failure that is the sample's own is an outcome."""
+        position = int(self.order[place])
+        try:
+            if read is not None and read.error is not None:
+                raise read.error
+            item = read.item if read is not None and read.item is not None else self.source.read(position)
+            encoded = self._encoder(item)
+            prepared = writer.prepare(
+                {IMAGE_FIELD: encoded.data, **item.values},
+                image_kind=encoded.kind,
+                height=encoded.height,
+                width=encoded.width,
+            )
+        except MissingLibrary:
+            raise
+        except (FastloadError, OSError) as error:
+            return Outcome(self.source.name(position), None, reason=_reason(error), error=error)
+        size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
+        size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
+        return Outcome(item.name, prepared, encoded.how, encoded.format, size_in, size_out, encoded.warning)
+
+
+@dataclass(slots=True)
+class _Read:
+    """An item that was read ahead, or why it could not be."""
+
+    item: Item | None
+    error: BaseException | None = None
+
+    @property
+    def nbytes(self) -> int:
+        image = self.item.image if self.item is not None else b""
+        return image.nbytes if isinstance(image, np.ndarray) else len(image)
+
+
+def _finished(manifest: Manifest, started: float) -> PackSummary:
+    """The summary of a dataset that a resume found complete."""
+    tally = Tally({"counts": manifest.summary, **manifest.summary})
+    tally.counts = {name: tally.counts[name] for name in COUNTS}
+    return tally.summary(
+        samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0
+    )
+
+
+def _each(batches: Iterator[list[Outcome]]) -> Iterator[Outcome]:
+    for batch in batches:
+        yield from batch
+
+
+def _order(count: int, options: PackOptions) -> npt.NDArray[np.int64] | range:
+    """Positions of the source in the order in which they are packed: a function of count, seed and limit alone."""
+    if count == 0:
+        raise PackError("the source has no samples")
+    stop = count if options.limit is None else min(count, options.limit)
+    if not options.shuffle:
+        return range(stop)
+    return np.random.Generator(np.random.Philox(options.seed)).permutation(count)[:stop]
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, SampleError):
+        return error.reason or str(error)
+    if isinstance(error, OSError) and not isinstance(error, FastloadError):
+        return f"cannot be read: {error.strerror or error}"
+    return str(error)
+
+
+def _first(tally: Tally) -> str:
+    if not tally.skipped:
+        return ""
+    name, reason = tally.skipped[0]
+    return f"; the first, {name}: {reason}"
+
+
+def _write_failure(out: str | os.PathLike[str], error: OSError) -> FastloadError:
+    if isinstance(error, FastloadError):
+        return error
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return PackError(f"{os.fspath(out)}: the disk is full; free some space, then go on with resume=True (--resume)")
+    return PackError(f"{os.fspath(out)}: cannot be written: {error.strerror or error}")
+
+
+def _refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:
+    """Overwriting must not remove what is about to be packed."""
+    if not isinstance(source, str | os.PathLike):
+        return
+    inner, outer = os.path.realpath(os.fsdecode(os.fspath(source))), os.path.realpath(out)
+    if inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep):
+        raise PackError(f"{os.fspath(out)}: the source lies in it; overwriting would remove what is to be packed")

@@ -1,0 +1,122 @@
+"""What packing does to pixels, and the two libraries that it borrows for that: PyTurboJPEG to encode, Pillow to read other formats."""
+
+from __future__ import annotations
+
+import functools
+import io
+from typing import Any
+
+import numpy as np
+
+from fastload._native import core
+from fastload.errors import PackError, SampleError
+from fastload.packing.sources import Pixels
+
+
+class MissingLibrary(PackError):
+    """A library that an image needs is not installed: no fault of the sample, so never skipped."""
+
+
+def upright(pixels: Pixels, orientation: int) -> Pixels:
+    """The image as it is to be seen, from the pixels as stored and EXIF's orientation, 1 to 8 (EXIF 2.3, 4.6.4)."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return np.ascontiguousarray(pixels[::rows, ::columns])
+
+
+def shrunk_size(width: int, height: int, max_side: int | None, min_side: int | None) -> tuple[int, int] | None:
+    """(width, height) at which the longer side is at most max_side and the shorter at most min_side, of the same aspect
+    ratio, rounded to whole pixels and at least 1; None when the image is no larger than that already."""
+    scale = 1.0
+    if max_side is not None:
+        scale = min(scale, max_side / max(width, height))
+    if min_side is not None:
+        scale = min(scale, min_side / min(width, height))
+    if scale >= 1.0:
+        return None
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def resample(pixels: Pixels, size: tuple[int, int], box: tuple[float, float, float, float] | None = None) -> Pixels:
+    """Antialiased bicubic resampling to size (width, height), as Pillow's."""
+    resized: Pixels = core.resize(pixels, box, size, filter="bicubic")
+    return resized
+
+
+def encode_jpeg(pixels: Pixels, quality: int, subsampling: str) -> bytes:
+    """A baseline JPEG of RGB pixels (height, width, 3), by libjpeg-turbo.
+
+    Raises:
+        MissingLibrary: PyTurboJPEG or the libturbojpeg that it loads is not installed.
+        SampleError: libjpeg-turbo refuses the image.
+    """
+    turbo, samplings = _turbojpeg()
+    from turbojpeg import TJFLAG_ACCURATEDCT, TJPF_RGB  # type: ignore[import-untyped]
+
+    if max(pixels.shape[:2]) > 65500:
+        reason = f"{pixels.shape[1]} x {pixels.shape[0]} pixels: no side of a JPEG is longer than 65500"
+        raise SampleError(reason, reason=reason)
+    try:
+        encoded = turbo.encode(
+            np.ascontiguousarray(pixels),
+            quality=quality,
+            pixel_format=TJPF_RGB,
+            jpeg_subsample=samplings[subsampling],
+            flags=TJFLAG_ACCURATEDCT,
+        )
+    except (OSError, ValueError) as error:
+        raise SampleError(f"cannot be encoded: {error}", reason=f"cannot be encoded: {error}") from error
+    return bytes(encoded)
+
+
+@functools.lru_cache(maxsize=1)
+def _turbojpeg() -> tuple[Any, dict[str, int]]:
+    try:
+        import turbojpeg
+
+        names = {"4:4:4": turbojpeg.TJSAMP_444, "4:2:2": turbojpeg.TJSAMP_422, "4:2:0": turbojpeg.TJSAMP_420}
+        return turbojpeg.TurboJPEG(), {**names, "gray": turbojpeg.TJSAMP_GRAY}
+    except ImportError as error:
+        raise MissingLibrary("encoding a JPEG needs PyTurboJPEG: pip install 'PyTurboJPEG>=1.8,<2'") from error
+    except (RuntimeError, OSError) as error:
+        raise MissingLibrary(
+            "encoding a JPEG needs the TurboJPEG library: install libturbojpeg0 (Debian), libturbojpeg (Ubuntu), "
+            "jpeg-turbo (Homebrew) or libjpeg-turbo (conda)"
+        ) from error
+
+
+def read_other(data: bytes, max_pixels: int, turn: bool) -> tuple[Pixels, str]:
+    """RGB pixels (height, width, 3) and the format's name of any image that Pillow reads, turned upright when asked.
+
+    16 bit, palettes, transparency and grey become RGB as Pillow's ``convert("RGB")`` makes them: what torchvision's
+    ImageFolder would have trained on. Of an animation, the first frame.
+
+    Raises:
+        MissingLibrary: Pillow is not installed.
+        SampleError: it is no image that Pillow reads, or it has more than max_pixels pixels.
+    """
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise MissingLibrary("this source has images that are not JPEG, which need Pillow: pip install pillow") from error
+    if not data:
+        raise SampleError("the file is empty", reason="the file is empty")
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            width, height = image.size
+            if width * height > max_pixels:
+                reason = f"{width} x {height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
+                raise SampleError(reason, reason=reason)
+            name = (image.format or "other").lower()
+            shown = ImageOps.exif_transpose(image) if turn else image
+            return np.array(shown.convert("RGB")), name
+    except SampleError:
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow's plugins raise whatever they meet: ValueError, struct.error, SyntaxError, ...
+        text = str(error).split("<_io.BytesIO")[0].rstrip() or type(error).__name__
+        reason = f"neither a JPEG nor an image that Pillow reads: {text}"
+        raise SampleError(reason, reason=reason) from error

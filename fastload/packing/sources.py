@@ -1,0 +1,151 @@
+"""Where samples come from: one small protocol, and the choice of the source that fits what the user gave.
+
+A source is an ordered sequence of samples that can be read at any position, so that the packer may shuffle, resume and
+read ahead. To add one, write a file with a class that satisfies `Source`, and name it in `open_source`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.store import Field
+
+Pixels = npt.NDArray[np.uint8]
+Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
+
+IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""What torchvision's ImageFolder takes for an image, so that both see the same samples."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One sample as its source has it.
+
+    Attributes:
+        name: what to call it in messages: a path, or "source, sample n".
+        image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
+        values: its other fields by name; the same names for every sample of a source.
+    """
+
+    name: str
+    image: bytes | Pixels
+    values: dict[str, Value] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Source(Protocol):
+    """An ordered collection of samples.
+
+    Rules: `len()` and `fields` are settled when the object exists; `read` gives the same sample for the same position
+    every time; when `concurrent` is true, `read` may be called by several threads at once; `name` is cheap and needs
+    no read. Failures are PackError (the source is wrong) or OSError (one sample cannot be read).
+    """
+
+    @property
+    def title(self) -> str:
+        """What the source is, for messages: a folder, a file, a Dataset's class."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of every sample besides the image."""
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the labels 0, 1, ...; None when labels are not classes with names."""
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may call `read` at once."""
+
+    def __len__(self) -> int:
+        """The number of samples."""
+
+    def name(self, position: int) -> str:
+        """What to call the sample at a position in messages."""
+
+    def read(self, position: int) -> Item:
+        """The sample at a position, 0 <= position < len()."""
+
+
+def read_file(path: str) -> bytes:
+    """All bytes of a file, in one read where the file system allows.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        data = os.read(descriptor, size + 1)
+        if len(data) == size:
+            return data
+        parts = [data]
+        while part := os.read(descriptor, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def open_source(source: object) -> Source:
+    """The source for what the user passed as SRC.
+
+    A folder of class folders, a .csv or .tsv file, one or many .tar files (a path, a pattern such as
+    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them), a map-style Dataset, or
+    any object that satisfies `Source`.
+
+    Raises:
+        PackError: nothing here can be packed; the message names what was looked for.
+    """
+    if isinstance(source, str | os.PathLike):
+        return _open_path(os.fspath(source))
+    if isinstance(source, list | tuple) and source and all(isinstance(entry, str | os.PathLike) for entry in source):
+        from fastload.packing.sources_tar import TarSource
+
+        return TarSource([os.fspath(entry) for entry in source])
+    if isinstance(source, Source):
+        return source
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+        from fastload.packing.sources_dataset import DatasetSource
+
+        return DatasetSource(source)
+    raise PackError(
+        f"cannot pack a {type(source).__name__}: give a folder, a .csv/.tsv, .tar files, or a map-style Dataset with "
+        "__getitem__ and __len__ (an iterable Dataset has no order to shuffle or to resume)"
+    )
+
+
+def _open_path(path: str | bytes) -> Source:
+    text = os.fsdecode(path)
+    lower = text.lower()
+    if lower.endswith((".csv", ".tsv")):
+        from fastload.packing.sources_table import TableSource
+
+        return TableSource(text)
+    if os.path.isdir(text):
+        with os.scandir(text) as entries:
+            listed = [(entry.name, entry.is_dir()) for entry in entries]
+        tars = sorted(name for name, is_dir in listed if name.lower().endswith(".tar") and not is_dir)
+        if tars and not any(is_dir for _, is_dir in listed):
+            from fastload.packing.sources_tar import TarSource
+
+            return TarSource([str(Path(text, name)) for name in tars])
+        from fastload.packing.sources_folder import FolderSource
+
+        return FolderSource(text)
+    if lower.endswith(".tar") or any(mark in text for mark in "*?{["):
+        from fastload.packing.sources_tar import TarSource
+
+        return TarSource([text])
+    if not os.path.exists(text):
+        raise PackError(f"{text}: no such folder or file; give a folder of class folders, a .csv/.tsv, or .tar files")
+    if lower.endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")):
+        raise PackError(f"{text}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
+    raise PackError(f"{text}: not a source fastload knows; give a folder of class folders, a .csv/.tsv, or .tar files")

@@ -1,0 +1,149 @@
+"""Any map-style Dataset: whatever has ``__getitem__`` and ``__len__``. Torch is neither needed nor imported."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastload.errors import PackError
+from fastload.packing.sources import Item, Pixels, Value, read_file
+from fastload.store import Field
+
+_IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0")
+_LABEL_KEYS = ("label", "labels", "target", "cls")
+
+
+class DatasetSource:
+    """Items are ``(image, label)``, ``(image, label, more, ...)``, a dict, or an image alone.
+
+    An image is a PIL image, an array or tensor of uint8 (height, width), (height, width, 1 or 3) or (1 or 3, height,
+    width), a file's bytes, or a path. Other fields are numbers, text, bytes, arrays of one shape, or anything that
+    JSON holds; the first item settles which.
+
+    Items are asked for one after another in one thread: a Dataset makes no promise about threads.
+
+    Raises:
+        PackError: an item of another shape than the first, or an image of a kind not named above.
+    """
+
+    concurrent = False
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.title = type(dataset).__name__
+        names = getattr(dataset, "classes", None)
+        self.classes: tuple[str, ...] | None = None
+        if isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names):
+            self.classes = tuple(names)
+        if len(dataset) == 0:
+            raise PackError(f"{self.title}: it has no samples")
+        self._image_key, values = self._split(self._get(0), 0)
+        self.fields = tuple(_field(name, value) for name, value in values.items())
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def name(self, position: int) -> str:
+        samples = getattr(self._dataset, "samples", None)
+        if isinstance(samples, list) and position < len(samples):
+            entry = samples[position]
+            if isinstance(entry, tuple) and entry and isinstance(entry[0], str):
+                return entry[0]
+        return f"{self.title}[{position}]"
+
+    def read(self, position: int) -> Item:
+        item = self._get(position)
+        image_key, values = self._split(item, position)
+        raw = item if image_key is None else item[image_key]
+        return Item(self.name(position), _image(raw, self.name(position)), values)
+
+    def _get(self, position: int) -> Any:
+        try:
+            return self._dataset[position]
+        except (PackError, MemoryError):
+            raise
+        except Exception as error:  # whatever a user's Dataset raises, the sample it came from is named
+            raise PackError(f"{self.name(position)}: the Dataset raised {type(error).__name__}: {error}") from error
+
+    def _split(self, item: Any, position: int) -> tuple[Any, dict[str, Value]]:
+        """The key of the image within the item (None: the item is the image), and the other fields."""
+        if isinstance(item, Mapping):
+            image_key = next((key for key in _IMAGE_KEYS if key in item), None)
+            if image_key is None:
+                image_key = next((key for key, value in item.items() if _is_image(value)), None)
+            if image_key is None:
+                raise PackError(f"{self.name(position)}: no image among {', '.join(map(str, item))}; name it 'image'")
+            label_key = next((key for key in _LABEL_KEYS if key in item), None)
+            return image_key, {
+                ("label" if key == label_key else str(key)): _plain(value)
+                for key, value in item.items()
+                if key != image_key
+            }
+        if isinstance(item, tuple | list):
+            names = ["label", *(f"field{i}" for i in range(2, len(item)))]
+            return 0, {name: _plain(value) for name, value in zip(names, item[1:], strict=False)}
+        return None, {}
+
+
+def _plain(value: Any) -> Value:
+    """A value as Python or numpy has it: tensors to arrays, arrays and tensors without shape to numbers."""
+    if hasattr(value, "detach") and hasattr(value, "numpy"):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()  # type: ignore[no-any-return]
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    return value  # type: ignore[no-any-return]
+
+
+def _field(name: str, value: Value) -> Field:
+    if isinstance(value, int):  # bool too
+        return Field(name, "int")
+    if isinstance(value, float):
+        return Field(name, "float")
+    if isinstance(value, str):
+        return Field(name, "text")
+    if isinstance(value, bytes):
+        return Field(name, "bytes")
+    if isinstance(value, np.ndarray):
+        return Field(name, "array", shape=value.shape, dtype=str(value.dtype))
+    return Field(name, "json")
+
+
+def _is_image(value: Any) -> bool:
+    return _is_pil(value) or (getattr(value, "ndim", 0) in (2, 3) and str(getattr(value, "dtype", "")).endswith("uint8"))
+
+
+def _is_pil(value: Any) -> bool:
+    return hasattr(value, "convert") and hasattr(value, "getbands")
+
+
+def _image(value: Any, name: str) -> bytes | Pixels:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str | os.PathLike):
+        return read_file(os.fspath(value))
+    if isinstance(value, io.IOBase):
+        data: bytes = value.read()
+        return data
+    if _is_pil(value):
+        return np.asarray(value if value.mode in ("RGB", "L") else value.convert("RGB"))
+    array = _plain(value)
+    if not isinstance(array, np.ndarray):
+        raise PackError(f"{name}: a {type(value).__name__} is no image; give a PIL image, uint8 pixels, bytes or a path")
+    if array.dtype != np.uint8:
+        raise PackError(
+            f"{name}: pixels of {array.dtype} are not stored; pack the Dataset without ToTensor/Normalize, so that it "
+            "gives uint8, and let the loader convert"
+        )
+    if array.ndim == 3 and array.shape[2] not in (1, 3) and array.shape[0] in (1, 3):
+        array = array.transpose(1, 2, 0)
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
+        raise PackError(f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, height, width)")
+    return np.ascontiguousarray(array)

@@ -1,0 +1,199 @@
+"""A .csv or .tsv of ``path,label[,more columns]``, paths relative to the file's own folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from typing import Any, cast
+
+from fastload.errors import PackError
+from fastload.packing.sources import Item, Value, read_file
+from fastload.store import Field
+from fastload.store.schema import Kind
+
+_KINDS = ("int", "float", "text", "json")
+
+
+class TableSource:
+    """One sample a line.
+
+    The first line names the columns when it has ``path`` among its cells (``path`` may then stand anywhere, and a
+    column's kind may be given as ``score:float``, one of int, float, text, json); otherwise the columns are path,
+    label, column2, column3, ... A column without a given kind is int when every cell is one, else float, else json
+    when every cell is a JSON object or list, else text. Labels are numbers, or else the names of classes: sorted,
+    numbered from 0, and kept.
+
+    Raises:
+        PackError: a line with too many or too few cells, a cell that is not of its column's kind, a label that is no
+            number among labels that are; the message names file and line.
+    """
+
+    concurrent = True
+
+    def __init__(self, path: str) -> None:
+        self.title = path
+        self._folder = os.path.dirname(path)
+        lines, rows = _read_rows(path)
+        header, given = _header(path, rows[0])
+        if header:
+            lines, rows = lines[1:], rows[1:]
+            if not rows:
+                raise PackError(f"{path}: only a header line; add lines of path,label")
+        else:
+            header = ["path", "label", *(f"column{i}" for i in range(2, len(rows[0])))][: len(rows[0])]
+            given = [None] * len(header)
+        for line, row in zip(lines, rows, strict=True):
+            if len(row) != len(header):
+                raise PackError(f"{path}, line {line}: {len(row)} cells where the first line has {len(header)}")
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        self._paths = columns[header.index("path")]
+        for line, cell in zip(lines, self._paths, strict=True):
+            if not cell:
+                raise PackError(f"{path}, line {line}: no path")
+        self.classes: tuple[str, ...] | None = None
+        fields = []
+        self._values: dict[str, list[Any]] = {}
+        for name, kind, cells in zip(header, given, columns, strict=True):
+            if name == "path":
+                continue
+            if name == "label" and kind is None:
+                kind = self._label_kind(cells, lines)
+                if kind == "class":
+                    names = sorted(set(cells))
+                    self.classes = tuple(names)
+                    number = {text: i for i, text in enumerate(names)}
+                    self._values[name] = [number[text] for text in cells]
+                    fields.append(Field(name, "int"))
+                    continue
+            kind = kind or _guess(cells)
+            self._values[name] = [self._parse(cell, kind, name, line) for cell, line in zip(cells, lines, strict=True)]
+            fields.append(Field(name, cast(Kind, kind)))
+        self.fields = tuple(fields)
+
+    def _label_kind(self, cells: list[str], lines: list[int]) -> str:
+        """int or float when labels are numbers, "class" when none is; a mixture names the line of the odd one out."""
+        numbers = [_is_number(cell) for cell in cells]
+        count = sum(numbers)
+        if count == 0:
+            if "" in cells:
+                raise PackError(f"{self.title}, line {lines[cells.index('')]}: no label")
+            return "class"
+        if count < len(cells):
+            most = count * 2 >= len(cells)
+            at = numbers.index(not most)
+            odd = "is no number, though the others are" if most else "is a number, though the others are names"
+            raise PackError(
+                f"{self.title}, line {lines[at]}: the label {cells[at]!r} {odd}; correct that line, or name the column "
+                "label:text in a header line to keep labels as text"
+            )
+        # Zero-padded labels (007) are still numbers; elsewhere such a cell is text.
+        return "int" if all(cell.strip().lstrip("+-").isdecimal() for cell in cells) else "float"
+
+    def _parse(self, cell: str, kind: str, name: str, line: int) -> Value:
+        try:
+            if kind == "int":
+                number = int(cell)
+                if not -(2**63) <= number < 2**63:
+                    raise ValueError("does not fit 64 bits")
+                return number
+            if kind == "float":
+                return float(cell)
+            if kind == "json":
+                value: Value = json.loads(cell)
+                return value
+            return cell
+        except ValueError as error:
+            raise PackError(f"{self.title}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def name(self, position: int) -> str:
+        return os.path.join(self._folder, self._paths[position])
+
+    def read(self, position: int) -> Item:
+        path = self.name(position)
+        return Item(path, read_file(path), {name: values[position] for name, values in self._values.items()})
+
+
+def _read_rows(path: str) -> tuple[list[int], list[list[str]]]:
+    """The lines' numbers and cells; blank lines are passed over."""
+    lines: list[int] = []
+    rows: list[list[str]] = []
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",", strict=True)
+            for row in reader:
+                if row:
+                    lines.append(reader.line_num)
+                    rows.append(row)
+    except OSError as error:
+        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PackError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
+    except csv.Error as error:
+        raise PackError(f"{path}, line {lines[-1] + 1 if lines else 1}: {error}") from error
+    if not rows:
+        raise PackError(f"{path}: empty; it needs lines of path,label")
+    return lines, rows
+
+
+def _header(path: str, row: list[str]) -> tuple[list[str], list[str | None]]:
+    """Column names and given kinds when the row is a header line; empty lists when it is data."""
+    names = [cell.strip() for cell in row]
+    if "path" not in (name.lower() for name in names):
+        return [], []
+    header: list[str] = []
+    kinds: list[str | None] = []
+    for cell in names:
+        name, colon, kind = cell.rpartition(":")
+        if not colon:
+            name, kind = cell, ""
+        elif kind not in _KINDS:
+            raise PackError(f"{path}, line 1: column {cell!r}: a kind is one of {', '.join(_KINDS)}")
+        name = name.lower() if name.lower() in ("path", "label") else name
+        if not name or name in header or name == "image":
+            raise PackError(f"{path}, line 1: column {cell!r} is empty, twice there, or named image; give it another name")
+        header.append(name)
+        kinds.append(kind or None)
+    return header, kinds
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
+
+
+def _guess(cells: list[str]) -> str:
+    """The narrowest kind that every cell satisfies."""
+    for kind, test in (("int", _is_int), ("float", _is_float), ("json", _is_json)):
+        if all(test(cell) for cell in cells):
+            return kind
+    return "text"
+
+
+def _is_int(cell: str) -> bool:
+    # "007" and "1_000" are codes or text to a person: only what prints back the same is a number.
+    digits = cell[1:] if cell[:1] in "+-" else cell
+    return digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0") and len(digits) < 20
+
+
+def _is_float(cell: str) -> bool:
+    if not _is_number(cell) and cell.lower().lstrip("+-") not in ("nan", "inf"):
+        return False
+    digits = cell.lstrip("+-")
+    return "_" not in cell and not (len(digits) > 1 and digits[0] == "0" and digits[1].isdigit())
+
+
+def _is_json(cell: str) -> bool:
+    if cell[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(cell)
+    except ValueError:
+        return False
+    return True

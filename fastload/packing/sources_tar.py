@@ -1,0 +1,219 @@
+"""WebDataset tars: members that share a name up to the first dot make one sample."""
+
+from __future__ import annotations
+
+import glob
+import io
+import json
+import os
+import re
+import tarfile
+import threading
+
+import numpy as np
+
+from fastload.errors import PackError
+from fastload.packing.sources import Item, Value
+from fastload.store import Field
+
+_IMAGES = ("jpg", "jpeg", "png", "webp")
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_LISTS = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+_Part = tuple[str, int, int]  # (extension, offset of the data, size)
+
+
+class TarSource:
+    """One or many .tar files, read in the order given, by offset.
+
+    A member's extension is all that follows the first dot of its base name, and the last part of it says what it
+    holds: jpg, jpeg, png, webp (the image; others of these become bytes fields), cls (an integer, the field
+    ``label``), txt (text), json, npy (an array of one shape and dtype); anything else is a bytes field. Each field is
+    named by the extension. Every sample has the same fields as the first.
+
+    Raises:
+        PackError: no such tar, a damaged one, a sample without an image, or with other fields than the first.
+    """
+
+    classes: tuple[str, ...] | None = None
+    concurrent = True
+
+    def __init__(self, patterns: list[str]) -> None:
+        self.title = patterns[0] if len(patterns) == 1 else f"{patterns[0]} and {len(patterns) - 1} more"
+        self._paths = [path for pattern in patterns for path in expand(pattern)]
+        self._samples: list[tuple[int, str, tuple[_Part, ...]]] = []
+        for number, path in enumerate(self._paths):
+            self._samples.extend((number, key, parts) for key, parts in _index(path))
+        if not self._samples:
+            raise PackError(f"{self.title}: no sample in it; a sample is an image and files of the same base name")
+        self._files: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._image, self._others = self._layout(0)
+        for position in range(1, len(self._samples)):
+            if self._layout(position) != (self._image, self._others):
+                have, need = set(self._extensions(position)), set(self._extensions(0))
+                if self._image_of(have) == "" or have - {self._image_of(have)} != need - {self._image}:
+                    raise PackError(
+                        f"{self.name(position)}: its members are {', '.join(sorted(have))}, but the first sample has "
+                        f"{', '.join(sorted(need))}; every sample needs the same"
+                    )
+        self.fields = tuple(self._field(extension) for extension in self._others)
+
+    def _extensions(self, position: int) -> list[str]:
+        return [extension for extension, _, _ in self._samples[position][2]]
+
+    @staticmethod
+    def _image_of(extensions: set[str]) -> str:
+        for wanted in _IMAGES:
+            if wanted in extensions:
+                return wanted
+        return next((e for e in sorted(extensions) if e.rpartition(".")[2] in _IMAGES), "")
+
+    def _layout(self, position: int) -> tuple[str, tuple[str, ...]]:
+        extensions = set(self._extensions(position))
+        image = self._image_of(extensions)
+        if not image:
+            raise PackError(f"{self.name(position)}: no image among its members ({', '.join(sorted(extensions))})")
+        return image, tuple(sorted(extensions - {image}))
+
+    def _field(self, extension: str) -> Field:
+        kind = extension.rpartition(".")[2]
+        name = _field_name(extension)
+        if kind == "cls":
+            return Field(name, "int")
+        if kind == "txt":
+            return Field(name, "text")
+        if kind == "json":
+            return Field(name, "json")
+        if kind == "npy":
+            value = self.read(0).values[name]
+            assert isinstance(value, np.ndarray)
+            return Field(name, "array", shape=value.shape, dtype=str(value.dtype))
+        return Field(name, "bytes")
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def name(self, position: int) -> str:
+        number, key, _ = self._samples[position]
+        return f"{self._paths[number]}:{key}"
+
+    def read(self, position: int) -> Item:
+        number, _, parts = self._samples[position]
+        name = self.name(position)
+        image_extension = self._image_of({extension for extension, _, _ in parts})
+        image = b""
+        values: dict[str, Value] = {}
+        for extension, offset, size in parts:
+            data = self._data(number, offset, size)
+            if extension == image_extension:
+                image = data
+            else:
+                values[_field_name(extension)] = _value(name, extension, data)
+        return Item(name, image, values)
+
+    def _data(self, number: int, offset: int, size: int) -> bytes:
+        descriptor = self._files.get(number)
+        if descriptor is None:
+            with self._lock:
+                descriptor = self._files.get(number)
+                if descriptor is None:
+                    descriptor = os.open(self._paths[number], os.O_RDONLY | os.O_CLOEXEC)
+                    self._files[number] = descriptor
+        data = os.pread(descriptor, size, offset)
+        while len(data) < size:
+            more = os.pread(descriptor, size - len(data), offset + len(data))
+            if not more:
+                raise PackError(f"{self._paths[number]}: the tar ends inside a member; copy it again")
+            data += more
+        return data
+
+    def __del__(self) -> None:
+        for descriptor in getattr(self, "_files", {}).values():
+            os.close(descriptor)
+
+
+def expand(pattern: str) -> list[str]:
+    """The files a pattern stands for: ``{000..003}`` counts (zeros kept), ``{a,b}`` lists, ``* ? []`` match.
+
+    Raises:
+        PackError: nothing matches, or a file that the pattern spells out is not there.
+    """
+    if match := _RANGE.search(pattern):
+        first, last = match.groups()
+        width = len(first) if first.startswith("0") else 0
+        numbers = range(int(first), int(last) + 1)
+        if not numbers or len(numbers) > 1_000_000:
+            raise PackError(f"{pattern}: {{{first}..{last}}} counts no sensible range of shards")
+        return [p for n in numbers for p in expand(f"{pattern[: match.start()]}{n:0{width}d}{pattern[match.end() :]}")]
+    if match := _LISTS.search(pattern):
+        return [
+            p for choice in match[1].split(",") for p in expand(pattern[: match.start()] + choice + pattern[match.end() :])
+        ]
+    if not os.path.exists(pattern) and any(mark in pattern for mark in "*?["):
+        found = sorted(glob.glob(pattern))
+        if not found:
+            raise PackError(f"{pattern}: no file matches")
+        return found
+    if not os.path.isfile(pattern):
+        raise PackError(f"{pattern}: no such tar file")
+    return [pattern]
+
+
+def _index(path: str) -> list[tuple[str, tuple[_Part, ...]]]:
+    """The samples of one tar, without reading their data: neighbouring members of one base name."""
+    samples: list[tuple[str, tuple[_Part, ...]]] = []
+    key, parts = "", list[_Part]()
+    size = os.path.getsize(path)
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                # A member list as long as the tar would stay in memory otherwise.
+                tar.members = []  # type: ignore[attr-defined]
+                folder, base = os.path.split(member.name)
+                stem, dot, extension = base.partition(".")
+                if not member.isreg() or not dot or not stem or not extension:
+                    continue
+                if member.issparse():
+                    raise PackError(f"{path}: {member.name} is stored sparse; write the tar without --sparse")
+                if member.offset_data + member.size > size:
+                    raise PackError(f"{path}: the tar ends inside {member.name}; copy it again")
+                this = os.path.join(folder, stem)
+                if this != key:
+                    if parts:
+                        samples.append((key, tuple(parts)))
+                    key, parts = this, []
+                if any(extension.lower() == known for known, _, _ in parts):
+                    raise PackError(f"{path}: {member.name} is there twice in one sample")
+                parts.append((extension.lower(), member.offset_data, member.size))
+    except tarfile.TarError as error:
+        raise PackError(f"{path}: not a whole plain tar: {error}; a compressed one must be unpacked first") from error
+    except OSError as error:
+        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+    if parts:
+        samples.append((key, tuple(parts)))
+    return samples
+
+
+def _field_name(extension: str) -> str:
+    return "label" if extension == "cls" else extension.replace(".", "_")
+
+
+def _value(name: str, extension: str, data: bytes) -> Value:
+    kind = extension.rpartition(".")[2]
+    try:
+        if kind == "cls":
+            return int(data)
+        if kind == "txt":
+            return data.decode("utf-8")
+        if kind == "json":
+            value: Value = json.loads(data)
+            return value
+        if kind == "npy":
+            array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = np.load(io.BytesIO(data), allow_pickle=False)
+            return array
+    except (ValueError, EOFError) as error:
+        what = {"cls": "label that is an integer", "txt": "UTF-8 text", "json": "JSON", "npy": "array without pickle"}
+        shown = f" {data[:40]!r}" if kind == "cls" else ""
+        raise PackError(f"{name}: its .{extension}{shown} is no {what[kind]}: {error}") from error
+    return data

@@ -1,0 +1,129 @@
+"""What a pack did, counted; the same numbers travel through a crash and a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+NAMES_KEPT = 1000
+"""How many names of skipped or doubtful samples are kept; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackSummary:
+    """The outcome of a pack.
+
+    Attributes:
+        samples: samples in the dataset.
+        shards: shard files written.
+        bytes_in: bytes of the images as the source had them.
+        bytes_out: bytes of the images as stored.
+        kept: JPEGs stored byte for byte.
+        stripped: JPEGs stored without their metadata, scan bytes untouched.
+        transcoded: progressive or arithmetic JPEGs made baseline, coefficients untouched.
+        rotated: JPEGs turned upright without loss.
+        reencoded: images decoded and encoded again with loss.
+        cmyk: CMYK or YCCK JPEGs made RGB at quality 100, 4:4:4.
+        raw: images stored as pixels.
+        shrunk: images made smaller.
+        formats: samples by the format that their bytes showed.
+        warnings: (name, what libjpeg-turbo said) of JPEGs that decode only with warnings, at most `NAMES_KEPT`.
+        warning_count: how many there are in all.
+        skipped: (name, reason) of samples left out under ``on_error="skip"``, at most `NAMES_KEPT`.
+        skipped_count: how many there are in all.
+        seconds: wall-clock time of this call.
+        packed_now: samples that this call packed; fewer than `samples` after a resume.
+    """
+
+    samples: int = 0
+    shards: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    kept: int = 0
+    stripped: int = 0
+    transcoded: int = 0
+    rotated: int = 0
+    reencoded: int = 0
+    cmyk: int = 0
+    raw: int = 0
+    shrunk: int = 0
+    formats: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[tuple[str, str], ...] = ()
+    warning_count: int = 0
+    skipped: tuple[tuple[str, str], ...] = ()
+    skipped_count: int = 0
+    seconds: float = 0.0
+    packed_now: int = 0
+
+    @property
+    def images_per_second(self) -> float:
+        """Samples that this call packed, a second."""
+        return self.packed_now / self.seconds if self.seconds > 0 else 0.0
+
+    def stored(self) -> dict[str, Any]:
+        """What the manifest keeps: all but the figures that differ from run to run."""
+        left_out = ("seconds", "packed_now", "shards")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+
+
+COUNTS = ("kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk")
+
+
+class Tally:
+    """The counts while they grow. `state()` is plain JSON; `Tally(state)` continues from it."""
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        state = state or {}
+        self.position: int = state.get("position", 0)
+        self.bytes_in: int = state.get("bytes_in", 0)
+        self.bytes_out: int = state.get("bytes_out", 0)
+        self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0) | dict(state.get("counts", {}))
+        self.formats: dict[str, int] = dict(state.get("formats", {}))
+        self.warnings: list[tuple[str, str]] = [(name, text) for name, text in state.get("warnings", [])]
+        self.warning_count: int = state.get("warning_count", 0)
+        self.skipped: list[tuple[str, str]] = [(name, text) for name, text in state.get("skipped", [])]
+        self.skipped_count: int = state.get("skipped_count", 0)
+
+    def warn(self, name: str, text: str) -> None:
+        """Counts a JPEG that decodes only with warnings."""
+        self.warning_count += 1
+        if len(self.warnings) < NAMES_KEPT:
+            self.warnings.append((name, text))
+
+    def skip(self, name: str, reason: str) -> None:
+        """Counts a sample left out."""
+        self.skipped_count += 1
+        if len(self.skipped) < NAMES_KEPT:
+            self.skipped.append((name, reason))
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as JSON holds it: a copy, for a writer that stores it in a thread while the counts go on."""
+        return {
+            "position": self.position,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "counts": dict(self.counts),
+            "formats": dict(self.formats),
+            "warnings": list(self.warnings),
+            "warning_count": self.warning_count,
+            "skipped": list(self.skipped),
+            "skipped_count": self.skipped_count,
+        }
+
+    def summary(self, *, samples: int, shards: int, seconds: float, packed_now: int) -> PackSummary:
+        """The frozen outcome."""
+        return PackSummary(
+            samples=samples,
+            shards=shards,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            formats=dict(sorted(self.formats.items())),
+            warnings=tuple(self.warnings),
+            warning_count=self.warning_count,
+            skipped=tuple(self.skipped),
+            skipped_count=self.skipped_count,
+            seconds=seconds,
+            packed_now=packed_now,
+            **self.counts,
+        )

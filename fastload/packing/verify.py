@@ -1,0 +1,212 @@
+"""Is a packed dataset what was packed? Manifest, files, every record; on request every picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastload._native import core
+from fastload.errors import DatasetError, FastloadError, SampleError
+from fastload.packing.options import default_max_pixels, default_workers
+from fastload.packing.progress import Progress
+from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Manifest, Schema, ShardEntry, file_crc32c
+
+_BLOCK = 256
+_KIND_NAMES = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_BYTES: "bytes", core.KIND_TEXT: "text", core.KIND_JSON: "json"}
+RAW_HEADER = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BadSample:
+    """One sample that does not hold.
+
+    Attributes:
+        index: its index in the dataset.
+        shard: the file that holds it.
+        reason: what is wrong.
+    """
+
+    index: int
+    shard: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` found.
+
+    Attributes:
+        samples: samples that the manifest names.
+        shards: shards that it names.
+        bytes: size of the shards.
+        problems: what is wrong with files, each in words; () when nothing is.
+        bad: samples that do not hold.
+        warnings: samples whose JPEG decodes only with libjpeg warnings (counted with decode=True).
+        decoded: whether every picture was decoded.
+    """
+
+    samples: int
+    shards: int
+    bytes: int
+    problems: tuple[str, ...]
+    bad: tuple[BadSample, ...]
+    warnings: int
+    decoded: bool
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing is wrong."""
+        return not self.problems and not self.bad
+
+
+def verify(
+    path: str | os.PathLike[str], *, decode: bool = False, workers: int | None = None, progress: bool = False
+) -> VerifyReport:
+    """Checks a packed dataset against its manifest.
+
+    Every shard's size and checksum, its tree, its columns; every record's checksum, lengths and kinds, and that its image
+    is of the size that the columns say; with `decode` every pixel.
+
+    Args:
+        path: the dataset's directory.
+        decode: decode every image too.
+        workers: threads; the CPUs this process may use by default.
+        progress: show a bar on the terminal.
+
+    Raises:
+        DatasetError: there is no finished dataset to check, or its manifest does not hold.
+    """
+    folder = Path(path)
+    manifest = Manifest.load(folder)
+    threads = default_workers() if workers is None else workers
+    problems: list[str] = []
+    bad: list[BadSample] = []
+    warnings = 0
+    with ThreadPoolExecutor(threads, "fastload-verify") as pool:
+        problems += [text for text in pool.map(lambda shard: _check_file(folder, shard), manifest.shards) if text]
+        try:
+            reader = DatasetReader(folder)
+        except DatasetError as error:
+            text = str(error)
+            # The same file told twice helps nobody, but a reason that only the reader sees must not be lost.
+            problems.append(text + (" (its samples were not checked)" if manifest.count else ""))
+        else:
+            with reader, Progress(manifest.count, "verify", shown=progress) as bar:
+                bar.start(0, 0)
+                check = _RecordCheck(reader, decode)
+                starts = range(0, manifest.count, _BLOCK)
+                for start, (found, warned, size) in zip(starts, pool.map(check.block, starts), strict=True):
+                    bad += found
+                    warnings += warned
+                    bar.update(min(start + _BLOCK, manifest.count), check.add(size))
+    return VerifyReport(
+        manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode
+    )
+
+
+def _check_file(folder: Path, shard: ShardEntry) -> str:
+    """What is wrong with a shard's file, "" for nothing."""
+    path = folder / shard.file
+    again = "copy it again, or pack again"
+    try:
+        size = path.stat().st_size
+        if size != shard.bytes:
+            return f"{path}: {size} bytes where the manifest says {shard.bytes}; {again}"
+        if (found := file_crc32c(path)) != shard.crc32c:
+            return f"{path}: its checksum is {found:#010x} where the manifest says {shard.crc32c:#010x}; {again}"
+    except OSError as error:
+        return f"{path}: {error.strerror}; {again}"
+    return ""
+
+
+class _RecordCheck:
+    """Checks records of an open dataset; any thread may call `block`."""
+
+    def __init__(self, reader: DatasetReader, decode: bool) -> None:
+        self._reader = reader
+        self._decode = decode
+        self._schema: Schema = reader.schema
+        # Images that were packed under a raised limit are no fault of the dataset.
+        packed_with = reader.manifest.options.get("max_pixels")
+        self._max_pixels = max(default_max_pixels(), packed_with if isinstance(packed_with, int) else 0)
+        self._heights = reader.column(HEIGHT_COLUMN)
+        self._widths = reader.column(WIDTH_COLUMN)
+        self._read = 0
+
+    def add(self, size: int) -> int:
+        """Counts bytes checked and returns their sum."""
+        self._read += size
+        return self._read
+
+    def block(self, start: int) -> tuple[list[BadSample], int, int]:
+        """Bad samples of a block, the number of those with warnings, and the bytes read."""
+        bad = []
+        warned = size = 0
+        for index in range(start, min(start + _BLOCK, self._reader.count)):
+            try:
+                fields = self._reader.record_fields(index)
+                size += sum(len(data) for _, _, data in fields)
+                warned += self._check(index, fields)
+            except (SampleError, DatasetError, _Wrong) as error:
+                reason = error.reason if isinstance(error, SampleError) and error.reason else str(error)
+                bad.append(BadSample(index, self._reader.shard_of(index), reason))
+            except FastloadError as error:
+                bad.append(BadSample(index, self._reader.shard_of(index), str(error)))
+        return bad, warned, size
+
+    def _check(self, index: int, fields: list[tuple[int, int, bytes]]) -> int:
+        """1 when the image decodes only with warnings, else 0; raises when the record is not of the schema."""
+        wanted = {number: field for number, field in enumerate(self._schema) if not field.is_column}
+        found: Mapping[int, tuple[int, bytes]] = {number: (kind, data) for number, kind, data in fields}
+        warned = 0
+        for number, field in wanted.items():
+            if number not in found:
+                raise _Wrong(f"its record lacks the field {field.name!r}")
+            kind, data = found[number]
+            if field.kind == "image":
+                warned += self._check_image(index, kind, data)
+            elif _KIND_NAMES.get(kind) != field.kind:
+                raise _Wrong(f"field {field.name!r} is stored as kind {kind}, not as {field.kind}")
+            elif field.kind in ("text", "json"):
+                _check_text(field.name, field.kind, data)
+        return warned
+
+    def _check_image(self, index: int, kind: int, data: bytes) -> int:
+        size: tuple[int, int]
+        warnings = 0
+        if kind == core.KIND_JPEG:
+            header = core.jpeg_header(data, self._max_pixels)
+            size = (header.height, header.width)
+            if self._decode:
+                _, warnings, _ = core.jpeg_decode_report(data, None, 8, self._max_pixels)
+        elif kind == core.KIND_RAW:
+            if len(data) < RAW_HEADER:
+                raise _Wrong(f"its raw image has {len(data)} bytes, less than its header")
+            height, width, channels = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
+            if channels != 3 or len(data) != RAW_HEADER + height * width * channels:
+                raise _Wrong(f"its raw image of {height} x {width} x {channels} has {len(data) - RAW_HEADER} bytes")
+            size = (height, width)
+        else:
+            raise _Wrong(f"its image is stored as kind {kind}, which this version does not know")
+        expected = (int(self._heights[index]), int(self._widths[index]))
+        if size != expected:
+            raise _Wrong(f"its image is {size[1]} x {size[0]}, the columns say {expected[1]} x {expected[0]}")
+        return 1 if warnings else 0
+
+
+class _Wrong(Exception):
+    """A record that is whole, but not what the schema or the columns say."""
+
+
+def _check_text(name: str, kind: str, data: bytes) -> Any:
+    import json
+
+    try:
+        text = data.decode("utf-8")
+        return json.loads(text) if kind == "json" else text
+    except (ValueError, RecursionError) as error:
+        raise _Wrong(f"field {name!r} is no {kind}: {error}") from error
