@@ -1,6 +1,196 @@
-"""Interim build; H-build replaces it."""
-import numpy
+"""The native build: Cython and csrc into one extension, against libjpeg-turbo and liblmdb found by pkg-config.
+
+Settings come from the environment, so that pip, make and an editor build alike:
+
+- ``FASTLOAD_SANITIZE=address|undefined|thread`` (or several, with commas) builds under those sanitizers.
+- ``FASTLOAD_WERROR=1`` turns warnings in csrc into errors, as CI does.
+
+Nothing is built for the machine it is built on: the code for later CPUs is compiled by function attributes and
+chosen at run time, so that one wheel serves every x86-64.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
 from Cython.Build import cythonize
-from glob import glob
 from setuptools import Extension, setup
-setup(name="fastload", packages=[], ext_modules=cythonize([Extension("fastload._native.core", ["fastload/_native/core.pyx", *sorted(glob("csrc/*.c"))], include_dirs=["csrc"], libraries=["jpeg","turbojpeg","lmdb","pthread","m"], extra_compile_args=["-O3","-std=gnu11","-Wall","-Wextra","-Wno-unused-parameter"])], build_dir="build/cython"))
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+SANITIZERS = ("address", "undefined", "thread")
+WARNINGS = ["-Wall", "-Wextra"]
+# What Cython writes is not ours to tidy.
+GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-missing-field-initializers"]
+
+
+class Library(NamedTuple):
+    """A native library: pkg-config's name for it, and the package that brings it on each system."""
+
+    module: str
+    title: str
+    debian: str
+    homebrew: str
+    conda: str
+
+
+LIBRARIES = (
+    Library(
+        "libjpeg",
+        "libjpeg-turbo",
+        "libjpeg62-turbo-dev (Ubuntu: libjpeg-turbo8-dev)",
+        "jpeg-turbo",
+        "libjpeg-turbo",
+    ),
+    Library(
+        "libturbojpeg",
+        "libjpeg-turbo's TurboJPEG",
+        "libturbojpeg0-dev (Ubuntu: libturbojpeg-dev)",
+        "jpeg-turbo",
+        "libjpeg-turbo",
+    ),
+    Library("lmdb", "liblmdb", "liblmdb-dev", "lmdb", "lmdb"),
+)
+
+
+def stop(what: str, debian: Iterable[str], homebrew: Iterable[str], conda: Iterable[str]) -> SystemExit:
+    """Returns the exit that ends the build, with one line that names the packages to install."""
+    names = [" ".join(dict.fromkeys(each)) for each in (debian, homebrew, conda)]
+    return SystemExit(
+        f"fastload: {what}; install it and build again: "
+        f"Debian/Ubuntu: apt install {names[0]} | Homebrew: brew install {names[1]} | conda: conda install {names[2]}"
+    )
+
+
+def pkg_config(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs pkg-config (or what PKG_CONFIG names); ends the build where there is none."""
+    command = [*shlex.split(os.environ.get("PKG_CONFIG", "pkg-config")), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise stop(
+            f"{command[0]} is missing, which finds libjpeg-turbo and liblmdb",
+            ["pkg-config", *(each.debian for each in LIBRARIES)],
+            ["pkgconf", *(each.homebrew for each in LIBRARIES)],
+            ["pkg-config", *(each.conda for each in LIBRARIES)],
+        ) from None
+
+
+def library_flags() -> tuple[list[str], list[str]]:
+    """Returns (compile, link) flags of the native libraries; ends the build when one is missing."""
+    missing = [each for each in LIBRARIES if pkg_config("--exists", each.module).returncode]
+    if missing:
+        raise stop(
+            f"pkg-config finds no {' and no '.join(f'{each.title} ({each.module}.pc)' for each in missing)}",
+            (each.debian for each in missing),
+            (each.homebrew for each in missing),
+            (each.conda for each in missing),
+        )
+    modules = [each.module for each in LIBRARIES]
+    outputs = []
+    for option in ("--cflags", "--libs"):
+        done = pkg_config(option, *modules)
+        if done.returncode:
+            raise SystemExit(f"fastload: pkg-config {option} {' '.join(modules)} failed: {done.stderr.strip()}")
+        outputs.append(shlex.split(done.stdout))
+    return outputs[0], outputs[1]
+
+
+def sanitizer_flags() -> list[str]:
+    """Returns the flags that FASTLOAD_SANITIZE asks for, which replace the optimisation level."""
+    wanted = [each for each in os.environ.get("FASTLOAD_SANITIZE", "").split(",") if each]
+    unknown = [each for each in wanted if each not in SANITIZERS]
+    if unknown:
+        raise SystemExit(f"fastload: FASTLOAD_SANITIZE={unknown[0]!r} is none of {', '.join(SANITIZERS)}")
+    if not wanted:
+        return []
+    return [f"-fsanitize={','.join(wanted)}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1"]
+
+
+class BuildNative(build_ext):
+    """Compiles the stale objects only, side by side, and writes generated C under build/.
+
+    An object is stale when its source, any header of csrc, or the flags are newer than it.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        cflags, libs = library_flags()
+        sanitizers = sanitizer_flags()
+        # Contraction into fused multiply-adds would give other pixels on CPUs that have them.
+        ext.extra_compile_args = ["-O3", "-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+        ext.extra_compile_args += [*sanitizers, *cflags]
+        ext.extra_link_args = ["-pthread", *sanitizers[:1], *libs, "-lm"]
+        self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
+        stamp = self._flags_stamp([*ext.extra_compile_args, *ext.extra_link_args, *self._werror])
+        generated = cythonize([ext], build_dir=str(Path(self.build_temp) / "cython"), quiet=True)[0]
+        ext.sources = generated.sources
+        headers = [each for each in ext.depends if each.endswith(".h")]
+        ext.depends = [*ext.depends, stamp]
+        self._compile_stale(ext, [*headers, stamp])
+        super().build_extension(ext)
+
+    def _flags_stamp(self, flags: list[str]) -> str:
+        """Returns a file that is rewritten only when the flags change."""
+        path = Path(self.build_temp) / "flags.txt"
+        text = "\n".join([os.environ.get("CC", ""), os.environ.get("CFLAGS", ""), *flags, ""])
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return str(path)
+
+    def _compile_stale(self, ext: Extension, shared: list[str]) -> None:
+        """Compiles now, side by side; what setuptools compiles afterwards is only what it links."""
+        compiler: Any = self.compiler
+        newest = max(os.path.getmtime(each) for each in shared)
+
+        def compile_one(source: str) -> list[str]:
+            (path,) = compiler.object_filenames([source], output_dir=self.build_temp)
+            if not self.force and os.path.exists(path):
+                if os.path.getmtime(path) > max(newest, os.path.getmtime(source)):
+                    return [path]
+            warnings = WARNINGS + (self._werror if source.startswith("csrc") else GENERATED)
+            return list(
+                whole(
+                    [source],
+                    output_dir=self.build_temp,
+                    include_dirs=ext.include_dirs,
+                    debug=self.debug,
+                    extra_postargs=[*ext.extra_compile_args, *warnings],
+                )
+            )
+
+        whole = compiler.compile
+        jobs = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+        def compile_all(sources: list[str], **_: object) -> list[str]:
+            # The largest first: the generated module takes as long as the rest together.
+            order = sorted(sources, key=os.path.getsize, reverse=True)
+            with ThreadPoolExecutor(jobs) as pool:
+                done = dict(zip(order, pool.map(compile_one, order), strict=True))
+            return [path for source in sources for path in done[source]]
+
+        compiler.compile = compile_all
+
+
+def files(*patterns: str) -> list[str]:
+    """Returns the matching files, sorted, relative to the project's root as setuptools wants them."""
+    return sorted(str(each.relative_to(ROOT)) for pattern in patterns for each in ROOT.glob(pattern))
+
+
+setup(
+    ext_modules=[
+        Extension(
+            "fastload._native.core",
+            ["fastload/_native/core.pyx", *files("csrc/*.c")],
+            include_dirs=["csrc"],
+            depends=files("csrc/*.h", "fastload/_native/*.pxi"),
+        )
+    ],
+    cmdclass={"build_ext": BuildNative},
+)
