@@ -6,7 +6,9 @@
 
 #include "fl_jpeg_io.h"
 
-enum { TAIL = 64, ROWS_AT_ONCE = 64 };
+/* A scratch larger than KEEP is given back when the next box needs less than a quarter of it: one huge image must not stay in
+ * every thread's memory. */
+enum { TAIL = 64, ROWS_AT_ONCE = 64, KEEP = 64 << 20 };
 
 /* NOTE [ jpeg: tables of the last file ]
  * A decompressor keeps its quantisation and Huffman tables between images, and a file that defines none of its own would be decoded with
@@ -139,11 +141,12 @@ static void add_margin(const struct jpeg_decompress_struct *c, int eighths, uint
     if (left && (*x0 == left || *x1 < left + 3)) *x0 = left - 1;
 }
 
-static void grow(fl_jpeg *jpeg, size_t rows, size_t stride) {
+static void fit_scratch(fl_jpeg *jpeg, size_t rows, size_t stride) {
     if (rows > (SIZE_MAX - 2 * TAIL) / stride)
         fl_jpeg_io_fail(&jpeg->io, FL_ELIMIT, "a box of %zu rows of %zu bytes does not fit the address space", rows, stride);
     size_t need = (rows * stride + TAIL + 63) / 64 * 64;
-    if (need <= jpeg->capacity) return;
+    bool oversized = jpeg->capacity > KEEP && need < jpeg->capacity / 4;
+    if (need <= jpeg->capacity && !oversized) return;
     free(jpeg->scratch);
     jpeg->capacity = 0;
     jpeg->scratch = aligned_alloc(64, need);
@@ -207,7 +210,7 @@ static void decode_body(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *
     if (got.y0 && jpeg_skip_scanlines(c, got.y0) != got.y0)
         fl_jpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg skipped fewer than %u rows", got.y0);
     size_t rows = got.y1 - got.y0, stride = (size_t)width * (cmyk ? 4 : 3);
-    grow(jpeg, rows, stride);
+    fit_scratch(jpeg, rows, stride);
     read_rows(jpeg, got.y1, stride);
     if (cmyk) cmyk_to_rgb(jpeg->scratch, rows * width);
 

@@ -19,7 +19,9 @@ static fl_code code_of(int message) {
     case JERR_INPUT_EMPTY:
     case JERR_INPUT_EOF:
         return FL_ETRUNCATED;
+#if JPEG_LIB_VERSION < 70 /* the code is gone from the libjpeg 7 and 8 interfaces, which Ubuntu's build has */
     case JERR_ARITH_NOTIMPL:
+#endif
     case JERR_BAD_PRECISION:
     case JERR_CCIR601_NOTIMPL:
     case JERR_CONVERSION_NOTIMPL:

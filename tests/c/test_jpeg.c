@@ -158,6 +158,20 @@ static void truncation(void) {
     }
 }
 
+/* A huge image's scratch is not kept once boxes are small again, and the small box is right. */
+static void scratch_shrinks(void) {
+    recipe big = {.width = 6000, .height = 4000, .quality = 10, .components = 1, .h = 1, .v = 1};
+    recipe small = {.width = 50, .height = 50, .quality = 90, .components = 3, .h = 2, .v = 2};
+    file f = make(&big);
+    fl_view v;
+    CHECK(open_and_decode(f, NULL, 8, &v) == FL_OK && v.tail >= 64);
+    free(f.bytes);
+    boxes_equal_crops(&small, 4);
+    f = make(&small);
+    CHECK(open_and_decode(f, NULL, 8, &v) == FL_OK && v.tail < 4096);
+    free(f.bytes);
+}
+
 static bool known(fl_code code) {
     return code == FL_OK || code == FL_EJPEG || code == FL_ETRUNCATED || code == FL_ELIMIT || code == FL_EUNSUPPORTED;
 }
@@ -292,6 +306,7 @@ int main(void) {
     arguments();
     tables_do_not_leak();
     truncation();
+    scratch_shrinks();
     hostile_headers();
     flipped();
     transcoding();
