@@ -55,7 +55,8 @@ def main() -> int:
     if "in500" in parts:
         source = common.copies(common.corpus(arguments.corpus, "in500"), arguments.copies)
         floor, ours, hand, pillow = rows = measure_part(source, arguments, ["region"], with_rivals=True)
-        common.console.print(common.rates(f"in500, {arguments.copies} times", rows))
+        common.show_rates(f"in500, {arguments.copies} times", rows)
+        common.console.print(common.by_cpu_time(ours, [floor, hand, pillow]))
         cpu = ours.median("cpu_s_per_1000")
         targets += [
             common.Target("fastload / floor's region mode", harness.ratio(ours, floor), 0.90),
@@ -67,7 +68,8 @@ def main() -> int:
     if "big" in parts:
         source = common.copies(common.corpus(arguments.corpus, "big"), 32)
         floor, ours = rows = measure_part(source, arguments, ["region", "full"], with_rivals=False)
-        common.console.print(common.rates("big, 32 times", rows))
+        common.show_rates("big, 32 times", rows)
+        common.console.print(common.by_cpu_time(ours, [floor]))
         gain = mode_ratio(floor, "region", "full")
         common.console.print(f"the floor's region mode is {gain:.2f} times its full decode there")
         targets.append(common.Target("big: fastload / floor's region mode", harness.ratio(ours, floor), 0.92))

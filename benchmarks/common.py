@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fastload.bench import measure
-from fastload.bench.harness import Measured
+from fastload.bench.harness import Measured, ratio
 from fastload.bench.listing import list_folder
-from fastload.bench.report import number
+from fastload.bench.report import disturbance, number
 
 HERE = Path(__file__).resolve().parent
 WORK = HERE.parent / "build" / "bench"
@@ -142,8 +142,8 @@ def note(text: str) -> Iterator[None]:
         yield
 
 
-def rates(title: str, rows: Sequence[Measured]) -> Table:
-    """Images/s and CPU time of each, with how far the rounds lie apart."""
+def show_rates(title: str, rows: Sequence[Measured]) -> None:
+    """Prints images/s and CPU time of each, how far the rounds lie apart, and what disturbed them."""
     made = Table(title=title)
     made.add_column("")
     for heading in ("images/s", "±", "CPU us an image", "rounds"):
@@ -160,7 +160,15 @@ def rates(title: str, rows: Sequence[Measured]) -> Table:
             number(row.median("cpu_s_per_1000"), 0, 1000),
             str(len(row.turns)),
         )
-    return made
+    console.print(made)
+    if (warning := disturbance([row.to_json() for row in rows])) is not None:
+        console.print(warning, style="yellow", highlight=False)
+
+
+def by_cpu_time(ours: Measured, others: Sequence[Measured]) -> str:
+    """The same comparison in CPU time, which other processes disturb less than they do rates."""
+    found = [(ratio(other, ours, "cpu_s_per_1000"), other.title) for other in others]
+    return "by CPU time: " + ", ".join(f"{number(value, 2)} x {title}" for value, title in found)
 
 
 def outcome(targets: Sequence[Target]) -> Table:

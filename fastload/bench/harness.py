@@ -98,6 +98,7 @@ class Measured:
             "reason": self.reason,
             **{column: self.median(column) for column in COLUMNS},
             "images_per_s_spread": measure.spread(self.values("images_per_s")),
+            "others_share": self.median("others_share"),
             "rounds": self.turns,
         }
 

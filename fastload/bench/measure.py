@@ -86,6 +86,16 @@ def tree_cpu_seconds() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
 
+def machine_busy_seconds() -> float | None:
+    """CPU seconds that the whole machine has been busy, time stolen by a hypervisor included; None where unknown."""
+    try:
+        fields = (PROC / "stat").read_text(encoding="ascii").splitlines()[0].split()
+    except OSError:
+        return None
+    user, nice, system, _idle, _wait, irq, softirq, steal = (int(value) for value in fields[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 def tree_read_bytes() -> int | None:
     """Bytes that this process and its live descendants made the kernel fetch from storage; None where unknown."""
     total = 0

@@ -67,8 +67,18 @@ def machine_line(document: Json) -> str:
     return ", ".join(parts)
 
 
+def disturbance(rows: list[Json]) -> str | None:
+    """A warning when other processes (or a hypervisor) took more than a twentieth of the machine during the turns."""
+    worst = max((row.get("others_share") or 0.0 for row in rows), default=0.0)
+    if worst <= 0.05:
+        return None
+    return f"other processes took up to {worst:.0%} of the machine: rates are too low, repeat on a quiet one"
+
+
 def show(document: Json, console: Console) -> None:
     """Prints the table, the machine and the sentence."""
     console.print(table(document))
     console.print(machine_line(document), style="dim", highlight=False)
+    if (warning := disturbance(document["loaders"])) is not None:
+        console.print(warning, style="yellow", highlight=False, soft_wrap=True)
     console.print(sentence(document), style="bold", highlight=False, soft_wrap=True)

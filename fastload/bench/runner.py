@@ -92,7 +92,7 @@ def run_rate(spec: TurnSpec) -> Json:
     consumer.epoch()
     first_ever = consumer.first
     consumer.forget()
-    began, cpu = consumer.arrived, measure.tree_cpu_seconds()
+    began, cpu, busy = consumer.arrived, measure.tree_cpu_seconds(), measure.machine_busy_seconds()
     epochs, batches = 0, 0
     firsts: list[float | None] = []
     while epochs < 2 or consumer.arrived - began < spec.seconds:
@@ -100,6 +100,8 @@ def run_rate(spec: TurnSpec) -> Json:
         firsts.append(consumer.first)
         epochs += 1
     wall, cpu = consumer.arrived - began, measure.tree_cpu_seconds() - cpu
+    busy_after = measure.machine_busy_seconds()
+    others = None if busy is None or busy_after is None else max(0.0, busy_after - busy - cpu)
     images = batches * spec.batch_size
     # The mean, not the median: two workers' batches come in pairs, one at once after the other.
     wait = statistics.fmean(consumer.waits or [0.0])
@@ -113,6 +115,7 @@ def run_rate(spec: TurnSpec) -> Json:
         "wait_ms": wait * 1000,
         "epoch_gap_ms": max(0.0, gap - wait) * 1000,
         "epoch_gap_max_ms": max(0.0, max(consumer.gaps) - wait) * 1000,
+        "others_share": None if others is None else others / wall / (os.cpu_count() or 1),
         "pss_bytes": _memory_over_an_epoch(loader),
         "epochs": epochs,
         "images": images,

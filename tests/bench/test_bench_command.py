@@ -52,6 +52,13 @@ def test_table_shows_the_reason_of_an_absent_row(capsys: pytest.CaptureFixture[s
     assert "no [bold] PIL" in capsys.readouterr().out
 
 
+def test_a_busy_machine_is_named() -> None:
+    """Rates taken while others used the machine come with a warning; a quiet or silent machine with none."""
+    assert "30%" in (report.disturbance([{"others_share": 0.3}, {"others_share": None}]) or "")
+    assert report.disturbance([{"others_share": 0.04}]) is None
+    assert report.disturbance([{"others_share": None}]) is None
+
+
 def test_plot_without_a_row_is_refused(tmp_path: Path) -> None:
     """Nothing to draw, or nowhere to draw it, is an ArgumentError."""
     with pytest.raises(ArgumentError, match="nothing to draw"):

@@ -114,6 +114,7 @@ def test_rival_takes_a_turn(kind: harness.Kind, photo_folder: Path) -> None:
     assert result["first_batch_s"] > 0
     assert result["cpu_s_per_1000"] > 0
     assert result["epoch_gap_ms"] >= 0
+    assert result["others_share"] is None or 0 <= result["others_share"] <= 1
 
 
 def test_rival_that_fails_says_why(photo_folder: Path) -> None:
