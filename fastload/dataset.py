@@ -169,7 +169,9 @@ class PackedDataset(Dataset[Any]):
 
     def sample(self, index: int) -> Any:
         """Sample index (0 .. len-1), decoded in the calling thread."""
-        seed = int(torch.empty((), dtype=torch.int64).random_()) if self.seed is None else self.seed
+        seed = self.seed or 0
+        if self.seed is None and self._plan.random:
+            seed = int(torch.empty((), dtype=torch.int64).random_())
         row = self.values([index])
         name = self.image_field
         if name in self.fields:

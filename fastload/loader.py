@@ -193,6 +193,11 @@ class FastLoader(DataLoader[Any]):
         del ahead
         return self._start_epoch(engine, delivery, epoch).start()
 
+    def check_worker_number_rationality(self) -> None:
+        """DataLoader's warning about more processes than CPUs; threads over packed data are not processes."""
+        if self._view is None:
+            super().check_worker_number_rationality()
+
     def _native_view(self) -> PackedView | None:
         """The packed rows, when the native engine can run all of what is asked."""
         if self._view is None or not all(d.plan.native for d in self._view.datasets):

@@ -6,7 +6,7 @@ The planner keeps the list's meaning or refuses it: nothing is reordered unless 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, TransformError
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
+_RANDOM = (T.RandomResizedCrop, T.RandomCrop, T.RandomHorizontalFlip, T.RandomVerticalFlip)
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Plan:
         mean, std: of Normalize, or None.
         python: callables that run per sample in Python after the native part, on the CHW tensor.
         fixed_size: (height, width) when every sample ends at one size, else None.
+        random: whether the native part draws random numbers.
     """
 
     program: core.Program
@@ -37,7 +39,7 @@ class Plan:
     std: tuple[float, ...] | None = None
     python: tuple[Callable[[Any], Any], ...] = ()
     fixed_size: tuple[int, int] | None = None
-    steps: tuple[Any, ...] = field(default=())
+    random: bool = False
 
     @property
     def native(self) -> bool:
@@ -67,7 +69,7 @@ def compile_plan(transform: Any) -> Plan:
         std=std,
         python=tuple(rest),
         fixed_size=_fixed_size(native),
-        steps=tuple(steps),
+        random=any(isinstance(s, _RANDOM) for s in native),
     )
 
 

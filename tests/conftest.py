@@ -59,7 +59,7 @@ def packed(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     from fastload import pack
 
     out = tmp_path_factory.mktemp("packed") / "photos.fl"
-    pack(image_folder, out, shard_size=400_000, workers=2)
+    pack(image_folder, out, shard_size=1 << 20, workers=2)
     return out
 
 

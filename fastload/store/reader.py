@@ -56,8 +56,8 @@ class DatasetReader:
             if dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES or name == CRC_COLUMN:
                 columns[name] = self._read_column(store, name)
         for number, shard in enumerate(self.manifest.shards):
-            # the column may be a copy of all shards' chunks: the store borrows the part that is this shard's
-            store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count])
+            # a copy: the column may be a view of the store itself, which would then keep itself alive for ever
+            store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count].copy())
         self._store, self._columns, self._pid = store, columns, os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -46,6 +46,7 @@ def test_forked_child_gets_its_own_engine(packed: Path) -> None:
     done = run(
         packed,
         """
+        torch.set_num_threads(1)  # torch's own OpenMP threads do not survive a fork
         loader = FastLoader(ds, batch_size=4, num_workers=2, seed=3, shuffle=True)
         whole = [x.clone() for x, _ in loader]
         loader.set_epoch(0)
