@@ -1,0 +1,145 @@
+# Everything starts from a machine with python3 and make: each target makes its own set-up first, once.
+#
+#   make demo     real photographs, packed, trained on, measured against torch's DataLoader
+#   make test     ruff, mypy, import-linter, clang-format, C tests (plain and under sanitizers), pytest
+#   make build    the environment and the native module, in place
+#   make wheel    dist/*.whl with its native libraries inside
+#   make lint ctest pytest bench format clean
+#
+# Settings: PYTHON=python3  VENV=.venv  TORCH=torch==2.13.0  JOBS=2  PYTEST="-m 'not slow'"
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST ?=
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+STAMPS := $(VENV)/stamps
+NATIVE := $(wildcard csrc/*.c csrc/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
+C_FILES := $(wildcard csrc/*.c csrc/*.h tests/c/*.c tests/c/*.h benchmarks/*.c)
+PY_FILES := fastload tests benchmarks examples setup.py
+
+export PYTHONWARNINGS ?= default
+MAKEFLAGS += --no-print-directory
+
+.PHONY: all demo test build wheel lint ctest pytest bench format clean
+all: build
+
+# ---- set-up -------------------------------------------------------------------------------------------------------
+
+$(STAMPS)/system: tools/system_packages.sh
+	PYTHON=$(PYTHON) sh tools/system_packages.sh
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# Torch first: what follows depends on it, and must not choose another build of it.
+$(STAMPS)/torch: $(STAMPS)/system
+	@echo "installing $(TORCH)"
+	$(PIP) install "$(TORCH)" "setuptools>=77" wheel "Cython>=3,<4"
+	@touch $@
+
+$(STAMPS)/demo: $(STAMPS)/torch pyproject.toml
+	@echo "installing fastload and what the demo needs"
+	$(PIP) install --no-build-isolation -e ".[demo]"
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/torch pyproject.toml
+	@echo "installing fastload and the tools of its developers"
+	$(PIP) install --no-build-isolation -e ".[dev]"
+	@touch $@
+
+# setup.py itself knows which objects are stale, also when only FASTLOAD_SANITIZE or FASTLOAD_WERROR changed.
+BUILD_NATIVE = $(PY) setup.py -q build_ext --inplace
+
+build: $(STAMPS)/dev
+	@$(BUILD_NATIVE)
+
+# ---- the two commands ---------------------------------------------------------------------------------------------
+
+demo: $(STAMPS)/demo
+	@$(BUILD_NATIVE)
+	@$(PY) examples/demo.py
+
+test: build
+	@$(MAKE) -j$(JOBS) --output-sync=target lint ctest
+	@$(MAKE) pytest
+
+# ---- checks -------------------------------------------------------------------------------------------------------
+
+LINTS := lint-ruff lint-format lint-mypy lint-imports lint-c
+.PHONY: $(LINTS)
+lint: $(LINTS)
+lint-ruff: $(STAMPS)/dev
+	$(BIN)/ruff check $(PY_FILES)
+lint-format: $(STAMPS)/dev
+	$(BIN)/ruff format --check $(PY_FILES)
+lint-mypy: $(STAMPS)/dev
+	$(BIN)/mypy
+lint-imports: $(STAMPS)/dev
+	$(BIN)/lint-imports --no-logo
+lint-c: $(STAMPS)/dev
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+
+format: $(STAMPS)/dev
+	$(BIN)/ruff check --fix --select I $(PY_FILES)
+	$(BIN)/ruff format $(PY_FILES)
+	$(BIN)/clang-format -i $(C_FILES)
+
+pytest: build
+	$(PY) -m pytest $(PYTEST)
+
+# ---- C tests: each program against all of csrc, plain, under address+undefined, and ring and pool under thread --------
+
+CTEST := build/ctest
+CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
+TSAN_TESTS := $(filter test_ring% test_pool% test_pipeline%,$(CTESTS))
+CTEST_FLAGS := -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -g -Icsrc -Itests/c
+CTEST_LIBS = $$(pkg-config --libs libjpeg libturbojpeg lmdb) -lm -pthread
+FLAGS_plain := -O2
+FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+FLAGS_tsan := -O1 -fsanitize=thread -fno-omit-frame-pointer
+# The thread sanitizer's fixed layout does not fit every kernel's randomised one.
+RUN_tsan := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=0
+export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
+
+define ctest_kind
+$(CTEST)/$(1)/%.o: csrc/%.c | $(STAMPS)/system
+	@mkdir -p $$(@D)
+	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) $$$$(pkg-config --cflags libjpeg libturbojpeg lmdb) -MMD -c $$< -o $$@
+
+$(CTEST)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(CTEST)/$(1)/%.o,$(wildcard csrc/*.c))
+	@rm -f $$@ && $(AR) rcs $$@ $$^
+
+$(CTEST)/$(1)/test_%: tests/c/test_%.c $(CTEST)/$(1)/libcsrc.a
+	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) -MMD -MF $$@.d $$< $(CTEST)/$(1)/libcsrc.a -o $$@ $(CTEST_LIBS)
+
+.PHONY: run-$(1)-%
+run-$(1)-%: $(CTEST)/$(1)/%
+	@$(RUN_$(1)) ./$$< || { echo "C test $$* ($(1)) failed"; exit 1; }
+	@echo "C test $$* ($(1)) passed"
+
+-include $(wildcard $(CTEST)/$(1)/*.d)
+endef
+$(foreach kind,plain asan tsan,$(eval $(call ctest_kind,$(kind))))
+.SECONDARY:
+
+CTEST_RUNS := $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%)
+ctest: $(CTEST_RUNS)
+
+# ---- products -----------------------------------------------------------------------------------------------------
+
+wheel: $(STAMPS)/dev
+	@rm -rf build/wheel dist
+	$(PIP) wheel . --no-build-isolation --no-deps -w build/wheel
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair build/wheel/*.whl -w dist
+	@ls dist/*.whl
+
+bench: build
+	$(PY) benchmarks/bench_loader.py
+
+clean:
+	rm -rf build dist demo *.egg-info fastload/_native/*.so
