@@ -78,8 +78,8 @@ def test_ctrl_c_during_a_wait(packed: Path) -> None:
     done = run(
         packed,
         """
-        big = PackedDataset(sys.argv[1], transform=T.Resize((6000, 6000), antialias=False))
-        loader = FastLoader(big, batch_size=12, num_workers=1, prefetch_factor=1)
+        slow = PackedDataset(sys.argv[1], transform=T.Resize((8, 8), dct_scale=False))
+        loader = FastLoader(slow, batch_size=30000, sampler=[0] * 30000, num_workers=1)
         it = iter(loader)
         def interrupt():
             global sent
@@ -104,11 +104,10 @@ def test_ctrl_c_without_threads(packed: Path) -> None:
     done = run(
         packed,
         """
-        big = PackedDataset(sys.argv[1], transform=T.Resize((3000, 3000), antialias=False))
+        slow = PackedDataset(sys.argv[1], transform=T.Resize((8, 8), dct_scale=False))
         threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
-            for _ in FastLoader(big, batch_size=50, num_workers=0):
-                pass
+            next(iter(FastLoader(slow, batch_size=30000, sampler=[0] * 30000, num_workers=0)))
             print("finished")
         except KeyboardInterrupt:
             print("interrupted")
@@ -119,8 +118,8 @@ def test_ctrl_c_without_threads(packed: Path) -> None:
 
 def test_timeout_is_an_error(packed: Path) -> None:
     """A batch that takes longer than `timeout` seconds raises LoaderTimeout, which is a RuntimeError as torch's is."""
-    ds = PackedDataset(packed, transform=T.Resize((7000, 7000), antialias=False))
-    with FastLoader(ds, batch_size=10, num_workers=1, prefetch_factor=1, timeout=0.05) as loader:
+    ds = PackedDataset(packed, transform=T.Resize((8, 8), dct_scale=False))
+    with FastLoader(ds, batch_size=30000, sampler=[0] * 30000, num_workers=1, timeout=0.05) as loader:
         with pytest.raises(LoaderTimeout):
             next(iter(loader))
     assert issubclass(LoaderTimeout, RuntimeError)
