@@ -60,17 +60,18 @@ INLINE void horizontal_taps(const fl_axis *axis, const uint8_t *const src[2], ui
     const __m128i bits = _mm_cvtsi32_si128(axis->bits);
     const uint32_t stride = (taps + 1) / 2 * (kind == FL_FINE ? 4 : 2), count = axis->key.count;
     const uint8_t *low = src[0], *high = src[1];
-    const int16_t *coef = axis->coef;
-    for (uint32_t i = 0; i < count; i += FL_BLOCK) {
+    const int16_t *coef = axis->coef; /* copies, that stores of bytes cannot alias */
+    const uint32_t *first = axis->first;
+    uint8_t *out_low = dst[0], *out_high = dst[1];
+    for (uint32_t i = 0; i < count; i += FL_BLOCK, out_low += 3 * FL_BLOCK, out_high += 3 * FL_BLOCK) {
         __m256i pixel[FL_BLOCK];
         for (int j = 0; j < FL_BLOCK; j++, coef += stride) {
-            const size_t at = (size_t)axis->first[i + j] * 3;
+            const size_t at = (size_t)first[i + j] * 3;
             pixel[j] = pixel_sums(low + at, high + at, coef, taps, kind, half, bits);
         }
         const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(pixel[0], pixel[1]), _mm256_packs_epi32(pixel[2], pixel[3]));
         const __m256i rgb = _mm256_shuffle_epi8(bytes, compress);
         const __m128i rgb_low = _mm256_castsi256_si128(rgb), rgb_high = _mm256_extracti128_si256(rgb, 1);
-        uint8_t *out_low = dst[0] + 3 * (size_t)i, *out_high = dst[1] + 3 * (size_t)i;
         if (count - i >= FL_BLOCK + 2) { /* the 4 bytes too many are overwritten by the next block */
             _mm_storeu_si128((__m128i *)out_low, rgb_low);
             _mm_storeu_si128((__m128i *)out_high, rgb_high);
@@ -103,11 +104,13 @@ AVX2 static void horizontal(const fl_axis *axis, const uint8_t *const src[2], ui
 }
 
 /* 32 bytes of the FL_SUM16 sum at `at`. Even and odd bytes of a row are summed apart, each in the upper half of a 16-bit lane. */
-INLINE __m256i sum16(const uint8_t *const *rows, const int16_t *coef, uint32_t taps, size_t at, __m256i start) {
+INLINE __m256i sum16(const uint8_t *const *rows, const __m256i *coef, uint32_t taps, size_t at, __m256i start) {
     const __m256i upper = _mm256_set1_epi16((int16_t)0xFF00);
     __m256i even = start, odd = start;
     for (uint32_t k = 0; k < taps; k++) {
-        const __m256i row = _mm256_loadu_si256((const __m256i *)(rows[k] + at)), c = _mm256_set1_epi16(coef[k]);
+        __m256i row = _mm256_loadu_si256((const __m256i *)(rows[k] + at));
+        const __m256i c = coef[k];
+        __asm__("" : "+x"(row)); /* or gcc loads it twice, and half the loads cross a cache line */
         even = _mm256_add_epi16(even, _mm256_mulhi_epu16(_mm256_slli_epi16(row, 8), c));
         odd = _mm256_add_epi16(odd, _mm256_mulhi_epu16(_mm256_and_si256(row, upper), c));
     }
@@ -116,8 +119,14 @@ INLINE __m256i sum16(const uint8_t *const *rows, const int16_t *coef, uint32_t t
 
 INLINE void vertical16_taps(const int16_t *coef, const uint8_t *const *rows, uint8_t *dst, size_t n, uint32_t taps) {
     const __m256i start = _mm256_set1_epi16((int16_t)(128 + taps / 2));
-    for (size_t at = 0; at + 32 <= n; at += 32) _mm256_storeu_si256((__m256i *)(dst + at), sum16(rows, coef, taps, at, start));
-    if (n % 32 != 0) _mm256_storeu_si256((__m256i *)(dst + n - 32), sum16(rows, coef, taps, n - 32, start)); /* n >= 32 */
+    const uint8_t *row[FL_SUM16_TAPS]; /* copies, that stores of bytes cannot alias */
+    __m256i c[FL_SUM16_TAPS];
+    for (uint32_t k = 0; k < taps; k++) {
+        row[k] = rows[k];
+        c[k] = _mm256_set1_epi16(coef[k]);
+    }
+    for (size_t at = 0; at + 32 <= n; at += 32) _mm256_storeu_si256((__m256i *)(dst + at), sum16(row, c, taps, at, start));
+    if (n % 32 != 0) _mm256_storeu_si256((__m256i *)(dst + n - 32), sum16(row, c, taps, n - 32, start)); /* n >= 32 */
 }
 
 /* 32 bytes of the FL_SUM32 or FL_FINE sum at `at`, taps in pairs. */

@@ -40,12 +40,12 @@ static inline uint32_t inside(const fl_axis_key *key, double begin, uint32_t tap
 
 /* Pillow's geometry (libImaging/Resample.c): the filter is stretched by the scale when shrinking, a pixel is seen from its centre,
  * pixels outside the source are dropped and the rest normalised. The filters are 0 outside their support, so every output
- * takes the same number of taps without asking where it ends. Returns a bound of all weights of a filter that is never negative. */
-static inline __attribute__((always_inline)) double antialias_weights(fl_axis *axis, const fl_axis_key *key, fl_filter filter, uint32_t taps) {
+ * takes the same number of taps without asking where it ends. */
+static inline __attribute__((always_inline)) void antialias_weights(fl_axis *axis, const fl_axis_key *key, fl_filter filter, uint32_t taps) {
     const double scale = key->length / key->out, stretch = scale > 1.0 ? scale : 1.0, inverse = 1.0 / stretch;
     const double support = (filter == FL_BICUBIC ? 2.0 : 1.0) * stretch;
     const uint32_t there = taps < key->source ? taps : key->source;
-    double *weight = axis->weight, largest = 0.0;
+    double *weight = axis->weight;
     for (uint32_t i = 0; i < key->count; i++, weight += taps) {
         const double center = key->start + (key->begin + (key->mirror ? key->count - 1 - i : i) + 0.5) * scale;
         const uint32_t first = inside(key, center - support + 0.5, taps);
@@ -58,15 +58,13 @@ static inline __attribute__((always_inline)) double antialias_weights(fl_axis *a
         }
         const double norm = 1.0 / sum;
         for (uint32_t k = 0; k < taps; k++) weight[k] *= norm;
-        largest = norm > largest ? norm : largest;
         axis->first[i] = first;
     }
-    return largest < 1.0 ? largest : 1.0;
 }
 
 /* torch.nn.functional.interpolate, align_corners=False: 2 or 4 taps around the output's centre; one outside the source
  * takes the border's pixel, so its weight is added to the border's. */
-static double plain_weights(fl_axis *axis, const fl_axis_key *key, uint32_t taps) {
+static void plain_weights(fl_axis *axis, const fl_axis_key *key, uint32_t taps) {
     const int wanted = key->filter == FL_BICUBIC ? 4 : 2;
     const int64_t last = (int64_t)key->source - 1;
     double *weight = axis->weight;
@@ -83,7 +81,6 @@ static double plain_weights(fl_axis *axis, const fl_axis_key *key, uint32_t taps
         }
         axis->first[i] = first;
     }
-    return 1.0;
 }
 
 /* Weights that sum to 1 into integers that sum to 2^bits exactly: what rounding takes from a tap is given to the next. */
@@ -135,15 +132,30 @@ static fl_code identity_table(fl_axis *axis, const fl_axis_key *key, fl_error *e
     return FL_OK;
 }
 
-static double weigh(fl_axis *axis, const fl_axis_key *key) {
-    if (!key->antialias) return plain_weights(axis, key, axis->taps);
-    if (key->filter == FL_BICUBIC) return antialias_weights(axis, key, FL_BICUBIC, axis->taps);
-    switch (axis->taps) { /* a constant count unrolls the loops */
-    case 2: return antialias_weights(axis, key, FL_BILINEAR, 2);
-    case 3: return antialias_weights(axis, key, FL_BILINEAR, 3);
-    case 4: return antialias_weights(axis, key, FL_BILINEAR, 4);
-    default: return antialias_weights(axis, key, FL_BILINEAR, axis->taps);
+static void weigh(fl_axis *axis, const fl_axis_key *key) {
+    if (!key->antialias) {
+        plain_weights(axis, key, axis->taps);
+    } else if (key->filter == FL_BICUBIC) {
+        antialias_weights(axis, key, FL_BICUBIC, axis->taps);
+    } else {
+        switch (axis->taps) { /* a constant count unrolls the loops */
+        case 2: antialias_weights(axis, key, FL_BILINEAR, 2); break;
+        case 3: antialias_weights(axis, key, FL_BILINEAR, 3); break;
+        case 4: antialias_weights(axis, key, FL_BILINEAR, 4); break;
+        default: antialias_weights(axis, key, FL_BILINEAR, axis->taps);
+        }
     }
+}
+
+/* Bits of FL_SUM32. Not taken from the weights at hand, or a window would be rounded otherwise than the whole. A triangle stretched by
+ * scale has samples that sum to at least 3/4 of scale even where the source's edges cut it most (one output for all of the source),
+ * so 1.5 / scale is a safe bound of its normalised weights. Interpolating weights stay below 1.1. */
+static int bits_of(const fl_axis_key *key) {
+    const double scale = key->length / key->out;
+    const double largest = key->antialias && scale > 1.5 ? 1.5 / scale : 1.0;
+    int bits = 14;
+    while (bits < FL_COEF_BITS_MAX && largest * (double)(2 << bits) < 32766.0) bits++; /* 1 is for the carry */
+    return bits;
 }
 
 static fl_code weighted_table(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
@@ -158,17 +170,12 @@ static fl_code weighted_table(fl_axis *axis, const fl_axis_key *key, fl_error *e
     fl_code code = fl_scratch((void **)&axis->weight, &axis->weight_room, key->count, axis->taps * sizeof *axis->weight, err);
     if (code == FL_OK) code = coef_table(axis, key->count, err);
     if (code != FL_OK) return code;
-    const double largest = weigh(axis, key);
-    if (axis->sum == FL_SUM32) {
-        axis->bits = 8;
-        while (axis->bits < FL_COEF_BITS_MAX && largest * (double)(2 << axis->bits) < 32766.0) axis->bits++; /* 1 is for the carry */
-        quantize(axis, key->count, FL_SUM32, axis->taps);
-    } else if (axis->sum == FL_FINE) {
-        axis->bits = FL_COEF_BITS_MAX;
-        quantize(axis, key->count, FL_FINE, axis->taps);
-    } else {
-        axis->bits = 16;
-        quantize(axis, key->count, FL_SUM16, axis->taps);
+    weigh(axis, key);
+    axis->bits = axis->sum == FL_SUM16 ? 16 : axis->sum == FL_FINE ? FL_COEF_BITS_MAX : bits_of(key);
+    switch (axis->sum) { /* a constant kind keeps its tests out of the loop */
+    case FL_SUM16: quantize(axis, key->count, FL_SUM16, axis->taps); break;
+    case FL_FINE: quantize(axis, key->count, FL_FINE, axis->taps); break;
+    default: quantize(axis, key->count, FL_SUM32, axis->taps);
     }
     return FL_OK;
 }
