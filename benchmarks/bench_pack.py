@@ -54,7 +54,16 @@ def main() -> int:
     files = [path for path, _ in list_folder(source)]
     size = sum(len(path.read_bytes()) for path in files)  # reading warms the cache
     out = common.WORK / "pack-out"
-    pack = [sys.executable, "-m", "fastload.cli", "pack", str(source), str(out), "--workers", str(arguments.workers)]
+    pack = [
+        sys.executable,
+        "-m",
+        "fastload.cli.main",
+        "pack",
+        str(source),
+        str(out),
+        "--workers",
+        str(arguments.workers),
+    ]
     rows = harness.interleave(
         [
             ("cp", "cp -r", turn(["cp", "-r", str(source), str(out)], out, size)),

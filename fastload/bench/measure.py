@@ -56,12 +56,16 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def tree_pss_bytes(root: int) -> int | None:
+PSS_PARTS = {"Pss:": "pss", "Pss_Anon:": "anon", "Pss_File:": "file", "Pss_Shmem:": "shmem"}
+
+
+def tree_pss(root: int) -> dict[str, int] | None:
     """Proportional set size of root and its descendants, in bytes: a page that n processes map counts 1/n in each.
 
-    None where the kernel does not tell (no /proc/PID/smaps_rollup).
+    ``pss`` is the whole; ``anon`` (heap and stacks), ``file`` (libraries and mapped datasets: page cache) and ``shmem``
+    (shared memory, memfd) are its parts, where the kernel (5.4 and later) tells them. None where it tells nothing.
     """
-    total = 0
+    total: dict[str, int] = {}
     for pid in [root, *descendants(root)]:
         try:
             text = (PROC / str(pid) / "smaps_rollup").read_text(encoding="ascii")
@@ -69,7 +73,10 @@ def tree_pss_bytes(root: int) -> int | None:
             if pid == root:
                 return None
             continue  # a worker that has just ended
-        total += next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")), 0)
+        for line in text.splitlines():
+            name, *rest = line.split()
+            if name in PSS_PARTS:
+                total[PSS_PARTS[name]] = total.get(PSS_PARTS[name], 0) + int(rest[0]) * 1024
     return total
 
 

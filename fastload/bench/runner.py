@@ -68,17 +68,18 @@ class Consumer:
         self.gaps.clear()
 
 
-def _memory_over_an_epoch(loader: Iterable[Any]) -> int | None:
-    readings: list[int | None] = []
+def _memory_over_an_epoch(loader: Iterable[Any]) -> dict[str, int] | None:
+    """The reading of median PSS, of one every few batches."""
+    readings: list[dict[str, int] | None] = []
     for number, _batch in enumerate(loader, start=1):
         if number % MEMORY_EVERY == 0:
-            readings.append(measure.tree_pss_bytes(os.getpid()))
+            readings.append(measure.tree_pss(os.getpid()))
         if number >= MEMORY_BATCHES:
             break
     if not readings:
-        readings.append(measure.tree_pss_bytes(os.getpid()))
-    found = measure.median(readings)
-    return None if found is None else int(found)
+        readings.append(measure.tree_pss(os.getpid()))
+    known = sorted((reading for reading in readings if reading), key=lambda reading: reading["pss"])
+    return known[len(known) // 2] if known else None
 
 
 def run_rate(spec: TurnSpec) -> Json:
@@ -106,6 +107,7 @@ def run_rate(spec: TurnSpec) -> Json:
     # The mean, not the median: two workers' batches come in pairs, one at once after the other.
     wait = statistics.fmean(consumer.waits or [0.0])
     gap = measure.median(consumer.gaps) or 0.0
+    memory = _memory_over_an_epoch(loader)
     return {
         "images_per_s": images / wall,
         "cpu_s_per_1000": cpu / images * 1000,
@@ -116,7 +118,8 @@ def run_rate(spec: TurnSpec) -> Json:
         "epoch_gap_ms": max(0.0, gap - wait) * 1000,
         "epoch_gap_max_ms": max(0.0, max(consumer.gaps) - wait) * 1000,
         "others_share": None if others is None else others / wall / (os.cpu_count() or 1),
-        "pss_bytes": _memory_over_an_epoch(loader),
+        "pss_bytes": None if memory is None else memory["pss"],
+        "pss_parts": memory,
         "epochs": epochs,
         "images": images,
     }
@@ -154,15 +157,15 @@ def run_latency(spec: TurnSpec) -> Json:
 
 
 def run_growth(spec: TurnSpec) -> Json:
-    """PSS of the tree at the end of each of ``epochs`` epochs, in bytes."""
+    """PSS of the tree and its parts at the end of each of ``epochs`` epochs, in bytes."""
     from fastload.bench.loaders import build
 
     consumer = Consumer(build(spec), spec)
-    readings: list[int | None] = []
+    readings: list[dict[str, int] | None] = []
     for _ in range(spec.epochs):
         consumer.epoch()
-        readings.append(measure.tree_pss_bytes(os.getpid()))
-    return {"pss_bytes_by_epoch": readings}
+        readings.append(measure.tree_pss(os.getpid()))
+    return {"pss_by_epoch": readings}
 
 
 def run_once(spec: TurnSpec) -> Json:

@@ -22,7 +22,14 @@ COLUMNS = {"images_per_s", "first_batch_s", "next_first_batch_s", "epoch_gap_ms"
 def document(**changes: object) -> harness.Json:
     """A document as ``compare`` makes it, with made-up numbers."""
     columns = dict.fromkeys(COLUMNS, 2.0)
-    row = {"name": "fastload", "title": "fastload", "reason": None, "images_per_s_spread": 0.1, "rounds": [], **columns}
+    row: harness.Json = {
+        "name": "fastload",
+        "title": "fastload",
+        "reason": None,
+        "images_per_s_spread": 0.1,
+        "rounds": [],
+        **columns,
+    }
     absent = {**row, **dict.fromkeys(COLUMNS), "name": "pillow", "title": "torch", "reason": "no [bold] PIL"}
     machine = {"cpu": "CPU", "cores": 2, "python": "3.11", "torch": "2.13", "libjpeg_turbo": None, "pillow": None}
     made: harness.Json = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload.bench import harness
-from fastload.bench.spec import TurnSpec, evenly
+from fastload.bench.spec import Kind, TurnSpec, evenly
 from fastload.errors import ArgumentError
 
 
@@ -101,7 +101,7 @@ def test_sources_take_a_limit_and_clean_up(photo_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pillow", "handwritten"])
-def test_rival_takes_a_turn(kind: harness.Kind, photo_folder: Path) -> None:
+def test_rival_takes_a_turn(kind: Kind, photo_folder: Path) -> None:
     """A rival's turn in a process of its own gives every column, over whole epochs of whole batches."""
     with harness.Sources(photo_folder) as sources:
         base = TurnSpec("fastload", "", images=40, batch_size=16, workers=1, size=64, seconds=0.0)

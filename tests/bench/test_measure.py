@@ -51,13 +51,15 @@ def test_tree_counts_grandchildren() -> None:
         assert root.stdout is not None
         assert root.stdout.readline() == "up\n"
         below = measure.descendants(root.pid)
-        total = measure.tree_pss_bytes(root.pid)
+        total = measure.tree_pss(root.pid)
         assert root.stdin is not None
         root.stdin.close()
     assert len(below) == 2
     assert root.pid not in below
     assert total is not None
-    assert 48 << 20 <= total < 48 << 23
+    assert 48 << 20 <= total["pss"] < 48 << 23
+    assert total["anon"] >= 48 << 20
+    assert total["pss"] - sum(total[part] for part in ("anon", "file", "shmem")) == pytest.approx(0, abs=64 << 10)
     assert measure.descendants(root.pid) == []
 
 
@@ -66,7 +68,7 @@ def test_pss_of_no_process_is_unknown() -> None:
     """A process that has ended has no PSS, rather than 0 bytes."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    assert measure.tree_pss_bytes(child.pid) is None
+    assert measure.tree_pss(child.pid) is None
 
 
 def test_cpu_seconds_include_an_ended_child() -> None:
