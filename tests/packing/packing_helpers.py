@@ -1,0 +1,75 @@
+"""What the packing tests share: making files, and looking at what was stored."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from fastload._native import core
+from fastload.store import DatasetReader
+
+
+def picture(seed: int, height: int, width: int) -> Image.Image:
+    """Smooth colours with some grain: compresses as a photograph does."""
+    rng = np.random.default_rng(seed)
+    coarse = Image.fromarray(rng.integers(0, 256, (5, 7, 3), dtype=np.uint8))
+    smooth = np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC)).astype(np.float64)
+    return Image.fromarray(np.clip(smooth + rng.normal(0, 10, (height, width, 1)), 0, 255).astype(np.uint8))
+
+
+def encoded(image: Image.Image, form: str = "JPEG", **options: Any) -> bytes:
+    """The image as a file's bytes."""
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def tree(root: Path, files: dict[str, bytes]) -> Path:
+    """Files below root, folders made as needed."""
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
+
+
+@dataclass
+class Stored:
+    """One sample of a packed dataset, as it lies there."""
+
+    kind: int
+    data: bytes
+    height: int
+    width: int
+    values: dict[str, Any]
+
+    @property
+    def pixels(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """The image, decoded."""
+        if self.kind == core.KIND_JPEG:
+            return core.jpeg_decode(self.data)
+        height, width, channels = np.frombuffer(self.data[:12], "<u4")
+        return np.frombuffer(self.data[12:], np.uint8).reshape(height, width, channels)
+
+
+def stored_samples(path: Path) -> list[Stored]:
+    """Every sample of a dataset."""
+    out = []
+    with DatasetReader(path) as reader:
+        numbers = {number: field for number, field in enumerate(reader.schema)}
+        heights, widths = reader.column("__height__"), reader.column("__width__")
+        for index in range(reader.count):
+            kind, data = -1, b""
+            values: dict[str, Any] = {f.name: reader.column(f.name)[index] for f in reader.schema if f.is_column}
+            for number, each, content in reader.record_fields(index):
+                if numbers[number].kind == "image":
+                    kind, data = each, content
+                else:
+                    values[numbers[number].name] = content
+            out.append(Stored(kind, data, int(heights[index]), int(widths[index]), values))
+    return out

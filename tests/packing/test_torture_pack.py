@@ -1,0 +1,105 @@
+"""Real odd and broken JPEGs: each packs to the pixels that libjpeg-turbo and Pillow make of it, or is refused by its name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from packing_helpers import stored_samples
+from PIL import Image
+
+from fastload._native import core
+from fastload.errors import PackError, SampleError
+from fastload.packing import pack, verify
+
+
+def pillow(data: bytes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
+    """What ImageFolder's loader makes of a file, None where it raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        except Exception:
+            return None
+
+
+def turbo(data: bytes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
+    try:
+        pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] = core.jpeg_decode(data)
+        return pixels
+    except SampleError:
+        return None
+
+
+@pytest.fixture(scope="module")
+def files(shared: Path) -> list[Path]:
+    with open(shared / "torture" / "manifest.csv", encoding="utf-8", newline="") as file:
+        return [shared / "torture" / row["file"] for row in csv.DictReader(file)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("encode", ["lossless", "keep", "raw"])
+def test_every_file_packs_or_is_refused_by_name(files: list[Path], tmp_path: Path, encode: str) -> None:
+    """Lossless, kept or raw: the stored image decodes to the very pixels of the original. What is refused, is what
+    Pillow cannot train on either, or what libjpeg-turbo finds cut off; its name is in the summary."""
+    folder = tmp_path / "src" / "c"
+    folder.mkdir(parents=True)
+    for i, path in enumerate(files):
+        shutil.copy(path, folder / f"{i:03d}.jpg")
+    summary = pack(tmp_path / "src", tmp_path / "out", encode=encode, on_error="skip")
+    refused = {int(Path(name).stem) for name, _ in summary.skipped}
+    kept = [i for i in range(len(files)) if i not in refused]
+    stored = stored_samples(tmp_path / "out")
+    assert len(stored) == len(kept) == summary.samples
+    for sample, i in zip(stored, kept, strict=True):
+        data = files[i].read_bytes()
+        expected = turbo(data)
+        theirs = pillow(data)
+        if expected is None:
+            expected = theirs
+        assert expected is not None, files[i].name
+        if encode == "lossless" and core.jpeg_scan(data)["components"] == 4:
+            assert np.abs(sample.pixels.astype(int) - expected).max() <= 6, files[i].name
+        else:
+            assert (sample.pixels == expected).all(), files[i].name
+    for i in refused:
+        data = files[i].read_bytes()
+        assert pillow(data) is None or turbo(data) is None, files[i].name
+    assert verify(tmp_path / "out", decode=True).ok
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_warnings_are_those_of_a_decode(files: list[Path], tmp_path: Path) -> None:
+    """The summary names exactly the files whose full decode counts a warning."""
+    folder = tmp_path / "src" / "c"
+    folder.mkdir(parents=True)
+    for path in files:
+        shutil.copy(path, folder / f"{path.name}.jpg")
+    summary = pack(tmp_path / "src", tmp_path / "out", on_error="skip")
+    named = {Path(name).stem for name, _ in summary.warnings}
+    skipped = {Path(name).stem for name, _ in summary.skipped}
+    warned = {path.name for path in files if path.name not in skipped and core.jpeg_check(path.read_bytes())[0]}
+    assert named == warned
+    assert named
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_refused_file_stops_a_pack_by_name(files: list[Path], tmp_path: Path) -> None:
+    """on_error="raise": one line that names the file."""
+    stopped = 0
+    for i, path in enumerate(files):
+        folder = tmp_path / str(i) / "c"
+        folder.mkdir(parents=True)
+        shutil.copy(path, folder / "x.jpg")
+        try:
+            pack(folder.parent, tmp_path / f"{i}.out", workers=1)
+        except PackError as error:
+            stopped += 1
+            assert str(folder / "x.jpg") in str(error)
+            assert "\n" not in str(error)
+    assert 0 < stopped < len(files) / 4
