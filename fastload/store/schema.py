@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -160,13 +161,13 @@ class Schema:
         """The field's number in records. Raises ArgumentError where there is none of that name."""
         return self.fields.index(self[name])
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """(dtype, shape of a row) of every column, the hidden ones last."""
         own = {f.name: (f.stored_dtype, f.shape) for f in self.fields if f.is_column}
         return own | {name: (dtype, ()) for name, dtype in HIDDEN_COLUMNS.items()}
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes that one sample takes in all columns together."""
         return sum(dtype.itemsize * math.prod(shape) for dtype, shape in self.columns.values())

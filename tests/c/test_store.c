@@ -1,0 +1,354 @@
+/* The store against files made here: good ones read back, damaged ones are refused or give the right bytes, and nothing crashes.
+ * Usage: test_store [seed]. A failure prints its line and the seed. */
+#define _GNU_SOURCE
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fl_record.h"
+#include "fl_store.h"
+
+enum { SAMPLES = 200, BIG_EVERY = 3 };
+static uint64_t seed = 1;
+static char folder[64] = "/tmp/fastload-test-XXXXXX";
+static char path[128];
+static uint32_t sums[SAMPLES];
+
+#define CHECK(condition)                                                                                    \
+    do {                                                                                                    \
+        if (!(condition)) {                                                                                 \
+            fprintf(stderr, "%s:%d: %s (seed %llu)\n", __FILE__, __LINE__, #condition, (unsigned long long)seed); \
+            exit(1);                                                                                        \
+        }                                                                                                   \
+    } while (0)
+
+static uint64_t state;
+static uint32_t random_u32(void) { /* xorshift64* (Marsaglia; Vigna) */
+    state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
+    return (uint32_t)(state * 0x2545F4914F6CDD1DULL >> 32);
+}
+
+/* Sample i: its size and bytes follow from i; some fit their leaf page, some lie on pages of their own. */
+static size_t sample(uint64_t i, uint8_t *out) {
+    size_t size = i % BIG_EVERY ? 40 + i % 90 : 5000 + i * 7 % 4000;
+    for (size_t k = 0; k < size; k++) out[k] = (uint8_t)(i * 31 + k * 7);
+    return size;
+}
+
+static uint64_t write_shard(const char *file) {
+    MDB_env *env;
+    MDB_txn *txn;
+    MDB_dbi samples, columns;
+    uint8_t value[16384];
+    unlink(file);
+    CHECK(mdb_env_create(&env) == 0 && mdb_env_set_maxdbs(env, 2) == 0 && mdb_env_set_mapsize(env, 64 << 20) == 0);
+    CHECK(mdb_env_open(env, file, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0644) == 0);
+    CHECK(mdb_txn_begin(env, NULL, 0, &txn) == 0);
+    CHECK(mdb_dbi_open(txn, "samples", MDB_CREATE, &samples) == 0 && mdb_dbi_open(txn, "columns", MDB_CREATE, &columns) == 0);
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        uint8_t key[8];
+        for (int k = 0; k < 8; k++) key[k] = (uint8_t)(i >> (56 - 8 * k));
+        MDB_val name = {8, key}, data = {sample(i, value), value};
+        sums[i] = fl_crc32c(0, value, data.mv_size);
+        CHECK(mdb_put(txn, samples, &name, &data, MDB_APPEND) == 0);
+        if (i % 60 == 59) CHECK(mdb_txn_commit(txn) == 0 && mdb_txn_begin(env, NULL, 0, &txn) == 0);
+    }
+    MDB_val name = {4, "crcs"}, data = {sizeof sums, sums};
+    CHECK(mdb_put(txn, columns, &name, &data, 0) == 0);
+    MDB_val small = {5, "small"}, few = {8, "12345678"};
+    CHECK(mdb_put(txn, columns, &small, &few, 0) == 0);
+    CHECK(mdb_txn_commit(txn) == 0);
+    MDB_envinfo info;
+    MDB_stat stat;
+    CHECK(mdb_env_info(env, &info) == 0 && mdb_env_stat(env, &stat) == 0);
+    mdb_env_close(env);
+    uint64_t bytes = (info.me_last_pgno + 1) * stat.ms_psize;
+    CHECK(truncate(file, (off_t)bytes) == 0);
+    return bytes;
+}
+
+static void check_live(uint32_t stores, uint32_t readers) {
+    uint32_t s, r;
+    fl_store_live(&s, &r);
+    CHECK(s == stores && r == readers);
+}
+
+/* Reads everything; where `damaged`, any error will do, but what is delivered must be right. Returns how many samples were. */
+static int read_all(const char *file, uint64_t bytes, bool damaged) {
+    fl_error err;
+    fl_store *store;
+    int good = 0;
+    uint8_t expected[16384];
+    CHECK(fl_store_create(&store, &err) == FL_OK);
+    fl_code code = fl_store_add(store, file, 0, SAMPLES, bytes, &err);
+    CHECK(damaged || code == FL_OK);
+    if (code == FL_OK) {
+        fl_reader *reader;
+        fl_span span;
+        fl_store_set_checksums(store, 0, sums);
+        fl_store_set_resident(store, 1 << 20);
+        CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
+        for (uint64_t i = 0; i < SAMPLES; i++) {
+            uint64_t index = i * 37 % SAMPLES;
+            fl_reader_ahead(reader, index);
+            code = fl_reader_get(reader, index, &span, &err);
+            CHECK(damaged || code == FL_OK);
+            if (code) continue;
+            good++;
+            CHECK(span.size == sample(index, expected) && memcmp(span.bytes, expected, span.size) == 0);
+        }
+        CHECK(fl_reader_get(reader, SAMPLES, &span, &err) == FL_ENOTFOUND);
+        code = fl_store_column(store, 0, "crcs", &span, &err);
+        CHECK(damaged || (code == FL_OK && span.size == sizeof sums && memcmp(span.bytes, sums, sizeof sums) == 0));
+        CHECK(fl_store_column(store, 0, "none", &span, &err) == FL_ESHARD);
+        CHECK(fl_store_column(store, 1, "crcs", &span, &err) == FL_EARG);
+        fl_reader_free(reader);
+    } else {
+        CHECK(code == FL_ESHARD && strstr(err.text, "shard.lmdb"));
+    }
+    fl_store_close(store);
+    check_live(0, 0);
+    return good;
+}
+
+static uint8_t *slurp(const char *file, uint64_t bytes) {
+    uint8_t *content = malloc(bytes);
+    FILE *in = fopen(file, "rb");
+    CHECK(content && in && fread(content, 1, bytes, in) == bytes);
+    fclose(in);
+    return content;
+}
+
+static void spill(const char *file, const uint8_t *content, uint64_t bytes) {
+    FILE *out = fopen(file, "wb");
+    CHECK(out && fwrite(content, 1, bytes, out) == bytes && fclose(out) == 0);
+}
+
+/* Every byte of every tree page, changed one at a time: an error, or the right bytes. */
+__attribute__((unused)) static void test_every_byte(const uint8_t *good, uint64_t bytes, uint32_t page) {
+    uint64_t tried = 0, refused = 0, pages = bytes / page;
+    for (uint64_t p = 0; p < pages; p++) {
+        uint16_t flags = (uint16_t)(good[p * page + 10] | good[p * page + 11] << 8), lower = (uint16_t)(good[p * page + 12] | good[p * page + 13] << 8);
+        uint64_t number;
+        memcpy(&number, good + p * page, 8);
+        bool leaf_like = number == p && (flags == 1 || flags == 2) && lower < page, meta = p < 2;
+        if (!leaf_like && !meta) continue;
+        uint32_t span = meta ? 152 : page;
+        /* page head and node offsets all, of nodes every fourth, beginning anywhere */
+        for (uint32_t at = 0; at < span; at += meta || at < lower ? 1 : 1 + random_u32() % 7) {
+            uint8_t change = (uint8_t)(1 + random_u32() % 255);
+            FILE *file = fopen(path, "r+b");
+            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 && fputc(good[p * page + at] ^ change, file) != EOF && fclose(file) == 0);
+            refused += read_all(path, bytes, true) < SAMPLES;
+            tried++;
+            file = fopen(path, "r+b");
+            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 && fputc(good[p * page + at], file) != EOF && fclose(file) == 0);
+        }
+    }
+    CHECK(tried > 2000 && refused > 500);
+    CHECK(read_all(path, bytes, false) == SAMPLES);
+}
+
+/* Several bytes at once, words set to extremes, pages swapped or repeated. */
+__attribute__((unused)) static void test_random_damage(const uint8_t *good, uint64_t bytes, uint32_t page, int rounds) {
+    uint8_t *bad = malloc(bytes);
+    uint64_t pages = bytes / page;
+    CHECK(bad);
+    for (int round = 0; round < rounds; round++) {
+        memcpy(bad, good, bytes);
+        switch (random_u32() % 4) {
+        case 0:
+            for (uint32_t n = 1 + random_u32() % 40; n; n--) bad[random_u32() % bytes] = (uint8_t)random_u32();
+            break;
+        case 1: {
+            uint64_t from = random_u32() % pages, to = random_u32() % pages;
+            memcpy(bad + to * page, good + from * page, page);
+            break;
+        }
+        case 2: {
+            uint64_t extreme[] = {0, UINT64_MAX, 1, 2, pages, pages - 1, (uint64_t)1 << 63, random_u32() % pages};
+            for (uint32_t n = 1 + random_u32() % 4; n; n--) {
+                memcpy(bad + (random_u32() % pages * page + random_u32() % (page / 8) * 8), &extreme[random_u32() % 8], 8);
+            }
+            break;
+        }
+        default:
+            for (uint64_t p = random_u32() % pages, k = 0; k < 64; k++) bad[p * page + random_u32() % 200] ^= (uint8_t)(1 << random_u32() % 8);
+        }
+        spill(path, bad, bytes);
+        read_all(path, bytes, true);
+    }
+    free(bad);
+    spill(path, good, bytes);
+}
+
+static void test_sizes(const uint8_t *good, uint64_t bytes, uint32_t page) {
+    uint64_t cuts[] = {0, 1, 100, 152, page - 1, page, 2 * page, 2 * page + 1, bytes / 2, bytes - page, bytes - 1};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        spill(path, good, cuts[i]);
+        CHECK(read_all(path, bytes, true) == 0);   /* the manifest's size */
+        CHECK(read_all(path, cuts[i], true) == 0); /* a manifest that agrees with the cut */
+    }
+    spill(path, good, bytes);
+    fl_error err;
+    fl_store *store;
+    CHECK(fl_store_create(&store, &err) == FL_OK);
+    CHECK(fl_store_add(store, path, 0, SAMPLES - 1, bytes, &err) == FL_ESHARD);
+    CHECK(fl_store_add(store, path, 1, SAMPLES, bytes, &err) == FL_EARG);
+    CHECK(fl_store_add(store, path, 0, 0, bytes, &err) == FL_EARG);
+    CHECK(fl_store_add(store, "/nonexistent/shard.lmdb", 0, SAMPLES, bytes, &err) == FL_ESHARD && strstr(err.text, "missing"));
+    CHECK(fl_store_add(store, folder, 0, SAMPLES, bytes, &err) != FL_OK);
+    CHECK(fl_store_count(store) == 0 && fl_store_shards(store) == 0);
+    fl_store_close(store);
+}
+
+static void test_checksum(const uint8_t *good, uint64_t bytes) {
+    uint8_t expected[16384];
+    size_t size = sample(3, expected);
+    const uint8_t *at = memmem(good, bytes, expected, size);
+    CHECK(at);
+    uint8_t *bad = malloc(bytes);
+    CHECK(bad);
+    memcpy(bad, good, bytes);
+    bad[at - good + 17] ^= 4;
+    spill(path, bad, bytes);
+    fl_error err;
+    fl_store *store;
+    fl_reader *reader;
+    fl_span span;
+    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
+    CHECK(fl_reader_get(reader, 3, &span, &err) == FL_OK); /* nothing to compare with yet */
+    fl_store_set_checksums(store, 0, sums);
+    CHECK(fl_reader_get(reader, 3, &span, &err) == FL_ECHECKSUM && fl_reader_get(reader, 4, &span, &err) == FL_OK);
+    fl_reader_free(reader);
+    fl_store_close(store);
+    free(bad);
+    spill(path, good, bytes);
+}
+
+static void *read_thread(void *opaque) {
+    fl_store *store = opaque;
+    fl_error err;
+    fl_reader *reader;
+    fl_span span;
+    uint8_t expected[16384];
+    CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
+    for (int round = 0; round < 40; round++) {
+        for (uint64_t i = 0; i < SAMPLES; i++) {
+            CHECK(fl_reader_get(reader, i, &span, &err) == FL_OK);
+            CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
+        }
+    }
+    fl_reader_free(reader);
+    return NULL;
+}
+
+/* Four threads, the maps let go under them again and again; then a forked child is told whose store it is. */
+static void test_threads_and_fork(uint64_t bytes) {
+    fl_error err;
+    fl_store *store;
+    pthread_t threads[4];
+    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    fl_store_set_checksums(store, 0, sums);
+    fl_store_set_resident(store, 100000);
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, store) == 0);
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    fl_reader *reader;
+    fl_span span;
+    CHECK(fl_reader_create(store, &reader, &err) == FL_OK && fl_reader_get(reader, 0, &span, &err) == FL_OK);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        fl_reader *other;
+        bool right = fl_reader_get(reader, 0, &span, &err) == FL_EFORK && fl_reader_create(store, &other, &err) == FL_EFORK &&
+                     fl_store_column(store, 0, "crcs", &span, &err) == FL_EFORK && fl_store_add(store, path, 0, 1, 1, &err) == FL_EFORK;
+        fl_reader_free(reader);
+        fl_store_close(store);
+        _exit(right ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(fl_reader_get(reader, 1, &span, &err) == FL_OK);
+    fl_reader_free(reader);
+    fl_store_close(store);
+    check_live(0, 0);
+}
+
+static void test_crc(void) {
+    uint8_t bytes[40000];
+    CHECK(fl_crc32c(0, "123456789", 9) == 0xE3069283 && fl_crc32c(0, NULL, 0) == 0); /* RFC 3720's check value */
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)random_u32();
+    for (int round = 0; round < 3000; round++) {
+        size_t from = random_u32() % 64, size = random_u32() % (round % 10 ? 1500 : sizeof bytes - 64), cut = size ? random_u32() % size : 0;
+        uint32_t whole = fl_crc32c_software(0, bytes + from, size);
+        CHECK(fl_crc32c(0, bytes + from, size) == whole);
+        CHECK(fl_crc32c(fl_crc32c(0, bytes + from, cut), bytes + from + cut, size - cut) == whole);
+    }
+}
+
+/* A record of two fields; then every byte of its head changed, and every length cut. */
+static void test_record(void) {
+    uint8_t record[60] = {'F', 'L', 'R', '1', 1, 0, 2, 0, 60};
+    memcpy(record + 16, (uint8_t[]){7, 0, FL_KIND_BYTES, 0, 48, 0, 0, 0, 5, 0, 0, 0}, 12);
+    memcpy(record + 32, (uint8_t[]){9, 0, 77, 0, 53, 0, 0, 0, 7, 0, 0, 0}, 12);
+    fl_span span = {record, sizeof record};
+    uint32_t entries;
+    fl_field field;
+    fl_error err;
+    CHECK(fl_record_check(span, &entries, &err) == FL_OK && entries == 2);
+    CHECK(fl_record_find(span, 9, &field, &err) == FL_OK && field.kind == 77 && field.data.bytes == record + 53 && field.data.size == 7);
+    CHECK(fl_record_find(span, 8, &field, &err) == FL_ERECORD);
+    for (size_t size = 0; size < sizeof record; size++) {
+        uint8_t *cut = malloc(size + 1);
+        CHECK(cut);
+        memcpy(cut, record, size);
+        CHECK(fl_record_check((fl_span){cut, size}, &entries, &err) == FL_ERECORD);
+        free(cut);
+    }
+    for (size_t at = 0; at < 48; at++) {
+        for (int value = 0; value < 256; value++) {
+            uint8_t kept = record[at];
+            record[at] = (uint8_t)value;
+            if (fl_record_check(span, &entries, &err) == FL_OK) {
+                for (uint32_t i = 0; i < entries; i++) {
+                    field = fl_record_entry(span, i);
+                    CHECK(field.data.bytes >= record + 16 + 16 * entries && field.data.bytes + field.data.size <= record + sizeof record);
+                }
+            }
+            record[at] = kept;
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
+    state = seed * 0x9E3779B97F4A7C15ULL | 1;
+    CHECK(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/shard.lmdb", folder);
+    test_crc();
+    test_record();
+    uint64_t bytes = write_shard(path);
+    CHECK(read_all(path, bytes, false) == SAMPLES);
+    uint8_t *good = slurp(path, bytes);
+    uint32_t page;
+    memcpy(&page, good + 40, sizeof page);
+    test_sizes(good, bytes, page);
+    test_checksum(good, bytes);
+    test_threads_and_fork(bytes);
+#ifndef __SANITIZE_THREAD__ /* one thread each, and slow under it */
+    test_random_damage(good, bytes, page, 400);
+    test_every_byte(good, bytes, page);
+#endif
+    free(good);
+    unlink(path);
+    rmdir(folder);
+    printf("store: ok (seed %llu)\n", (unsigned long long)seed);
+    return 0;
+}
