@@ -119,6 +119,7 @@ class DatasetWriter:
         self.state: dict[str, Any] = {}
         self.finished: Manifest | None = None
         self._shards: list[ShardEntry] = []
+        self._begun = 0
         self._shard: ShardFile | None = None
         self._last_state: State = {}
         self._completing: Future[None] | None = None
@@ -129,6 +130,7 @@ class DatasetWriter:
                 self._clear()
             elif resume:
                 self._resume()
+            self._begun = len(self._shards)
             if self.finished is None:
                 self._journal(self.state)
         except (OSError, DatasetError) as error:
@@ -271,7 +273,9 @@ class DatasetWriter:
         if self._lock < 0:
             raise PackError(f"packing into {self.out} was given up; open it again with --resume")
         if self._shard is None:
-            path = self.out / f"shard-{len(self._shards) + (self._completing is not None):05d}.lmdb"
+            # not len(self._shards): the thread that completes the last shard may or may not have added it yet
+            path = self.out / f"shard-{self._begun:05d}.lmdb"
+            self._begun += 1
             slack = min(self.shard_size // 8, 1 << 28) + (1 << 24)
             self._shard = ShardFile(path, self.next_index, self.schema, self.shard_size + slack)
         self._shard.put(sample.record, sample.crc, sample.row, sample.height, sample.width)
