@@ -16,13 +16,12 @@ PYTEST ?=
 
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PIP := $(PY) -m pip --disable-pip-version-check -q
+PIP := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/stamps
 NATIVE := $(wildcard csrc/*.c csrc/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
 C_FILES := $(wildcard csrc/*.c csrc/*.h tests/c/*.c tests/c/*.h benchmarks/*.c)
 PY_FILES := fastload tests benchmarks examples setup.py
 
-export PYTHONWARNINGS ?= default
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all demo test build wheel lint ctest pytest bench format clean

@@ -1,0 +1,137 @@
+"""The main job on real photographs: write an ImageFolder, pack it, train from it, measure it. `make demo` runs it.
+
+The photographs are those that scikit-image and scikit-learn ship inside their wheels; nothing is downloaded. Each is
+a class, and each sample is a crop of it at an ImageNet-like size.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from rich.console import Console
+from skimage import data
+from sklearn.datasets import load_sample_image
+from torch import nn
+
+from fastload import FastLoader, PackedDataset
+from fastload import transforms as T
+from fastload.bench.report import sentence
+
+CROPS = 48  # of each photograph
+EPOCHS = 2
+OUT = Path("demo")
+console = Console(highlight=False)
+
+PHOTOGRAPHS: dict[str, Callable[[], np.ndarray]] = {
+    "astronaut": data.astronaut,
+    "cat": data.chelsea,
+    "coffee": data.coffee,
+    "flower": lambda: load_sample_image("flower.jpg"),
+    "galaxies": data.hubble_deep_field,
+    "motorcycle": lambda: data.stereo_motorcycle()[0],
+    "retina": data.retina,
+    "rocket": data.rocket,
+    "temple": lambda: load_sample_image("china.jpg"),
+}
+
+
+def write_photographs(root: Path) -> tuple[int, int]:
+    """Writes root/CLASS/NUMBER.jpg, the same files each time; returns (files, bytes)."""
+    rng = np.random.default_rng(0)
+    files = size = 0
+    for name, load in PHOTOGRAPHS.items():
+        photograph = Image.fromarray(load())
+        (root / name).mkdir(parents=True)
+        for number in range(CROPS):
+            side = int(rng.integers(440, 561))
+            width, height = (side, side * 3 // 4) if rng.random() < 0.75 else (side * 3 // 4, side)
+            fit = min(photograph.width / width, photograph.height / height) * rng.uniform(0.7, 1.0)
+            x = rng.uniform(0, photograph.width - width * fit)
+            y = rng.uniform(0, photograph.height - height * fit)
+            sample = photograph.resize(
+                (width, height), Image.Resampling.LANCZOS, box=(x, y, x + width * fit, y + height * fit)
+            )
+            path = root / name / f"{number:03d}.jpg"
+            sample.save(path, quality=int(rng.integers(90, 97)), subsampling=0 if rng.random() < 0.1 else 2)
+            files += 1
+            size += path.stat().st_size
+    return files, size
+
+
+def fastload(*arguments: object) -> None:
+    """Shows and runs a `fastload` command as a user would type it; ends the demo when it fails."""
+    words = [str(each) for each in arguments]
+    console.print(f"[bold]$ fastload {shlex.join(words)}[/bold]", soft_wrap=True)
+    sys.stdout.flush()
+    done = subprocess.run([str(Path(sys.executable).with_name("fastload")), *words], check=False)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+def small_network(classes: int) -> nn.Module:
+    """A CNN of four strided convolutions, small enough for a CPU."""
+    layers: list[nn.Module] = []
+    widths = [3, 16, 32, 64, 96]
+    for before, after in zip(widths, widths[1:], strict=False):
+        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
+
+
+def train(packed: Path) -> None:
+    """Trains for two epochs; prints loss and accuracy over each epoch's samples as they came."""
+    torch.manual_seed(0)
+    dataset = PackedDataset(str(packed), transform=[T.RandomResizedCrop(128), T.RandomHorizontalFlip()])
+    model = small_network(len(dataset.classes)).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    with FastLoader(dataset, batch_size=32, shuffle=True, seed=0) as loader:
+        for epoch in range(EPOCHS):
+            start, loss_sum, right, seen = time.perf_counter(), 0.0, 0, 0
+            for images, labels in loader:
+                output = model(images.float().div(127.5).sub(1.0))
+                loss = nn.functional.cross_entropy(output, labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                seen += len(labels)
+                loss_sum += loss.item() * len(labels)
+                right += int((output.argmax(1) == labels).sum())
+            console.print(
+                f"epoch {epoch + 1}: loss {loss_sum / seen:.3f}, accuracy {right / seen:.0%} of {seen} samples "
+                f"(chance {1 / len(dataset.classes):.0%}), {time.perf_counter() - start:.1f} s"
+            )
+
+
+def main() -> None:
+    source, packed = OUT / "photos", OUT / "photos.fl"
+    shutil.rmtree(OUT, ignore_errors=True)
+
+    console.rule("1. Photographs")
+    files, size = write_photographs(source)
+    console.print(f"{files} JPEGs in {len(PHOTOGRAPHS)} classes, {size / 1e6:.1f} MB: {source}")
+
+    console.rule("2. Pack them, once")
+    fastload("pack", source, packed)
+
+    console.rule("3. Train a small CNN from the pack")
+    train(packed)
+
+    console.rule("4. Measure, against torch's DataLoader on the same photographs")
+    result, plot = OUT / "bench.json", OUT / "bench.png"
+    fastload("bench", packed, "--against", source, "--json", result, "--plot", plot)
+    console.rule("Done")
+    console.print(f"[bold]{sentence(json.loads(result.read_text()))}[/bold]")
+    console.print(f"plot: {plot.resolve()}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()
