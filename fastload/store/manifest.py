@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -81,7 +82,9 @@ def parse_shards(value: object, schema: Schema) -> tuple[ShardEntry, ...]:
         crc = get_int(stored.get("crc32c"), f"the checksum {what}", 0, _U32)
         sums = get_object(stored.get("columns"), f"the column checksums {what}")
         if set(sums) != columns:
-            raise Bad(f"the columns {what} are {shown(', '.join(sums))}, the schema's {shown(', '.join(sorted(columns)))}")
+            raise Bad(
+                f"the columns {what} are {shown(', '.join(sums))}, the schema's {shown(', '.join(sorted(columns)))}"
+            )
         checksums = {name: get_int(sums[name], f"the checksum of column {name} {what}", 0, _U32) for name in sums}
         shards.append(ShardEntry(file, first, count, size, crc, checksums))
         names.add(file)
@@ -117,7 +120,7 @@ class Manifest:
         """Size of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self) -> builtins.bytes:
         """The file's content, its own checksum included. Raises ValueError or TypeError for what JSON does not have."""
         return checked.seal(
             {
@@ -133,7 +136,7 @@ class Manifest:
         )
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: Path) -> Manifest:
+    def from_bytes(cls, data: builtins.bytes, path: Path) -> Manifest:
         """The manifest in data; path is the dataset's folder, for messages.
 
         Raises:
@@ -176,7 +179,9 @@ class Manifest:
         except FileNotFoundError:
             raise _missing(folder) from None
         except NotADirectoryError:
-            raise DatasetError(f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`") from None
+            raise DatasetError(
+                f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`"
+            ) from None
         except OSError as error:
             raise DatasetError(f"cannot read {folder / MANIFEST_NAME}: {error.strerror}") from None
         return cls.from_bytes(data, folder)
@@ -198,7 +203,9 @@ def _missing(folder: Path) -> DatasetError:
             f"{folder} is unfinished: packing stopped before its end. "
             f"`fastload pack SRC {folder} --resume` finishes it, --overwrite starts again"
         )
-    return DatasetError(f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`")
+    return DatasetError(
+        f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`"
+    )
 
 
 def looks_unfinished(folder: Path) -> bool:
@@ -220,8 +227,8 @@ def check_version(content: Mapping[str, Any], form: str, version: int, what: str
         raise DatasetError(f"{what} does not hold ({error}): copy it again or pack again") from None
     if found > version:
         raise DatasetError(
-            f"{what} was written by a later fastload (format version {found}, this one reads {version}): upgrade fastload, "
-            "or pack again with this version"
+            f"{what} was written by a later fastload (format version {found}, this one reads {version}): "
+            "upgrade fastload, or pack again with this version"
         )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
 from fastload.store.manifest import Manifest, ShardEntry
 from fastload.store.schema import CRC_COLUMN, Schema
+
+T = TypeVar("T")
 
 EAGER_BYTES = 64 << 20
 """Columns up to this size are compared with their checksums when the dataset is opened, larger ones on first use."""
@@ -36,7 +39,8 @@ class DatasetReader:
         """Opens the dataset in folder path.
 
         Raises:
-            DatasetError: missing, unfinished, of a later version; a shard missing, of another size, or damaged; a column's checksum differs.
+            DatasetError: missing, unfinished, of a later version; a shard missing, of another size, or damaged; a
+                column's checksum differs.
         """
         self.path = Path(path).absolute()
         self.manifest = Manifest.load(self.path)
@@ -66,7 +70,9 @@ class DatasetReader:
     def __enter__(self) -> DatasetReader:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -126,7 +132,9 @@ class DatasetReader:
     def _read_column(self, store: core.Store, name: str) -> npt.NDArray[Any]:
         dtype, shape = self.schema.columns[name]
         chunks = [self._read_chunk(store, name, number, dtype, shape) for number in range(len(self.manifest.shards))]
-        out = chunks[0] if len(chunks) == 1 else np.concatenate([np.empty((0, *shape), dtype), *chunks])
+        out: npt.NDArray[Any] = (
+            chunks[0] if len(chunks) == 1 else np.concatenate([np.empty((0, *shape), dtype), *chunks])
+        )
         if not out.flags.aligned:  # a small chunk lies within a tree page, at any even offset
             out = out.copy()
         out.setflags(write=False)
@@ -137,7 +145,7 @@ class DatasetReader:
     ) -> npt.NDArray[Any]:
         shard = self.manifest.shards[number]
         try:
-            chunk = np.frombuffer(store.column(number, name), dtype=np.uint8)
+            chunk = np.frombuffer(memoryview(store.column(number, name)), dtype=np.uint8)
         except DatasetError as error:
             raise DatasetError(f"{self.path}: {error}") from None
         expected = shard.count * dtype.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -146,7 +154,8 @@ class DatasetReader:
                 f"{self.path}: column {name} in {shard.file} is damaged (its bytes are not those that were packed): "
                 "copy the shard again or pack again; `fastload verify` checks the rest"
             )
-        return chunk.view(dtype).reshape(shard.count, *shape)
+        rows: npt.NDArray[Any] = chunk.view(dtype).reshape(shard.count, *shape)
+        return rows
 
     def shard_entry(self, index: int) -> ShardEntry:
         """The shard that holds sample index. Raises IndexError."""
@@ -171,13 +180,14 @@ class DatasetReader:
         """
         return self._sample(index, self.store.fields)
 
-    def _sample(self, index: int, read: Any) -> Any:
+    def _sample(self, index: int, read: Callable[[int], T]) -> T:
         file = self.shard_of(index)
         try:
             return read(index)
         except SampleError as error:
             raise SampleError(
-                f"sample {index} of {self.path} ({file}): {error.reason}. `fastload verify {self.path}` lists every bad one",
+                f"sample {index} of {self.path} ({file}): {error.reason}. "
+                f"`fastload verify {self.path}` lists every bad one",
                 index=index,
                 shard=file,
                 reason=error.reason,

@@ -1,8 +1,8 @@
 """One shard being written: an LMDB file of format 0.9 with the databases `samples` and `columns`.
 
-py-lmdb writes it. Keys come in order, so every put is an append. Measured on 92 KB records in the page cache, one thread: 2.7 GB/s in
-transactions of 8 MiB, which stay in the CPU's cache between put and commit, 1.9 GB/s in those of 64 MiB; `writemap` is no faster, and
-turns a full disk into SIGBUS instead of an error.
+py-lmdb writes it. Keys come in order, so every put is an append. Measured on 92 KB records in the page cache, one
+thread: 2.7 GB/s in transactions of 8 MiB, which stay in the CPU's cache between put and commit, 1.9 GB/s in those of
+64 MiB; `writemap` is no faster, and turns a full disk into SIGBUS instead of an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SLACK_PAGES = 256
 _READ_BLOCK = 1 << 20
 
 
-def _engine_arguments() -> dict[str, int]:
+def _engine_arguments() -> dict[str, Any]:
     """py-lmdb 3 brings two engines and takes `lib_version`; 1.x has only the one whose format this is."""
     try:
         lmdb.version(lib_version=0)
@@ -86,7 +86,7 @@ class ShardFile:
             raise self._failed(error) from None
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """What the shard has come to, its columns included."""
         return self.record_bytes + self.count * self._schema.row_bytes
 
@@ -129,7 +129,7 @@ class ShardFile:
         for name, (dtype, shape) in self._schema.columns.items():
             values = hidden.get(name)
             chunk = column_array(next(rows) if values is None else values, dtype, shape).reshape(-1).view("u1")
-            chunks[name] = memoryview(chunk)
+            chunks[name] = chunk
             sums[name] = core.crc32c(chunk)
         try:
             for name in sorted(chunks, key=str.encode):
@@ -196,7 +196,7 @@ def write_error(path: Path, pending: int, error: Exception) -> PackError:
     short = isinstance(error, lmdb.DiskError) or code in (errno.ENOSPC, errno.EDQUOT) or 0 <= free < pending + (1 << 20)
     if short:
         return PackError(
-            f"the disk is full: {path} needs {pending:,} bytes more for what was being written, {max(free, 0):,} are free. Make room and go on "
-            "with --resume (finished shards are kept), or choose another OUT"
+            f"the disk is full: {path} needs {pending:,} bytes more for what was being written, "
+            f"{max(free, 0):,} are free. Make room and go on with --resume (finished shards are kept), or choose another OUT"
         )
     return PackError(f"cannot write {path}: {error}. Finished shards are kept: go on with --resume when this is mended")

@@ -1,8 +1,8 @@
 """Writing a packed dataset, so that a kill at any point leaves either no dataset or one that can be resumed.
 
 NOTE [ writer: what is durable when ]
-1. progress.json (the journal) is there before the first shard, and names exactly the shards that are complete: synced, closed,
-   their checksums taken. It is replaced by rename, and only after the shard it adds is on the disk.
+1. progress.json (the journal) is there before the first shard, and names exactly the shards that are complete: synced,
+   closed, their checksums taken. It is replaced by rename, and only after the shard it adds is on the disk.
 2. A shard that the journal does not name is unfinished and is dropped on resume.
 3. manifest.json comes last, by rename: that moment makes the folder a dataset. The journal goes after it.
 """
@@ -143,10 +143,10 @@ class DatasetWriter:
     def __enter__(self) -> DatasetWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.abort()
-
-    # -- the folder ---------------------------------------------------------------------------------------------------
 
     def _claim(self, resume: bool, overwrite: bool) -> int:
         """Makes and locks the folder; refuses one that holds anything else. Returns the lock's descriptor."""
@@ -170,11 +170,15 @@ class DatasetWriter:
         names = sorted(os.listdir(self.out))
         ours = [name for name in names if _is_ours(name)]
         if names and not ours:
-            raise PackError(f"{self.out} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
+            raise PackError(
+                f"{self.out} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT"
+            )
         if not ours or resume or overwrite:
             return
         if MANIFEST_NAME in ours:
-            raise PackError(f"{self.out} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
+            raise PackError(
+                f"{self.out} already holds a packed dataset; --overwrite replaces it, or choose another OUT"
+            )
         raise PackError(f"{self.out} holds an unfinished pack: --resume finishes it, --overwrite starts again")
 
     def _clear(self) -> None:
@@ -195,13 +199,17 @@ class DatasetWriter:
         elif (self.out / JOURNAL_NAME).exists():
             self._read_journal()
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
-            raise PackError(f"{self.out} holds shards but no {JOURNAL_NAME}, so it cannot be resumed: --overwrite starts again")
+            raise PackError(
+                f"{self.out} holds shards but no {JOURNAL_NAME}, so it cannot be resumed: --overwrite starts again"
+            )
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards}
         for shard in self._shards:
             file = self.out / shard.file
             if not file.is_file() or file.stat().st_size != shard.bytes:
-                raise PackError(f"{file} is missing or of another size than when it was complete: --overwrite starts again")
+                raise PackError(
+                    f"{file} is missing or of another size than when it was complete: --overwrite starts again"
+                )
         for name in os.listdir(self.out):
             if _is_ours(name) and name not in named | {MANIFEST_NAME, JOURNAL_NAME}:
                 (self.out / name).unlink()
@@ -222,8 +230,13 @@ class DatasetWriter:
     def _same(self, stored: Mapping[str, Any]) -> None:
         """Refuses to go on with other fields or options than it was begun with."""
         if stored.get("schema") != self.schema.to_json():
-            raise PackError(f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again")
-        before = {**dict(get_object(stored.get("options"), "the options")), "shard_size": stored.get("shard_size", self.shard_size)}
+            raise PackError(
+                f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again"
+            )
+        before = {
+            **dict(get_object(stored.get("options"), "the options")),
+            "shard_size": stored.get("shard_size", self.shard_size),
+        }
         now = {**self._options, "shard_size": self.shard_size}
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
@@ -231,8 +244,6 @@ class DatasetWriter:
                     f"{self.out} was begun with {name}={before.get(name)!r}, now it is {now.get(name)!r}: "
                     "resume with the same options, or --overwrite starts again"
                 )
-
-    # -- samples ------------------------------------------------------------------------------------------------------
 
     def prepare(
         self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0
@@ -254,12 +265,13 @@ class DatasetWriter:
         """Appends the next sample.
 
         Args:
-            values: one value per field, by name; the image as the bytes of a JPEG, or for "raw" as uint8 (height, width, 3) or its bytes.
+            values: one value per field, by name; the image as the bytes of a JPEG, or for "raw" as uint8
+                (height, width, 3) or its bytes.
             image_kind: "jpeg" or "raw"; None for a schema without an image.
             height: of the image, pixels.
             width: of the image, pixels.
-            state: what the caller needs to go on after this sample, as JSON has it; stored (and called, if callable) only when the sample
-                completes a shard.
+            state: what the caller needs to go on after this sample, as JSON has it; stored (and called, if callable)
+                only when the sample completes a shard.
 
         Raises:
             PackError: a value that its field cannot hold, a full disk, or a dataset already complete.
@@ -282,7 +294,7 @@ class DatasetWriter:
         self.next_index += 1
         if state is not None:
             self._last_state = state
-        if self._shard.bytes >= self.shard_size or self._shard.column_full:
+        if self._shard.size >= self.shard_size or self._shard.column_full:
             self._complete_shard()
 
     def _complete_shard(self) -> None:
@@ -327,8 +339,6 @@ class DatasetWriter:
         }
         write_atomically(self.out / JOURNAL_NAME, checked.seal(content))
 
-    # -- the end ------------------------------------------------------------------------------------------------------
-
     def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any]) -> Manifest:
         """Completes the last shard and writes the manifest: from here on it is a dataset.
 
@@ -346,7 +356,9 @@ class DatasetWriter:
             raise PackError(f"packing into {self.out} was given up; open it again with --resume")
         self._complete_shard()
         self._await_completion()
-        manifest = Manifest(self.schema, tuple(self._shards), None if classes is None else tuple(classes), self._options, dict(summary))
+        manifest = Manifest(
+            self.schema, tuple(self._shards), None if classes is None else tuple(classes), self._options, dict(summary)
+        )
         try:
             manifest.write(self.out)
             (self.out / JOURNAL_NAME).unlink()
