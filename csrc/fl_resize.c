@@ -80,15 +80,18 @@ void fl_resizer_free(fl_resizer *resizer) {
 /* A box edge may be this far outside by rounding of the caller's arithmetic, in pixels; it is then moved inside. */
 static const double EDGE = 1e-6;
 
+/* Whether the part of the box that the window shows lies inside the view, along one side. Written so that a NaN fails. */
+static bool sees(double start, double length, uint32_t out, uint32_t from, uint32_t count, uint32_t source) {
+    if (!(length > 0.0)) return false;
+    const double scale = length / out;
+    return start + from * scale >= -EDGE && start + ((double)from + count) * scale <= source + EDGE;
+}
+
 static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
     enum { SIDE_MAX = 1 << 24 }; /* row offsets in bytes, and their sums, stay far below a uint32 */
     if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > SIDE_MAX || view->height > SIDE_MAX ||
         view->stride < (size_t)view->width * 3)
         return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
-    if (!(spec->width > 0.0 && spec->height > 0.0 && spec->x >= 0.0 && spec->y >= 0.0 && spec->x + spec->width <= view->width + EDGE &&
-          spec->y + spec->height <= view->height + EDGE)) /* written so that a NaN fails */
-        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x, spec->y, spec->width,
-                       spec->height, view->width, view->height);
     if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > SIDE_MAX || spec->out_height > SIDE_MAX)
         return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", spec->out_width, spec->out_height);
     if (spec->filter != FL_BILINEAR && spec->filter != FL_BICUBIC) return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
@@ -97,6 +100,10 @@ static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_s
         window->y > spec->out_height - window->height)
         return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output", window->x, window->y,
                        window->width, window->height, spec->out_width, spec->out_height);
+    if (!(sees(spec->x, spec->width, spec->out_width, window->x, window->width, view->width) &&
+          sees(spec->y, spec->height, spec->out_height, window->y, window->height, view->height)))
+        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x, spec->y, spec->width,
+                       spec->height, view->width, view->height);
     if (window->width > sink->width || spec->at_x > sink->width - window->width || window->height > sink->height ||
         spec->at_y > sink->height - window->height)
         return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width, window->height,
@@ -109,8 +116,8 @@ static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_s
 
 static fl_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
     fl_axis_key key = {.start = start, .length = length, .source = source, .out = out, .filter = spec->filter, .antialias = spec->antialias};
-    if (key.start > source - EDGE) key.start = source - EDGE;
-    if (key.start + key.length > source) key.length = source - key.start;
+    const double over = key.start + key.length - source;
+    if (over > 0.0 && over <= EDGE) key.length -= over;
     return key;
 }
 

@@ -1,7 +1,8 @@
 /* fl_resize: two-pass resample of a box of a view, mirrored and converted on its way into its row of the batch.
  *
- * One fl_resizer per thread: scratch and the last coefficient tables are kept between images. The order and the rounding are Pillow's
- * (horizontal, rounded and clipped to a byte, then vertical), so antialiased results match Image.resize within 1.
+ * One fl_resizer per thread: scratch and the last coefficient tables are kept between images. Both passes round to a byte, as Pillow's:
+ * antialiased bicubic takes Pillow's coefficients and its order, horizontal first; bilinear takes the cheaper order, which is within 1.
+ * Taps reach beyond the box up to the view's edges (Pillow's box=): for crop-then-resize, as torchvision, hand in a view of the crop.
  * The AVX2 path is chosen at run time and gives the scalar path's bytes exactly.
  */
 #ifndef FL_RESIZE_H
@@ -14,7 +15,8 @@ typedef struct fl_resizer fl_resizer;
 typedef enum fl_filter { FL_BILINEAR = 0, FL_BICUBIC = 1 } fl_filter;
 
 typedef struct fl_resize_spec {
-    double x, y, width, height;     /* the box, in pixels of the view; may be fractional; inside the view */
+    double x, y, width, height;     /* the box, in pixels of the view; may be fractional; the part of it that the window shows lies inside the
+                                       view, the rest may reach beyond; pixels beyond the view do not exist for the filter */
     uint32_t out_width, out_height; /* what the box becomes */
     fl_box window;                  /* the part of out that is wanted, inside it; {0, 0, out_width, out_height} for all */
     uint32_t at_x, at_y;            /* where the window's first pixel goes in the sink (before its mirror) */

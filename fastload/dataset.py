@@ -236,14 +236,18 @@ class PackedDataset(Dataset[Any]):
         for name in names:
             if opened.kinds[name] in ("int", "float", "array"):
                 rows = opened.reader.column(name)[np.asarray(indices)]
-                out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.kinds[name] == "array" else rows.tolist()
+                out[name] = (
+                    [torch.from_numpy(r.copy()) for r in rows] if opened.kinds[name] == "array" else rows.tolist()
+                )
         stored = [n for n in names if n not in out]
         if stored:
             records = [self._record(i) for i in indices]
             for name in stored:
                 number = opened.numbers[name]
-                out[name] = [_parse(opened.kinds[name], self._stored(record, number, name, i))
-                             for record, i in zip(records, indices, strict=True)]
+                out[name] = [
+                    _parse(opened.kinds[name], self._stored(record, number, name, i))
+                    for record, i in zip(records, indices, strict=True)
+                ]
         return out
 
     def _record(self, index: int) -> dict[int, bytes]:
@@ -350,7 +354,10 @@ _ALL: Any = object()
 
 def _resolve(dataset: Any, datasets: list[PackedDataset]) -> Any:
     if isinstance(dataset, PackedDataset):
-        if type(dataset).__getitem__ is not PackedDataset.__getitem__ or type(dataset).sample is not PackedDataset.sample:
+        if (
+            type(dataset).__getitem__ is not PackedDataset.__getitem__
+            or type(dataset).sample is not PackedDataset.sample
+        ):
             return None
         datasets.append(dataset)
         return _ALL
@@ -374,11 +381,11 @@ def _resolve(dataset: Any, datasets: list[PackedDataset]) -> Any:
     return None
 
 
-def _arrays(inner: Any, datasets: list[PackedDataset], first: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+def _arrays(
+    inner: Any, datasets: list[PackedDataset], first: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     if inner is not _ALL:
         source, index = inner
         return source, index
     count = len(datasets[first])
     return np.full(count, first, np.uint32), np.arange(count, dtype=np.int64)
-
-

@@ -223,13 +223,20 @@ class FastLoader(DataLoader[Any]):
         assert view is not None
         sources = [d.source for d in view.datasets]
         engine = self._engine
-        if engine is not None and engine.pid == os.getpid() and not engine.core.closed and engine.core.sources == sources:
+        if (
+            engine is not None
+            and engine.pid == os.getpid()
+            and not engine.core.closed
+            and engine.core.sources == sources
+        ):
             return engine
         if engine is not None and engine.pid == os.getpid():
             self.close()
         layout = {None: "HWC", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}.get(self.memory_format)
         if layout is None:
-            raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
+            raise ArgumentError(
+                f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format"
+            )
         if self.dtype is not None and self.dtype not in _DTYPE_NAMES:
             raise ArgumentError(f"dtype={self.dtype}: native batches are uint8, float32, float16 or bfloat16")
         output = output_of(view.datasets[0].plan, None if self.dtype is None else _DTYPE_NAMES[self.dtype], layout)
@@ -279,7 +286,15 @@ class FastLoader(DataLoader[Any]):
             seed, drawn_epoch = int(torch.empty((), dtype=torch.int64).random_(generator=self.generator)), 0
         else:
             seed, drawn_epoch = self.seed, epoch
-        return PackedIterator(engine, batches, delivery, seed, drawn_epoch, partial(len, self._index_sampler), self._successor(engine, delivery))
+        return PackedIterator(
+            engine,
+            batches,
+            delivery,
+            seed,
+            drawn_epoch,
+            partial(len, self._index_sampler),
+            self._successor(engine, delivery),
+        )
 
     def _successor(self, engine: ThreadEngine, delivery: Delivery) -> Callable[[], PackedIterator | None]:
         """_begin_ahead for an iterator to call; holds the loader weakly, so that dropping the loader ends its threads at once."""
@@ -316,7 +331,11 @@ class FastLoader(DataLoader[Any]):
             return False
         if type(sampler) is SequentialSampler:
             return True
-        return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+        return (
+            type(sampler) is RandomSampler
+            and not sampler.replacement
+            and sampler.num_samples == len(sampler.data_source)
+        )
 
     def _generators(self) -> list[torch.Generator]:
         sampler = getattr(self.batch_sampler, "sampler", self.sampler)
@@ -324,7 +343,12 @@ class FastLoader(DataLoader[Any]):
         return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
 
     def _is_right(self, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery, epoch: int) -> bool:
-        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != self.seed or not _same(ahead.delivery, delivery):
+        if (
+            ahead.epoch != epoch
+            or ahead.engine is not engine
+            or ahead.seed != self.seed
+            or not _same(ahead.delivery, delivery)
+        ):
             return False
         if self._own_generator:
             return True  # the order is a function of (seed, epoch) alone

@@ -58,7 +58,9 @@ def compile_plan(transform: Any) -> Plan:
     native, rest = steps[:split], steps[split:]
     for step in rest:
         if isinstance(step, T.Transform):
-            raise TransformError(f"{step!r} comes after {rest[0]!r}, which runs in Python: put fastload's transforms first")
+            raise TransformError(
+                f"{step!r} comes after {rest[0]!r}, which runs in Python: put fastload's transforms first"
+            )
         if not callable(step):
             raise TransformError(f"{step!r} is neither a fastload transform nor callable")
     ops, mean, std, to_float = _native_ops(native)

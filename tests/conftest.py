@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from pictures import write_folder
 
 from fastload._native import core
 
@@ -27,24 +26,6 @@ def shared() -> Path:
     if folder is None:
         pytest.skip("no shared corpus: set FASTLOAD_SHARED")
     return folder
-
-
-def photo(seed: int, height: int, width: int) -> Image.Image:
-    """A picture with the smoothness and detail of a photograph, the same for the same seed."""
-    rng = np.random.default_rng(seed)
-    coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
-    fine = rng.normal(0, 12, (height, width, 1))
-    return Image.fromarray(np.clip(np.asarray(coarse) + fine, 0, 255).astype(np.uint8))
-
-
-def write_folder(root: Path, count: int, classes: int = 3, size: Callable[[int], tuple[int, int]] | None = None) -> Path:
-    """An ImageFolder of `count` JPEGs, of mixed sizes unless size(i) -> (height, width) says otherwise."""
-    for i in range(count):
-        height, width = size(i) if size else (150 + 37 * i % 200, 180 + 53 * i % 220)
-        folder = root / f"class{i % classes}"
-        folder.mkdir(parents=True, exist_ok=True)
-        photo(i, height, width).save(folder / f"{i:04d}.jpg", quality=90 + i % 5, subsampling=2 if i % 4 else 0)
-    return root
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@
 # Batch -> Engine -> Sources -> Store, Batch and Lease -> Ring: each holds a reference to what it points into, so Python's counting
 # frees them in order. An Engine joins its threads before it lets go of its Ring and Sources. Every object belongs to the process
 # that made it: in a forked child its calls raise ClosedError and its end touches nothing that the parent's threads own.
+# no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -14,6 +15,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
 import threading as _threading
+
+cimport cython as _cython
 
 import numpy as _np
 
@@ -230,6 +233,7 @@ cdef class Program:
         }
 
 
+@_cython.no_gc_clear
 cdef class Source:
     """One dataset as the engine sees it: its open store, its program, which field is the image, the pixel limit."""
 
@@ -276,6 +280,7 @@ cdef class Output:
         sink.hflip = sink.vflip = False
 
 
+@_cython.no_gc_clear
 cdef class Decoder:
     """Makes single samples in the calling thread: what dataset[i] runs on. Any thread may call; one at a time runs.
 
@@ -339,6 +344,7 @@ cdef class Ring:
         return {"slots": c.slots, "free": c.free, "filling": c.filling, "ready": c.ready, "leased": c.leased, "bytes": c.bytes}
 
 
+@_cython.no_gc_clear
 cdef class Lease:
     """A leased slot as a writable buffer of bytes. The slot returns to the ring when the last object that exports it is gone."""
 
@@ -355,6 +361,7 @@ cdef class Lease:
         PyBuffer_FillInfo(view, self, fl_slot_data(self.slot), <Py_ssize_t>self.size, False, flags)
 
 
+@_cython.no_gc_clear
 cdef class Engine:
     """Threads over a fixed list of sources.
 
@@ -437,6 +444,7 @@ cdef class Engine:
         return total
 
 
+@_cython.no_gc_clear
 cdef class Batch:
     """Some rows on their way into a slot: announced (read-ahead), submitted, ready, leased.
 
