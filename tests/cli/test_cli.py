@@ -1,0 +1,176 @@
+"""The command line as a user meets it: exit codes, one-line errors, JSON, and a quick start without torch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastload.store import Manifest
+
+
+def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fastload.cli.main", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Twelve photos in two classes, one with a trailing comment to strip."""
+    root = tmp_path / "src"
+    for i in range(12):
+        pixels = np.random.default_rng(i).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+        out = io.BytesIO()
+        Image.fromarray(pixels).save(out, "JPEG", comment=b"x" if i == 0 else b"")
+        path = root / ("cat", "dog")[i % 2] / f"{i:02d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(out.getvalue())
+    return root
+
+
+def one_line(result: subprocess.CompletedProcess[str]) -> str:
+    """The error of a failed command: exit code 2, nothing on stdout, one line on stderr."""
+    assert result.returncode == 2, result.stderr
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def test_pack_info_verify_unpack(source: Path, tmp_path: Path) -> None:
+    """The round: a summary, the manifest as a table and as JSON, a clean verify, files again."""
+    packed = run("pack", source, tmp_path / "ds", "--shuffle", "--seed", "3")
+    assert packed.returncode == 0, packed.stderr
+    assert "samples" in packed.stdout
+    assert "12" in packed.stdout
+    document = json.loads(run("info", tmp_path / "ds", "--json").stdout)
+    assert (document["samples"], document["classes"]) == (12, ["cat", "dog"])
+    assert document["options"]["seed"] == 3
+    assert document["summary"]["formats"] == {"jpeg": 12}
+    assert [field["name"] for field in document["fields"]] == ["image", "label"]
+    table = run("info", tmp_path / "ds")
+    assert "cat, dog" in table.stdout
+    verified = run("verify", tmp_path / "ds", "--decode")
+    assert (verified.returncode, "12 samples" in verified.stdout) == (0, True)
+    unpacked = run("unpack", tmp_path / "ds", tmp_path / "files")
+    assert unpacked.returncode == 0
+    assert len(list((tmp_path / "files").glob("*/*.jpg"))) == 12
+
+
+def test_verify_lists_bad_samples_and_exits_1(source: Path, tmp_path: Path) -> None:
+    """Exit code 1 is for a dataset that does not hold, with each bad sample on a line of its own."""
+    run("pack", source, tmp_path / "ds", "-q")
+    shard = tmp_path / "ds" / Manifest.load(tmp_path / "ds").shards[0].file
+    data = bytearray(shard.read_bytes())
+    scan = data.rindex(b"\xff\xda", 0, len(data))
+    data[scan + 100] ^= 1
+    shard.write_bytes(data)
+    result = run("verify", tmp_path / "ds", "-q")
+    assert result.returncode == 1
+    assert "(shard-00000.lmdb): " in result.stdout
+    assert "1 of 12 samples bad, 1 files bad" in result.stdout
+
+
+def test_errors_are_one_line_and_exit_code_2(source: Path, tmp_path: Path) -> None:
+    """What is wrong, where, and what to do; no traceback."""
+    assert "no such folder" in one_line(run("pack", tmp_path / "gone", tmp_path / "ds"))
+    (source / "empty").mkdir()
+    assert "no image in the class folder empty" in one_line(run("pack", source, tmp_path / "ds"))
+    (source / "empty").rmdir()
+    (source / "cat" / "bad.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    line = one_line(run("pack", source, tmp_path / "ds", "-q"))
+    assert str(source / "cat" / "bad.jpg") in line
+    assert "--on-error skip" in line
+    assert "--resume" in one_line(run("info", tmp_path / "ds"))
+    assert "--resume" in one_line(run("pack", source, tmp_path / "ds", "-q"))
+    assert run("pack", source, tmp_path / "ds", "-q", "--overwrite", "--on-error", "skip").returncode == 0
+    assert "--overwrite" in one_line(run("pack", source, tmp_path / "ds", "-q"))
+    assert "there is no" in one_line(run("verify", tmp_path / "nowhere"))
+    assert "1KiB" in one_line(run("pack", source, tmp_path / "x", "--shard-size", "1KiB"))
+    assert "FASTLOAD_MAX_PIXELS" in one_line(run("pack", source, tmp_path / "x", env={"FASTLOAD_MAX_PIXELS": "many"}))
+
+
+def test_wrong_usage_is_exit_code_2(tmp_path: Path) -> None:
+    """As any command line tool."""
+    assert run("pack", tmp_path).returncode == 2
+    assert run("pack", tmp_path, tmp_path / "o", "--encode", "best").returncode == 2
+    assert run("nonsense").returncode == 2
+
+
+def test_skipped_and_doubtful_samples_are_named(source: Path, tmp_path: Path) -> None:
+    """The summary ends with the names that someone should look at."""
+    data = (source / "dog" / "01.jpg").read_bytes()
+    (source / "dog" / "01.jpg").write_bytes(data[: len(data) // 3])
+    (source / "dog" / "03.jpg").write_bytes(data[:-40] + b"\xff\x00" * 15 + b"\xff\xd9")
+    result = run("pack", source, tmp_path / "ds", "--on-error", "skip")
+    assert result.returncode == 0
+    assert f"left out: {source / 'dog' / '01.jpg'}" in result.stdout
+    assert f"decodes only with warnings: {source / 'dog' / '03.jpg'}" in result.stdout
+
+
+def test_a_table_and_many_sources(source: Path, tmp_path: Path) -> None:
+    """A .csv works from the command line; several sources must be tars."""
+    with open(tmp_path / "list.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "label"])
+        writer.writerows([f"src/cat/{i:02d}.jpg", f"name{i % 3}"] for i in range(0, 12, 2))
+    assert run("pack", "list.csv", "ds", "-q", cwd=tmp_path).returncode == 0
+    assert Manifest.load(tmp_path / "ds").classes == ("name0", "name1", "name2")
+    assert "no such tar file" in one_line(run("pack", source, source, tmp_path / "x"))
+
+
+def test_start_up_does_not_import_torch() -> None:
+    """--help answers before torch would have loaded."""
+    code = (
+        "import sys; sys.argv = ['fastload', '--help']\n"
+        "from fastload.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = sorted({'torch', 'kornia', 'PIL', 'turbojpeg', 'matplotlib'} & set(sys.modules))\n"
+        "sys.exit(' '.join(heavy) or None)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    for name in ("pack", "info", "verify", "unpack", "bench"):
+        assert name in result.stdout
+
+
+def test_pack_and_verify_do_not_import_torch(source: Path, tmp_path: Path) -> None:
+    """Packing on a machine without torch works."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from fastload.packing import pack, verify\n"
+        f"pack({str(source)!r}, {str(tmp_path / 'ds')!r}); assert verify({str(tmp_path / 'ds')!r}, decode=True).ok"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_version() -> None:
+    """The version of the package."""
+    from fastload import __version__
+
+    assert run("--version").stdout.strip() == f"fastload {__version__}"
+
+
+def test_output_to_a_closed_pipe(source: Path, tmp_path: Path) -> None:
+    """`fastload info | head` ends without a traceback."""
+    run("pack", source, tmp_path / "ds", "-q")
+    command = [sys.executable, "-m", "fastload.cli.main", "info", str(tmp_path / "ds"), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()

@@ -1,0 +1,107 @@
+"""kill -9 in the middle of a pack, again and again: --resume ends with the very dataset that an uninterrupted pack makes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fastload.errors import DatasetError
+from fastload.packing import verify
+from fastload.store import DatasetReader
+
+ROUNDS = 4
+SAMPLES = 1500
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,500 small photos, every tenth progressive, some PNG, some broken: links to forty files."""
+    root = tmp_path_factory.mktemp("kill") / "src"
+    rng = np.random.default_rng(1)
+    files = []
+    for i in range(40):
+        pixels = np.clip(rng.normal(128, 40, (150, 150, 3)).cumsum(0) % 256, 0, 255).astype(np.uint8)
+        out = BytesIO()
+        if i == 13:
+            Image.fromarray(pixels[:40, :40]).save(out, "PNG")
+        else:
+            Image.fromarray(pixels).save(out, "JPEG", quality=90, progressive=i % 10 == 0)
+        data = out.getvalue()
+        files.append(data[: len(data) // 3] if i == 27 else data)
+    for i in range(SAMPLES):
+        path = root / f"c{i % 7}" / f"{i:05d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files[i % len(files)])
+    return root
+
+
+def command(source: Path, out: Path, *more: str) -> list[str]:
+    options = ["--shard-size", "2MiB", "--workers", "2", "--shuffle", "--seed", "5", "--on-error", "skip", "-q"]
+    return [sys.executable, "-m", "fastload.cli.main", "pack", str(source), str(out), *options, *more]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_equals_uninterrupted(source: Path, tmp_path: Path) -> None:
+    """At random moments, several kills in a row to one dataset, several datasets: never readable half-way, equal at the end."""
+    started = time.monotonic()
+    subprocess.run(command(source, tmp_path / "whole"), check=True)
+    whole_takes = time.monotonic() - started
+    expected = files_of(tmp_path / "whole")
+    assert len(expected) > 4  # several shards and the manifest
+    seed = random.SystemRandom().randrange(2**32)
+    rng = random.Random(seed)
+    killed = 0
+    for round_number in range(ROUNDS):
+        out = tmp_path / f"out{round_number}"
+        for _ in range(3):
+            process = subprocess.Popen(command(source, out, "--resume"), start_new_session=True)
+            time.sleep(rng.uniform(0.1, 1.0) * whole_takes)
+            process.send_signal(signal.SIGKILL)
+            if process.wait() == -signal.SIGKILL:
+                killed += 1
+                if any(out.glob("*")) and not (out / "manifest.json").exists():
+                    with pytest.raises(DatasetError):
+                        DatasetReader(out)
+                    refused = subprocess.run(command(source, out), capture_output=True, text=True, check=False)
+                    assert refused.returncode == 2, f"seed {seed}"
+                    assert "--resume" in refused.stderr
+                    assert "--overwrite" in refused.stderr
+        subprocess.run(command(source, out, "--resume"), check=True)
+        found = files_of(out)
+        assert sorted(found) == sorted(expected), f"seed {seed}"
+        assert all(found[name] == expected[name] for name in expected), f"seed {seed}"
+    assert killed > 0, f"seed {seed}: every pack was over before its kill"
+    assert verify(tmp_path / "out0", decode=True).ok
+
+
+def test_two_packs_into_one_folder(source: Path, tmp_path: Path) -> None:
+    """The second is refused while the first runs, and the first is not disturbed."""
+    out = tmp_path / "out"
+    first = subprocess.Popen(command(source, out))
+    try:
+        while not (out / "progress.json").exists() and first.poll() is None:
+            time.sleep(0.005)
+        os.kill(first.pid, signal.SIGSTOP)
+        if (out / "manifest.json").exists():
+            pytest.skip("the first pack was over at once")
+        second = subprocess.run(command(source, out, "--resume"), capture_output=True, text=True, check=False)
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
+    assert second.returncode == 2
+    assert str(out) in second.stderr
+    assert first.wait() == 0
+    assert verify(out).ok
