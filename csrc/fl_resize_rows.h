@@ -7,7 +7,7 @@
  * long filters with small coefficients keep their precision.
  * FL_FINE: antialiased bicubic. Coefficients of 22 bits, as Pillow's, each as an upper and a lower half (h << FL_FINE_BITS) + l with a
  * sum of its own: bicubic amplifies what the first pass rounds otherwise than Pillow, so it must hardly ever round otherwise.
- * Always an output's coefficients sum to 1.0 exactly, so a constant image stays constant. All are integer arithmetic,
+ * An output's coefficients sum to 1.0 (FL_FINE: nearly) so that a constant image stays constant. All are integer arithmetic,
  * defined by the scalar kernels; a SIMD kernel gives the same bytes or is wrong.
  */
 #ifndef FL_RESIZE_ROWS_H

@@ -3,8 +3,7 @@
 
 #include "fl_resize_rows.h"
 
-/* Table look-ups for one element type, written once: out of n RGB pixels, interleaved or into planes `plane` elements apart.
- * Four pixels, 12 bytes, at a time: the loads of bytes, not the look-ups, would be the bottleneck. */
+/* Table look-ups for one element type: n RGB pixels, interleaved or into planes `plane` elements apart. */
 #define LOOK_UP(NAME, TYPE)                                                                                                      \
     static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {                          \
         const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                            \
@@ -15,12 +14,8 @@
         }                                                                                                                        \
     }                                                                                                                            \
     static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane, size_t n) {                 \
-        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                            \
-        for (size_t i = 0; i < n; i++, rgb += 3) {                                                                               \
-            dst[i] = red[rgb[0]];                                                                                                \
-            dst[plane + i] = green[rgb[1]];                                                                                      \
-            dst[2 * plane + i] = blue[rgb[2]];                                                                                   \
-        }                                                                                                                        \
+        for (int c = 0; c < 3; c++, rgb++, lut += 256, dst += plane)                                                             \
+            for (size_t i = 0; i < n; i++) dst[i] = lut[rgb[3 * i]];                                                             \
     }
 LOOK_UP(word, uint32_t)
 LOOK_UP(half, uint16_t)

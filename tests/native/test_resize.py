@@ -40,7 +40,10 @@ def image_of(seed: int, width: int, height: int) -> Pixels:
 
 
 def box_of(seed: int, width: int, height: int) -> Box:
-    """A box inside the image, of float32 as Pillow takes it; a third of whole pixels, a third of everything."""
+    """A box inside the image; a third of whole pixels, a third of everything.
+
+    Edges are multiples of 1/64: Pillow takes and subtracts them as float32, and must lose nothing.
+    """
     rng = np.random.default_rng([seed, 1])
     if seed % 3 == 1:
         return (0.0, 0.0, float(width), float(height))
@@ -49,8 +52,8 @@ def box_of(seed: int, width: int, height: int) -> Box:
         x, y = np.floor(x), np.floor(y)
         return (x, y, float(rng.integers(1, width - x + 1)), float(rng.integers(1, height - y + 1)))
     right, bottom = x + (width - x) * rng.uniform(0.1, 1), y + (height - y) * rng.uniform(0.1, 1)
-    left, top, right, bottom = (float(np.float32(edge)) for edge in (x, y, right, bottom))
-    return (left, top, min(right, float(width)) - left, min(bottom, float(height)) - top)
+    left, top, right, bottom = (float(np.round(edge * 64) / 64) for edge in (x, y, right, bottom))
+    return (left, top, right - left or 1 / 64, bottom - top or 1 / 64)
 
 
 def pillow(image: Pixels, box: Box, size: tuple[int, int], name: str) -> npt.NDArray[np.int32]:
