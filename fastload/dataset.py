@@ -66,21 +66,21 @@ class PackedDataset(Dataset[Any]):
         seed: int | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self.seed = seed
         self.epoch = 0
         self.max_pixels = max_pixels
         self._fields = None if fields is None else tuple(fields)
         self._opened: _Opened | None = None
-        self.transform = transform
-        self.fields  # opens the dataset and checks the names now, not in a worker later
+        self._transform: Any = transform
+        self._plan: Plan = compile_plan(transform)
+        _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None, "_plan": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.path = Path(self.path).absolute()
         self._plan = compile_plan(self._transform)
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class PackedDataset(Dataset[Any]):
 
     @transform.setter
     def transform(self, transform: Any) -> None:
-        self._plan: Plan = compile_plan(transform)
+        self._plan = compile_plan(transform)
         self._transform = transform
         if self._opened is not None:
             self._opened.source = None
@@ -236,17 +236,14 @@ class PackedDataset(Dataset[Any]):
         for name in names:
             if opened.kinds[name] in ("int", "float", "array"):
                 rows = opened.reader.column(name)[np.asarray(indices)]
-                out[name] = (
-                    [torch.from_numpy(r.copy()) for r in rows] if opened.kinds[name] == "array" else rows.tolist()
-                )
+                out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.kinds[name] == "array" else rows.tolist()
         stored = [n for n in names if n not in out]
         if stored:
             records = [self._record(i) for i in indices]
             for name in stored:
                 number = opened.numbers[name]
                 out[name] = [
-                    _parse(opened.kinds[name], self._stored(record, number, name, i))
-                    for record, i in zip(records, indices, strict=True)
+                    _parse(opened.kinds[name], self._stored(record, number, name, i)) for record, i in zip(records, indices, strict=True)
                 ]
         return out
 
@@ -354,10 +351,7 @@ _ALL: Any = object()
 
 def _resolve(dataset: Any, datasets: list[PackedDataset]) -> Any:
     if isinstance(dataset, PackedDataset):
-        if (
-            type(dataset).__getitem__ is not PackedDataset.__getitem__
-            or type(dataset).sample is not PackedDataset.sample
-        ):
+        if type(dataset).__getitem__ is not PackedDataset.__getitem__ or type(dataset).sample is not PackedDataset.sample:
             return None
         datasets.append(dataset)
         return _ALL
@@ -381,9 +375,7 @@ def _resolve(dataset: Any, datasets: list[PackedDataset]) -> Any:
     return None
 
 
-def _arrays(
-    inner: Any, datasets: list[PackedDataset], first: int
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+def _arrays(inner: Any, datasets: list[PackedDataset], first: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     if inner is not _ALL:
         source, index = inner
         return source, index

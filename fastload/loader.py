@@ -47,10 +47,11 @@ class FastLoader(DataLoader[Any]):
        runs exactly as under torch's DataLoader.
     2. A batch is `(images, labels)` as default_collate would give it (a dict where the dataset has other fields). Its tensors own
        their memory's lease: keep them as long as you like, nothing overwrites them.
-    3. Epochs count themselves, from 0, at each `iter()`; `set_epoch` sets the next one. With a seed, sample `i` of epoch `e` has the same
-       bytes for any number of threads, any prefetch_factor, in any batch. Without one, the seed is drawn from torch's generator where DataLoader
-       draws its base_seed, so torch.manual_seed repeats a run.
-    4. close(), or leaving the `with` block, stops the threads; so does dropping the last reference. A forked child that iterates gets an engine of its own.
+    3. Epochs count themselves, from 0, at each `iter()`; `set_epoch` sets the next one. With a seed, sample `i` of epoch `e`
+       has the same bytes for any number of threads, any prefetch_factor, in any batch. Without one, the seed is drawn from
+       torch's generator where DataLoader draws its base_seed, so torch.manual_seed repeats a run.
+    4. close(), or leaving the `with` block, stops the threads; so does dropping the last reference. A forked child that
+       iterates gets an engine of its own.
 
     Args:
         dataset: a path of a packed dataset, or any Dataset.
@@ -168,8 +169,9 @@ class FastLoader(DataLoader[Any]):
             raise ArgumentError(f"epoch {epoch} is negative")
         self._next_epoch = int(epoch)
         for sampler in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
-            if callable(getattr(sampler, "set_epoch", None)):
-                sampler.set_epoch(epoch)
+            tell = getattr(sampler, "set_epoch", None)
+            if callable(tell):
+                tell(epoch)
 
     @property
     def epoch(self) -> int:
@@ -223,20 +225,13 @@ class FastLoader(DataLoader[Any]):
         assert view is not None
         sources = [d.source for d in view.datasets]
         engine = self._engine
-        if (
-            engine is not None
-            and engine.pid == os.getpid()
-            and not engine.core.closed
-            and engine.core.sources == sources
-        ):
+        if engine is not None and engine.pid == os.getpid() and not engine.core.closed and engine.core.sources == sources:
             return engine
         if engine is not None and engine.pid == os.getpid():
             self.close()
         layout = {None: "HWC", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}.get(self.memory_format)
         if layout is None:
-            raise ArgumentError(
-                f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format"
-            )
+            raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
         if self.dtype is not None and self.dtype not in _DTYPE_NAMES:
             raise ArgumentError(f"dtype={self.dtype}: native batches are uint8, float32, float16 or bfloat16")
         output = output_of(view.datasets[0].plan, None if self.dtype is None else _DTYPE_NAMES[self.dtype], layout)
@@ -307,10 +302,10 @@ class FastLoader(DataLoader[Any]):
         return begin
 
     # NOTE [ loader: the next epoch, begun early ]
-    # When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, under the
-    # guess that nothing changes: the generators are saved, the draws made, the generators put back. iter() takes it only if epoch, engine and
-    # generators are what they were, and then sets the generators to what the draws left; otherwise it is dropped. So the
-    # user's own random numbers, and every batch, are the same as without it.
+    # When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at
+    # once, under the guess that nothing changes: the generators are saved, the draws made, the generators put back. iter()
+    # takes it only if epoch, engine and generators are what they were, and then sets the generators to what the draws left;
+    # otherwise it is dropped. So the user's own random numbers, and every batch, are the same as without it.
 
     def _begin_ahead(self, engine: ThreadEngine, delivery: Delivery) -> PackedIterator | None:
         if self._ahead is not None or engine is not self._engine or not self._can_begin_early():
@@ -331,11 +326,7 @@ class FastLoader(DataLoader[Any]):
             return False
         if type(sampler) is SequentialSampler:
             return True
-        return (
-            type(sampler) is RandomSampler
-            and not sampler.replacement
-            and sampler.num_samples == len(sampler.data_source)
-        )
+        return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
 
     def _generators(self) -> list[torch.Generator]:
         sampler = getattr(self.batch_sampler, "sampler", self.sampler)
@@ -343,12 +334,7 @@ class FastLoader(DataLoader[Any]):
         return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
 
     def _is_right(self, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery, epoch: int) -> bool:
-        if (
-            ahead.epoch != epoch
-            or ahead.engine is not engine
-            or ahead.seed != self.seed
-            or not _same(ahead.delivery, delivery)
-        ):
+        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != self.seed or not _same(ahead.delivery, delivery):
             return False
         if self._own_generator:
             return True  # the order is a function of (seed, epoch) alone
@@ -371,7 +357,7 @@ def _set_states(generators: list[torch.Generator], states: tuple[torch.Tensor, .
 
 def _place(pin: bool, device: torch.device | None, batch: Any) -> Any:
     if pin:
-        batch = pin_batch(batch)
+        batch = pin_batch(batch)  # type: ignore[no-untyped-call]
     return batch if device is None else _to(batch, device)
 
 

@@ -58,9 +58,7 @@ def compile_plan(transform: Any) -> Plan:
     native, rest = steps[:split], steps[split:]
     for step in rest:
         if isinstance(step, T.Transform):
-            raise TransformError(
-                f"{step!r} comes after {rest[0]!r}, which runs in Python: put fastload's transforms first"
-            )
+            raise TransformError(f"{step!r} comes after {rest[0]!r}, which runs in Python: put fastload's transforms first")
         if not callable(step):
             raise TransformError(f"{step!r} is neither a fastload transform nor callable")
     ops, mean, std, to_float = _native_ops(native)
@@ -167,7 +165,7 @@ def value_table(plan: Plan, dtype: str) -> npt.NDArray[Any]:
     """The 3 x 256 values that bytes become: computed in float32 in torchvision's order (divide, subtract, divide), then rounded."""
     values = np.tile(np.arange(256, dtype=np.float32) / np.float32(255), (3, 1))
     if plan.mean is not None and plan.std is not None:
-        values = (values - np.float32(plan.mean)[:, None]) / np.float32(plan.std)[:, None]
+        values = (values - np.asarray(plan.mean, np.float32)[:, None]) / np.asarray(plan.std, np.float32)[:, None]
     if dtype == "float32":
         return values
     if dtype == "float16":

@@ -133,17 +133,15 @@ class ThreadEngine:
         self.core.close()
 
 
-def _one_of_each(
-    rows: npt.NDArray[np.int64], heights: npt.NDArray[np.int32], widths: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int64]:
+def _one_of_each(rows: npt.NDArray[np.int64], heights: npt.NDArray[np.int32], widths: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """One row of each stored size."""
     sizes = heights[rows].astype(np.int64) << 32 | widths[rows].astype(np.int64)
-    return rows[np.sort(np.unique(sizes, return_index=True)[1])]
+    firsts = np.unique(sizes, return_index=True)[1]
+    firsts.sort()
+    return rows[firsts]
 
 
-def _different_sizes(
-    a: tuple[int, int], size_a: tuple[int, int], b: tuple[int, int], size_b: tuple[int, int]
-) -> BatchShapeError:
+def _different_sizes(a: tuple[int, int], size_a: tuple[int, int], b: tuple[int, int], size_b: tuple[int, int]) -> BatchShapeError:
     return BatchShapeError(
         f"samples of one batch have different sizes: index {a[1]} is {size_a[0]} x {size_a[1]} and index {b[1]} is "
         f"{size_b[0]} x {size_b[1]} (height x width). Add a transform that ends at one size, such as RandomResizedCrop(224) or "

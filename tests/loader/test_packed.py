@@ -191,9 +191,7 @@ def test_batch_sampler_and_sampler(packed: Path) -> None:
     """Custom samplers, batches of changing size and negative indices are followed."""
     ds = PackedDataset(packed, transform=TRAIN, seed=4)
     batches = [[3], [1, 2, -1, 30], [4, 4]]
-    for got, expected in zip(
-        FastLoader(ds, batch_sampler=batches, seed=4), DataLoader(ds, batch_sampler=batches), strict=True
-    ):
+    for got, expected in zip(FastLoader(ds, batch_sampler=batches, seed=4), DataLoader(ds, batch_sampler=batches), strict=True):
         assert batches_equal(got, expected)
     got = epoch(FastLoader(ds, batch_size=3, sampler=[5, 9, 2, 2, 7], drop_last=True, seed=4))
     assert len(got) == 1
@@ -216,9 +214,7 @@ def test_custom_collate_sees_samples(packed: Path) -> None:
     def collate(samples: list[Any]) -> Any:
         return [(int(label), image.sum().item(), tuple(image.shape)) for image, label in samples]
 
-    assert list(FastLoader(ds, batch_size=6, collate_fn=collate, seed=4)) == list(
-        DataLoader(ds, batch_size=6, collate_fn=collate)
-    )
+    assert list(FastLoader(ds, batch_size=6, collate_fn=collate, seed=4)) == list(DataLoader(ds, batch_size=6, collate_fn=collate))
 
 
 def test_different_sizes_name_both_and_the_fix(packed: Path, packed_same_size: Path) -> None:
@@ -299,9 +295,7 @@ def test_python_transforms_run_under_torchs_engine(packed: Path) -> None:
     """A callable after native transforms runs per sample, with the same native pixels."""
     native = PackedDataset(packed, transform=TRAIN)
     mixed = PackedDataset(packed, transform=[*TRAIN, torch.Tensor.float])
-    for (a, _), (b, _) in zip(
-        FastLoader(native, batch_size=9, seed=1), FastLoader(mixed, batch_size=9, seed=1), strict=True
-    ):
+    for (a, _), (b, _) in zip(FastLoader(native, batch_size=9, seed=1), FastLoader(mixed, batch_size=9, seed=1), strict=True):
         assert torch.equal(a.float(), b)
 
 

@@ -178,9 +178,7 @@ def test_shortage_of_memory_is_an_error_at_construction(packed: Path) -> None:
 
 def test_cpus_follow_affinity_and_quota(packed: Path, tmp_path: Path) -> None:
     """num_workers=None is the affinity mask's size, cut by the cgroup's quota."""
-    done = run(
-        packed, "os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})\nprint(FastLoader(ds).num_workers)"
-    )
+    done = run(packed, "os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})\nprint(FastLoader(ds).num_workers)")
     assert done.stdout.strip() == "1", done.stderr
     (tmp_path / "cpu.max").write_text("150000 100000\n")
     assert threads._cgroup_quota(tmp_path) == 1.5
@@ -191,10 +189,7 @@ def test_cpus_follow_affinity_and_quota(packed: Path, tmp_path: Path) -> None:
 def test_kill_leaves_nothing(packed: Path) -> None:
     """kill -9 of a loading process leaves no file in /dev/shm."""
     before = set(os.listdir("/dev/shm"))
-    code = (
-        PRELUDE
-        + "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), flush=True)\ntime.sleep(60)\n"
-    )
+    code = PRELUDE + "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), flush=True)\ntime.sleep(60)\n"
     child = subprocess.Popen([sys.executable, "-c", code, str(packed)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline().strip() == "13"

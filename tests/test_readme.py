@@ -1,0 +1,39 @@
+"""README is true to the letter: its shell and Python blocks run, in order, in a folder with photographs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pictures import write_folder
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def blocks() -> list[tuple[str, str]]:
+    """(language, text) of each fenced block, in order; those for make have tests of their own."""
+    found = re.findall(r"^```(sh|python)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    return [(language, text) for language, text in found if not text.startswith("make")]
+
+
+def test_commands_of_the_readme_run(tmp_path: Path) -> None:
+    """Each block succeeds where photos/train holds an ImageFolder."""
+    write_folder(tmp_path / "photos" / "train", 40)
+    scripts = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    assert len(blocks()) >= 3
+    for language, text in blocks():
+        command = ["bash", "-euc", text] if language == "sh" else [sys.executable, "-W", "error", "-c", text]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "wheel"])
+def test_targets_of_the_readme_exist(target: str) -> None:
+    """The make targets that README names are in the Makefile."""
+    assert re.search(rf"^{target}:", (README.parent / "Makefile").read_text(), re.MULTILINE)
+    assert f"make {target}" in README.read_text()
