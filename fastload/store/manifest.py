@@ -82,9 +82,7 @@ def parse_shards(value: object, schema: Schema) -> tuple[ShardEntry, ...]:
         crc = get_int(stored.get("crc32c"), f"the checksum {what}", 0, _U32)
         sums = get_object(stored.get("columns"), f"the column checksums {what}")
         if set(sums) != columns:
-            raise Bad(
-                f"the columns {what} are {shown(', '.join(sums))}, the schema's {shown(', '.join(sorted(columns)))}"
-            )
+            raise Bad(f"the columns {what} are {shown(', '.join(sums))}, the schema's {shown(', '.join(sorted(columns)))}")
         checksums = {name: get_int(sums[name], f"the checksum of column {name} {what}", 0, _U32) for name in sums}
         shards.append(ShardEntry(file, first, count, size, crc, checksums))
         names.add(file)
@@ -179,9 +177,7 @@ class Manifest:
         except FileNotFoundError:
             raise _missing(folder) from None
         except NotADirectoryError:
-            raise DatasetError(
-                f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`"
-            ) from None
+            raise DatasetError(f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`") from None
         except OSError as error:
             raise DatasetError(f"cannot read {folder / MANIFEST_NAME}: {error.strerror}") from None
         return cls.from_bytes(data, folder)
@@ -203,9 +199,7 @@ def _missing(folder: Path) -> DatasetError:
             f"{folder} is unfinished: packing stopped before its end. "
             f"`fastload pack SRC {folder} --resume` finishes it, --overwrite starts again"
         )
-    return DatasetError(
-        f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`"
-    )
+    return DatasetError(f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`")
 
 
 def looks_unfinished(folder: Path) -> bool:

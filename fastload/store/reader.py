@@ -70,9 +70,7 @@ class DatasetReader:
     def __enter__(self) -> DatasetReader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -132,17 +130,13 @@ class DatasetReader:
     def _read_column(self, store: core.Store, name: str) -> npt.NDArray[Any]:
         dtype, shape = self.schema.columns[name]
         chunks = [self._read_chunk(store, name, number, dtype, shape) for number in range(len(self.manifest.shards))]
-        out: npt.NDArray[Any] = (
-            chunks[0] if len(chunks) == 1 else np.concatenate([np.empty((0, *shape), dtype), *chunks])
-        )
+        out: npt.NDArray[Any] = chunks[0] if len(chunks) == 1 else np.concatenate([np.empty((0, *shape), dtype), *chunks])
         if not out.flags.aligned:  # a small chunk lies within a tree page, at any even offset
             out = out.copy()
         out.setflags(write=False)
         return out
 
-    def _read_chunk(
-        self, store: core.Store, name: str, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> npt.NDArray[Any]:
+    def _read_chunk(self, store: core.Store, name: str, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
         shard = self.manifest.shards[number]
         try:
             chunk = np.frombuffer(memoryview(store.column(number, name)), dtype=np.uint8)
@@ -186,8 +180,7 @@ class DatasetReader:
             return read(index)
         except SampleError as error:
             raise SampleError(
-                f"sample {index} of {self.path} ({file}): {error.reason}. "
-                f"`fastload verify {self.path}` lists every bad one",
+                f"sample {index} of {self.path} ({file}): {error.reason}. `fastload verify {self.path}` lists every bad one",
                 index=index,
                 shard=file,
                 reason=error.reason,

@@ -66,38 +66,28 @@ class Field:
         if not isinstance(self.name, str) or not self.name.isprintable() or self.name != self.name.strip():
             raise ArgumentError(f"field name {shown(self.name)} must be printable text without blanks around it")
         if not 1 <= len(self.name) <= NAME_LIMIT or self.name.startswith("__"):
-            raise ArgumentError(
-                f"field name {shown(self.name)} must have 1 to {NAME_LIMIT} characters and not begin with __"
-            )
+            raise ArgumentError(f"field name {shown(self.name)} must have 1 to {NAME_LIMIT} characters and not begin with __")
         if self.kind not in KINDS:
             raise ArgumentError(f"field {self.name!r} is of kind {shown(self.kind)}; kinds are {', '.join(KINDS)}")
         fixed = {"int": "int64", "float": "float64"}.get(self.kind, "")
         if self.kind == "array":
             self._check_array()
         elif self.dtype not in ("", fixed) or tuple(self.shape) != ():
-            raise ArgumentError(
-                f"field {self.name!r} of kind {self.kind} takes no dtype {self.dtype!r} or shape {self.shape!r}"
-            )
+            raise ArgumentError(f"field {self.name!r} of kind {self.kind} takes no dtype {self.dtype!r} or shape {self.shape!r}")
         else:
             object.__setattr__(self, "dtype", fixed)
         object.__setattr__(self, "shape", tuple(int(side) for side in self.shape))
 
     def _check_array(self) -> None:
         if self.dtype not in ARRAY_DTYPES:
-            raise ArgumentError(
-                f"field {self.name!r} has dtype {shown(self.dtype)}; arrays have one of {', '.join(ARRAY_DTYPES)}"
-            )
+            raise ArgumentError(f"field {self.name!r} has dtype {shown(self.dtype)}; arrays have one of {', '.join(ARRAY_DTYPES)}")
         if not isinstance(self.shape, tuple | list) or len(self.shape) > 16:
             raise ArgumentError(f"field {self.name!r} has shape {shown(self.shape)}; at most 16 sides")
-        if not all(
-            isinstance(s, int | np.integer) and not isinstance(s, bool) and 1 <= s <= SIDE_LIMIT for s in self.shape
-        ):
+        if not all(isinstance(s, int | np.integer) and not isinstance(s, bool) and 1 <= s <= SIDE_LIMIT for s in self.shape):
             raise ArgumentError(f"field {self.name!r} has shape {tuple(self.shape)}; every side must be at least 1")
         row = math.prod(int(side) for side in self.shape) * np.dtype(self.dtype).itemsize
         if row > ROW_LIMIT:
-            raise ArgumentError(
-                f"field {self.name!r} has {row} bytes a sample, the limit is {ROW_LIMIT}; pack it as bytes"
-            )
+            raise ArgumentError(f"field {self.name!r} has {row} bytes a sample, the limit is {ROW_LIMIT}; pack it as bytes")
 
     @property
     def is_column(self) -> bool:
@@ -202,9 +192,7 @@ class Schema:
         except ArgumentError as error:
             raise Bad(str(error)) from None
 
-    def encode(
-        self, values: Mapping[str, object], image_kind: str | None, height: int, width: int
-    ) -> tuple[list[Entry], list[Any]]:
+    def encode(self, values: Mapping[str, object], image_kind: str | None, height: int, width: int) -> tuple[list[Entry], list[Any]]:
         """A sample's record entries, and its column values in the order of the fields.
 
         Args:
@@ -219,9 +207,7 @@ class Schema:
         if len(values) != len(self.fields):
             for name in values:
                 if not any(field.name == name for field in self.fields):
-                    raise PackError(
-                        f"a value is given for {name!r}, which is no field; fields are {[f.name for f in self.fields]}"
-                    )
+                    raise PackError(f"a value is given for {name!r}, which is no field; fields are {[f.name for f in self.fields]}")
         entries: list[Entry] = []
         row: list[Any] = []
         for number, field in enumerate(self.fields):

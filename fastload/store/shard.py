@@ -197,6 +197,7 @@ def write_error(path: Path, pending: int, error: Exception) -> PackError:
     if short:
         return PackError(
             f"the disk is full: {path} needs {pending:,} bytes more for what was being written, "
-            f"{max(free, 0):,} are free. Make room and go on with --resume (finished shards are kept), or choose another OUT"
+            f"{max(free, 0):,} are free. Make room and go on with --resume (finished shards are kept), "
+            "or choose another OUT"
         )
     return PackError(f"cannot write {path}: {error}. Finished shards are kept: go on with --resume when this is mended")

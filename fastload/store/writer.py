@@ -143,9 +143,7 @@ class DatasetWriter:
     def __enter__(self) -> DatasetWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.abort()
 
     def _claim(self, resume: bool, overwrite: bool) -> int:
@@ -170,15 +168,11 @@ class DatasetWriter:
         names = sorted(os.listdir(self.out))
         ours = [name for name in names if _is_ours(name)]
         if names and not ours:
-            raise PackError(
-                f"{self.out} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT"
-            )
+            raise PackError(f"{self.out} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
         if not ours or resume or overwrite:
             return
         if MANIFEST_NAME in ours:
-            raise PackError(
-                f"{self.out} already holds a packed dataset; --overwrite replaces it, or choose another OUT"
-            )
+            raise PackError(f"{self.out} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
         raise PackError(f"{self.out} holds an unfinished pack: --resume finishes it, --overwrite starts again")
 
     def _clear(self) -> None:
@@ -199,17 +193,13 @@ class DatasetWriter:
         elif (self.out / JOURNAL_NAME).exists():
             self._read_journal()
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
-            raise PackError(
-                f"{self.out} holds shards but no {JOURNAL_NAME}, so it cannot be resumed: --overwrite starts again"
-            )
+            raise PackError(f"{self.out} holds shards but no {JOURNAL_NAME}, so it cannot be resumed: --overwrite starts again")
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards}
         for shard in self._shards:
             file = self.out / shard.file
             if not file.is_file() or file.stat().st_size != shard.bytes:
-                raise PackError(
-                    f"{file} is missing or of another size than when it was complete: --overwrite starts again"
-                )
+                raise PackError(f"{file} is missing or of another size than when it was complete: --overwrite starts again")
         for name in os.listdir(self.out):
             if _is_ours(name) and name not in named | {MANIFEST_NAME, JOURNAL_NAME}:
                 (self.out / name).unlink()
@@ -230,9 +220,7 @@ class DatasetWriter:
     def _same(self, stored: Mapping[str, Any]) -> None:
         """Refuses to go on with other fields or options than it was begun with."""
         if stored.get("schema") != self.schema.to_json():
-            raise PackError(
-                f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again"
-            )
+            raise PackError(f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again")
         before = {
             **dict(get_object(stored.get("options"), "the options")),
             "shard_size": stored.get("shard_size", self.shard_size),
@@ -245,9 +233,7 @@ class DatasetWriter:
                     "resume with the same options, or --overwrite starts again"
                 )
 
-    def prepare(
-        self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0
-    ) -> Prepared:
+    def prepare(self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0) -> Prepared:
         """Builds a sample's record, in any thread; see `append`."""
         entries, row = self.schema.encode(values, image_kind, height, width)
         record, crc = core.build_record(entries)
@@ -356,9 +342,7 @@ class DatasetWriter:
             raise PackError(f"packing into {self.out} was given up; open it again with --resume")
         self._complete_shard()
         self._await_completion()
-        manifest = Manifest(
-            self.schema, tuple(self._shards), None if classes is None else tuple(classes), self._options, dict(summary)
-        )
+        manifest = Manifest(self.schema, tuple(self._shards), None if classes is None else tuple(classes), self._options, dict(summary))
         try:
             manifest.write(self.out)
             (self.out / JOURNAL_NAME).unlink()
