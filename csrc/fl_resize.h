@@ -15,11 +15,12 @@ typedef struct fl_resizer fl_resizer;
 typedef enum fl_filter { FL_BILINEAR = 0, FL_BICUBIC = 1 } fl_filter;
 
 typedef struct fl_resize_spec {
-    double x, y, width, height;     /* the box, in pixels of the view; may be fractional; the part of it that the window shows lies inside the
-                                       view, the rest may reach beyond; pixels beyond the view do not exist for the filter */
+    /* The box, in pixels of the view; may be fractional. The part of it that the window shows lies inside the view, the rest
+     * may reach beyond; pixels beyond the view do not exist for the filter. */
+    double x, y, width, height;
     uint32_t out_width, out_height; /* what the box becomes */
-    fl_box window;                  /* the part of out that is wanted, inside it; {0, 0, out_width, out_height} for all */
-    uint32_t at_x, at_y;            /* where the window's first pixel goes in the sink (before its mirror) */
+    fl_box window; /* the part of out that is wanted, inside it; {0, 0, out_width, out_height} for all */
+    uint32_t at_x, at_y; /* where the window's first pixel goes in the sink (before its mirror) */
     fl_filter filter;
     bool antialias; /* true: Pillow's filters (bicubic a = -0.5, support scaled); false: torch's interpolate
                        (align_corners=False; bicubic a = -0.75, no scaling of the support) */
@@ -30,7 +31,8 @@ void fl_resizer_free(fl_resizer *resizer); /* NULL is allowed */
 
 /* Writes the window into the sink; the sink's other pixels are left alone. FL_EARG when box or window do not fit. When the box is
  * whole pixels and equals out in size, pixels are copied unresampled. */
-fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
+fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
+                  fl_error *err);
 
 /* Fills the whole sink with one colour (through its lut): what padding shows. */
 void fl_sink_fill(const fl_sink *sink, const uint8_t rgb[3]);

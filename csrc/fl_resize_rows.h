@@ -18,22 +18,22 @@
 typedef enum fl_sum { FL_SUM32 = 0, FL_SUM16 = 1, FL_FINE = 2 } fl_sum;
 
 enum {
-    FL_SUM16_TAPS = 16,    /* a longer filter takes FL_SUM32: the cuts would cost it more than the rounding does */
+    FL_SUM16_TAPS = 16, /* a longer filter takes FL_SUM32: the cuts would cost it more than the rounding does */
     FL_COEF_BITS_MAX = 22, /* 255 * 2^22 times bicubic's sum of |coefficients| (below 1.9) stays inside an int32 */
-    FL_FINE_BITS = 11,     /* of FL_FINE's lower half */
-    FL_LOAD = 16,          /* a horizontal kernel reads this many bytes at a pixel, whatever it uses of them */
-    FL_WIDE_BITS = 6,      /* fraction bits of an unclipped int16 row; bicubic overshoots to 303 at most: 303 << 6 fits */
-    FL_BLOCK = 4           /* horizontal kernels make this many output pixels at a time; tables are padded to it */
+    FL_FINE_BITS = 11, /* of FL_FINE's lower half */
+    FL_LOAD = 16, /* a horizontal kernel reads this many bytes at a pixel, whatever it uses of them */
+    FL_WIDE_BITS = 6, /* fraction bits of an unclipped int16 row; bicubic overshoots to 303 at most: 303 << 6 fits */
+    FL_BLOCK = 4 /* horizontal kernels make this many output pixels at a time; tables are padded to it */
 };
 
 /* What a table is computed from; equal keys mean equal tables. */
 typedef struct fl_axis_key {
-    double start, length;    /* the box along this axis, in source pixels */
-    uint32_t source, out;    /* the view's size and the size that the box becomes */
-    uint32_t begin, count;   /* the outputs wanted: begin .. begin + count - 1 */
+    double start, length; /* the box along this axis, in source pixels */
+    uint32_t source, out; /* the view's size and the size that the box becomes */
+    uint32_t begin, count; /* the outputs wanted: begin .. begin + count - 1 */
     fl_filter filter;
-    bool antialias, mirror;  /* mirror: entry 0 is the last output wanted */
-    bool horizontal;         /* pads the taps to what the horizontal kernels step by */
+    bool antialias, mirror; /* mirror: entry 0 is the last output wanted */
+    bool horizontal; /* pads the taps to what the horizontal kernels step by */
 } fl_axis_key;
 
 /* Output i = sum over k < taps of coefficient(i, k) * source[first[i] + k]. first[i] + taps <= the source's size, except that
@@ -42,16 +42,16 @@ typedef struct fl_axis_key {
 typedef struct fl_axis {
     fl_axis_key key;
     bool valid;
-    bool identity;    /* output i is one source pixel */
+    bool identity; /* output i is one source pixel */
     fl_sum sum;
-    int bits;         /* 2^bits = 1.0 */
+    int bits; /* 2^bits = 1.0 */
     uint32_t taps, stride;
-    uint32_t *first;  /* count, padded to FL_BLOCK with copies of the last */
-    int16_t *coef;    /* FL_SUM16: the bits of uint16_t; zero in the padding */
+    uint32_t *first; /* count, padded to FL_BLOCK with copies of the last */
+    int16_t *coef; /* FL_SUM16: the bits of uint16_t; zero in the padding */
     uint32_t low, high; /* source pixels low .. high - 1 are used */
-    size_t reach;     /* bytes from a row's start that a horizontal kernel reads */
+    size_t reach; /* bytes from a row's start that a horizontal kernel reads */
     size_t first_room, coef_room, weight_room; /* bytes allocated */
-    double *weight;   /* scratch */
+    double *weight; /* scratch */
 } fl_axis;
 
 /* Makes the table for key, or keeps it when it is already the one. FL_ENOMEM leaves the axis empty but usable. */

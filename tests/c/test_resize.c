@@ -9,14 +9,14 @@
 
 static uint64_t seed_now;
 
-#define CHECK(condition, ...)                                                                \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            fprintf(stderr, "%s:%d: seed %llu: %s: ", __FILE__, __LINE__, (unsigned long long)seed_now, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                                    \
-            fputc('\n', stderr);                                                             \
-            exit(1);                                                                         \
-        }                                                                                    \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: seed %llu: %s: ", __FILE__, __LINE__, (unsigned long long)seed_now, #condition);   \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 static uint64_t state;
@@ -216,23 +216,64 @@ static void test_a_box_of_the_output_size_is_copied(void) {
     free_scene(&s);
 }
 
+/* A view that has only the pixels which a window's taps need gives that window as the whole view does. */
+static void test_a_part_of_the_view_is_enough_for_a_window(void) {
+    scene s;
+    make_view(&s, between(1, 90), between(1, 90));
+    make_spec(&s, between(1, 60), between(1, 60));
+    fl_box *window = &s.spec.window;
+    window->width = between(1, s.spec.out_width);
+    window->height = between(1, s.spec.out_height);
+    window->x = between(0, s.spec.out_width - window->width);
+    window->y = between(0, s.spec.out_height - window->height);
+    make_sink(&s, FL_U8, FL_HWC, window->width, window->height);
+    resize(&s);
+    uint8_t *want = allocate(s.bytes);
+    memcpy(want, s.sink.data, s.bytes);
+    memset(s.sink.data, 0xA5, s.bytes);
+
+    const double start[2] = {s.spec.x, s.spec.y}, size[2] = {s.view.width, s.view.height};
+    const double begin[2] = {window->x, window->y}, count[2] = {window->width, window->height};
+    const double scale[2] = {s.spec.width / s.spec.out_width, s.spec.height / s.spec.out_height};
+    double low[2], high[2];
+    for (int a = 0; a < 2; a++) {
+        const double reach = 2.0 * (scale[a] > 1.0 ? scale[a] : 1.0) + 1.0;
+        low[a] = fmax(0.0, floor(start[a] + begin[a] * scale[a] - reach));
+        high[a] = fmin(size[a], ceil(start[a] + (begin[a] + count[a]) * scale[a] + reach));
+    }
+    s.view.pixels += (size_t)low[1] * s.view.stride + (size_t)low[0] * 3;
+    s.view.tail = 0;
+    s.view.width = (uint32_t)(high[0] - low[0]);
+    s.view.height = (uint32_t)(high[1] - low[1]);
+    s.spec.x -= low[0];
+    s.spec.y -= low[1];
+    resize(&s);
+    CHECK(memcmp(want, s.sink.data, s.bytes) == 0, "the window of a part");
+    free(want);
+    free_scene(&s);
+}
+
 /* The exact value, by the filters' definition, in one go and without rounding in between. Antialiased bicubic is left out: it clips
  * between the passes, which the comparison with Pillow holds it to. */
 static double exact(const scene *s, uint32_t out_x, uint32_t out_y, uint32_t c) {
     const fl_resize_spec *spec = &s->spec;
     double *weights[2];
     const uint32_t size[2] = {s->view.width, s->view.height}, out[2] = {out_x, out_y};
-    const double start[2] = {spec->x, spec->y}, scale[2] = {spec->width / spec->out_width, spec->height / spec->out_height};
+    const double start[2] = {spec->x, spec->y},
+                 scale[2] = {spec->width / spec->out_width, spec->height / spec->out_height};
     for (int a = 0; a < 2; a++) {
         weights[a] = allocate(size[a] * sizeof(double));
         for (uint32_t k = 0; k < size[a]; k++) weights[a][k] = 0.0;
-        const double center = start[a] + (out[a] + 0.5) * scale[a], stretch = spec->antialias && scale[a] > 1.0 ? scale[a] : 1.0;
+        const double center = start[a] + (out[a] + 0.5) * scale[a],
+                     stretch = spec->antialias && scale[a] > 1.0 ? scale[a] : 1.0;
         double sum = 0.0;
         for (int64_t k = -4; k < (int64_t)size[a] + 4; k++) {
             const double x = fabs((double)k + 0.5 - center) / stretch, q = -0.75;
             double w = x < 1.0 ? 1.0 - x : 0.0;
             if (spec->filter == FL_BICUBIC)
-                w = x < 1.0 ? (q + 2) * x * x * x - (q + 3) * x * x + 1 : x < 2.0 ? q * x * x * x - 5 * q * x * x + 8 * q * x - 4 * q : 0.0;
+                w = x < 1.0   ? (q + 2) * x * x * x - (q + 3) * x * x + 1
+                    : x < 2.0 ? q * x * x * x - 5 * q * x * x + 8 * q * x - 4 * q
+                              : 0.0;
             const bool in = k >= 0 && k < (int64_t)size[a];
             if (!in && spec->antialias) continue;
             weights[a][in ? k : k < 0 ? 0 : size[a] - 1] += w;
@@ -260,7 +301,8 @@ static void test_within_one_of_the_definition(void) {
         const uint32_t x = between(0, s.spec.out_width - 1), y = between(0, s.spec.out_height - 1), c = between(0, 2);
         const double wanted = exact(&s, x, y, c);
         const int got = ((uint8_t *)s.sink.data)[offset(&s.sink, x, y, c)];
-        CHECK(fabs(got - wanted) <= 1.1, "(%u, %u) is %d, not %g", x, y, got, wanted); /* 1/2 from each of two roundings */
+        CHECK(fabs(got - wanted) <= 1.1, "(%u, %u) is %d, not %g", x, y, got,
+              wanted); /* 1/2 from each of two roundings */
     }
     free_scene(&s);
 }
@@ -289,10 +331,10 @@ static void test_what_does_not_fit_is_refused(void) {
         fl_box window;
         uint32_t at_x, at_y;
     } cases[] = {
-        {-1, 0, 10, 10, 8, 8, {0, 0, 8, 8}, 0, 0},        {0, 0, 10.5, 10, 8, 8, {0, 0, 8, 8}, 0, 0},
-        {0, NAN, 10, 10, 8, 8, {0, 0, 8, 8}, 0, 0},       {0, 0, 10, INFINITY, 8, 8, {0, 0, 8, 8}, 0, 0},
-        {0, 0, 0, 10, 8, 8, {0, 0, 8, 8}, 0, 0},          {0, 0, 10, 10, 0, 8, {0, 0, 0, 8}, 0, 0},
-        {0, 0, 10, 10, 8, 8, {1, 0, 8, 8}, 0, 0},         {0, 0, 10, 10, 8, 8, {0, 0, 8, 9}, 0, 0},
+        {-1, 0, 10, 10, 8, 8, {0, 0, 8, 8}, 0, 0},         {0, 0, 10.5, 10, 8, 8, {0, 0, 8, 8}, 0, 0},
+        {0, NAN, 10, 10, 8, 8, {0, 0, 8, 8}, 0, 0},        {0, 0, 10, INFINITY, 8, 8, {0, 0, 8, 8}, 0, 0},
+        {0, 0, 0, 10, 8, 8, {0, 0, 8, 8}, 0, 0},           {0, 0, 10, 10, 0, 8, {0, 0, 0, 8}, 0, 0},
+        {0, 0, 10, 10, 8, 8, {1, 0, 8, 8}, 0, 0},          {0, 0, 10, 10, 8, 8, {0, 0, 8, 9}, 0, 0},
         {0, 0, 10, 10, 8, 8, {0xFFFFFFFF, 0, 2, 8}, 0, 0}, {0, 0, 10, 10, 8, 8, {0, 0, 8, 8}, 1, 0},
         {0, 0, 10, 10, 8, 8, {0, 0, 8, 8}, 0, 0xFFFFFFFF}, {0, 0, 10, 10, 0xFFFFFFFF, 8, {0, 0, 8, 8}, 0, 0},
     };
@@ -300,8 +342,17 @@ static void test_what_does_not_fit_is_refused(void) {
     make_view(&s, 10, 10);
     make_sink(&s, FL_U8, FL_HWC, 8, 8);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        s.spec = (fl_resize_spec){cases[i].x,          cases[i].y,      cases[i].width, cases[i].height, cases[i].out_width,
-                                  cases[i].out_height, cases[i].window, cases[i].at_x,  cases[i].at_y,   FL_BILINEAR, true};
+        s.spec = (fl_resize_spec){cases[i].x,
+                                  cases[i].y,
+                                  cases[i].width,
+                                  cases[i].height,
+                                  cases[i].out_width,
+                                  cases[i].out_height,
+                                  cases[i].window,
+                                  cases[i].at_x,
+                                  cases[i].at_y,
+                                  FL_BILINEAR,
+                                  true};
         fl_error err = {FL_OK, 0, ""};
         CHECK(fl_resize(resizer, &s.view, &s.spec, &s.sink, &err) == FL_EARG, "case %zu", i);
         CHECK(err.code == FL_EARG && err.text[0] != '\0', "case %zu", i);
@@ -315,6 +366,7 @@ static void run(uint64_t seed) {
     test_every_way_equals_the_reference();
     test_a_constant_image_stays_constant();
     test_a_box_of_the_output_size_is_copied();
+    test_a_part_of_the_view_is_enough_for_a_window();
     test_within_one_of_the_definition();
     test_fill_is_the_colour_everywhere();
 }
