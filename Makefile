@@ -96,7 +96,9 @@ CTEST := build/ctest
 CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
 TSAN_TESTS := $(filter test_ring% test_pool% test_pipeline%,$(CTESTS))
 CTEST_FLAGS := -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -g -Icsrc -Itests/c
-CTEST_LIBS = $$(pkg-config --libs libjpeg libturbojpeg lmdb) -lm -pthread
+# Asked when a recipe runs, not when make starts: pkg-config may be installed in between.
+CTEST_CFLAGS = $(shell pkg-config --cflags libjpeg libturbojpeg lmdb)
+CTEST_LIBS = $(shell pkg-config --libs libjpeg libturbojpeg lmdb) -lm
 FLAGS_plain := -O2
 FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FLAGS_tsan := -O1 -fsanitize=thread -fno-omit-frame-pointer
@@ -108,13 +110,13 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 define ctest_kind
 $(CTEST)/$(1)/%.o: csrc/%.c | $(STAMPS)/system
 	@mkdir -p $$(@D)
-	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) $$$$(pkg-config --cflags libjpeg libturbojpeg lmdb) -MMD -c $$< -o $$@
+	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) $$(CTEST_CFLAGS) -MMD -c $$< -o $$@
 
 $(CTEST)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(CTEST)/$(1)/%.o,$(wildcard csrc/*.c))
 	@rm -f $$@ && $(AR) rcs $$@ $$^
 
 $(CTEST)/$(1)/test_%: tests/c/test_%.c $(CTEST)/$(1)/libcsrc.a
-	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) -MMD -MF $$@.d $$< $(CTEST)/$(1)/libcsrc.a -o $$@ $(CTEST_LIBS)
+	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) -MMD -MF $$@.d $$< $(CTEST)/$(1)/libcsrc.a -o $$@ $$(CTEST_LIBS)
 
 .PHONY: run-$(1)-%
 run-$(1)-%: $(CTEST)/$(1)/%

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent
 SANITIZERS = ("address", "undefined", "thread")
 WARNINGS = ["-Wall", "-Wextra"]
 # What Cython writes is not ours to tidy.
-GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-missing-field-initializers"]
+GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-maybe-uninitialized"]
 
 
 class Library(NamedTuple):

@@ -10,14 +10,11 @@ enum {
 };
 enum { WINDOW = 12, ENTRIES = 1 << WINDOW, BLOCK = 64, BLOCKS_MAX = 10 /* T.81 B.2.3, and libjpeg's own limit */ };
 
-/* What a window of WINDOW bits starts with. Bits are code and value bits together; run counts coefficients that
- * they cover. first: one symbol; all: as many as lie in the window wholly. bits = 0: no code of at most WINDOW bits. */
-typedef struct fl_step {
-    uint8_t first_bits, first_run, all_bits, all_run;
-} fl_step;
-
-/* A run of EOB stands for the whole rest of the block: larger than any sum of other runs in a window, with room to add them. */
-enum { RUN_EOB = 128 };
+/* What a window of WINDOW bits starts with, in 16 bits so that the tables of a scan fit the nearest cache: low byte: bits, code and
+ * value bits together (a symbol may reach beyond the window); high byte: run, the coefficients that they cover. RUN_EOB stands for
+ * the rest of the block: larger than a block, with room to add the runs before it. RUN_NONE: no code of at most WINDOW bits. */
+typedef uint16_t fl_step;
+enum { RUN_EOB = 128, RUN_NONE = 255 };
 
 typedef struct fl_codes {
     uint8_t lengths[16], symbols[256]; /* as in the file: the key of this cache */
@@ -25,12 +22,18 @@ typedef struct fl_codes {
     bool built;
     int32_t last[17]; /* the largest code of each length, -1 for none */
     int32_t offset[17]; /* symbols[code + offset[length]] */
-    fl_step step[ENTRIES];
+    fl_step all[ENTRIES];   /* of as many symbols as lie in the window wholly */
+    fl_step first[ENTRIES]; /* of the first of them alone */
 } fl_codes;
 
 struct fl_entropy {
     fl_codes dc[4], ac[4];
+    uint8_t *plain; /* coded data of one restart interval, stuffing removed, PAD zeros behind */
+    size_t room;
 };
+
+/* More than one block can consume: 64 symbols of at most 31 bits, and what a refill reads ahead. */
+enum { PAD = 512 };
 
 typedef struct fl_frame {
     uint32_t width, height, interval;
@@ -41,11 +44,11 @@ typedef struct fl_frame {
     bool framed;
 } fl_frame;
 
-/* Bits are read from the top of `bits`; `left` of them are valid. */
+/* Bits are read from the top of `bits`; `left` of them are valid, and those below are the data's or zero. */
 typedef struct fl_bits {
-    const uint8_t *at, *end;
+    const uint8_t *at;
     uint64_t bits;
-    int left;
+    unsigned left;
 } fl_bits;
 
 fl_code fl_entropy_create(fl_entropy **out, fl_error *err) {
@@ -55,6 +58,7 @@ fl_code fl_entropy_create(fl_entropy **out, fl_error *err) {
 }
 
 void fl_entropy_free(fl_entropy *entropy) {
+    if (entropy) free(entropy->plain);
     free(entropy);
 }
 
@@ -65,34 +69,34 @@ static void symbol_meaning(uint8_t symbol, bool ac, int *value_bits, int *run) {
     *run = !ac ? 1 : size ? zeros + 1 : zeros == 15 ? 16 : RUN_EOB;
 }
 
-/* One symbol from the top of a window, looking at no more than `have` bits. False when it does not fit in them. */
-static bool symbol_at(const fl_codes *codes, bool ac, uint32_t window, int have, int *bits, int *run) {
-    for (int length = 1; length <= have; length++) {
-        int32_t code = (int32_t)(window >> (WINDOW - length));
-        if (code > codes->last[length]) continue;
-        int value_bits;
-        symbol_meaning(codes->symbols[code + codes->offset[length]], ac, &value_bits, run);
-        *bits = length + value_bits;
-        return true;
-    }
-    return false;
+static fl_step pack_step(int bits, int run) {
+    return (fl_step)(bits | run << 8);
 }
 
-static fl_step step_of(const fl_codes *codes, bool ac, uint32_t window) {
-    fl_step step = {0, 0, 0, 0};
-    int bits, run;
-    if (!symbol_at(codes, ac, window, WINDOW, &bits, &run)) return step;
-    step.first_bits = step.all_bits = (uint8_t)bits;
-    step.first_run = step.all_run = (uint8_t)run;
-    while (ac && step.all_run < RUN_EOB && step.all_bits < WINDOW) {
-        uint32_t rest = (window << step.all_bits) & (ENTRIES - 1);
-        int have = WINDOW - step.all_bits;
-        if (!symbol_at(codes, ac, rest, have, &bits, &run) || bits > have) break;
-        if (run != RUN_EOB && step.all_run + run >= RUN_EOB) break; /* sums of runs must stay below what marks the end */
-        step.all_bits = (uint8_t)(step.all_bits + bits);
-        step.all_run = (uint8_t)(step.all_run + run);
+/* The steps of all windows: single symbols by enumerating codes, then chained with those of what follows. */
+static void build_steps(fl_codes *codes, bool ac) {
+    for (uint32_t window = 0; window < ENTRIES; window++) codes->first[window] = pack_step(0, RUN_NONE);
+    for (int length = 1; length <= WINDOW; length++) {
+        for (int i = 0; i < codes->lengths[length - 1]; i++) {
+            int32_t code = codes->last[length] - i;
+            int value_bits, run;
+            symbol_meaning(codes->symbols[code + codes->offset[length]], ac, &value_bits, &run);
+            uint32_t start = (uint32_t)code << (WINDOW - length);
+            for (uint32_t w = 0; w < 1u << (WINDOW - length); w++) codes->first[start + w] = pack_step(length + value_bits, run);
+        }
     }
-    return step;
+    for (uint32_t window = 0; window < ENTRIES; window++) {
+        int bits = codes->first[window] & 255, run = codes->first[window] >> 8;
+        while (ac && run < RUN_EOB && bits < WINDOW) {
+            fl_step next = codes->first[(window << bits) & (ENTRIES - 1)];
+            int next_bits = next & 255, next_run = next >> 8;
+            if (next_run == RUN_NONE || next_bits > WINDOW - bits) break;
+            if (next_run != RUN_EOB && run + next_run >= RUN_EOB) break; /* sums of runs stay below what marks the end */
+            bits += next_bits;
+            run += next_run;
+        }
+        codes->all[window] = pack_step(bits, run);
+    }
 }
 
 /* T.81 C.2: codes of each length in order. False for lengths that are no prefix code, or that use the code of all ones. */
@@ -111,7 +115,7 @@ static bool build(fl_codes *codes, bool ac) {
         if (!ac && codes->symbols[i] > 15) return false;
         if (ac && (codes->symbols[i] & 15) == 0 && codes->symbols[i] != 0 && codes->symbols[i] != 0xF0) return false;
     }
-    for (uint32_t window = 0; window < ENTRIES; window++) codes->step[window] = step_of(codes, ac, window);
+    build_steps(codes, ac);
     codes->built = true;
     return true;
 }
@@ -192,116 +196,130 @@ static bool read_scan(fl_frame *f, const uint8_t *p, size_t size) {
     return true;
 }
 
-/* Tops the bits up to at least 32, more than any symbol with its value, or to all there are before the next marker. */
+/* At least 56 bits, without a branch: bytes already counted are or-ed onto themselves (F. Giesen, "Reading bits in far too many ways"). */
 static inline void refill(fl_bits *b) {
-    if (b->left >= 32) return;
-    if (b->end - b->at >= 8) {
-        uint64_t next;
-        memcpy(&next, b->at, 8);
-        /* A byte of 0xFF is a byte of zero in the complement: the classic test for one. */
-        if (!((~next - 0x0101010101010101ull) & next & 0x8080808080808080ull)) {
-            int bytes = (64 - b->left) >> 3;
+    uint64_t next;
+    memcpy(&next, b->at, 8);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-            next = __builtin_bswap64(next);
+    next = __builtin_bswap64(next);
 #endif
-            /* Bits beyond the whole bytes taken are the same that the next refill will put there: or changes nothing. */
-            b->bits |= next >> b->left;
-            b->at += bytes;
-            b->left += 8 * bytes;
-            return;
-        }
-    }
-    if (b->left < 64) b->bits &= b->left ? ~0ull << (64 - b->left) : 0;
-    while (b->left <= 56 && b->at < b->end) {
-        uint8_t byte = b->at[0];
-        if (byte == 0xFF) {
-            if (b->end - b->at < 2 || b->at[1] != 0) return;
-            b->at++;
-        }
-        b->at++;
-        b->bits |= (uint64_t)byte << (56 - b->left);
-        b->left += 8;
-    }
+    b->bits |= next >> b->left;
+    b->at += (63 - b->left) >> 3;
+    b->left |= 56;
 }
 
-static inline bool take(fl_bits *b, int count) {
-    if (count > b->left) return false;
+static inline void take(fl_bits *b, unsigned count) {
     b->bits <<= count;
     b->left -= count;
-    return true;
 }
 
-/* A symbol whose code is longer than the window. */
-static bool long_symbol(const fl_codes *codes, bool ac, const fl_bits *b, int *bits, int *run) {
+static inline fl_step look(const fl_codes *codes, const fl_bits *b) {
+    return codes->all[b->bits >> (64 - WINDOW)];
+}
+
+/* A symbol whose code may be longer than the window; 0 when there is no such code. Takes it, and returns its run. */
+static int take_symbol(const fl_codes *codes, bool ac, fl_bits *b) {
+    refill(b);
+    fl_step step = codes->first[b->bits >> (64 - WINDOW)];
+    int run = step >> 8;
+    if (run != RUN_NONE) {
+        take(b, step & 63);
+        return run;
+    }
     for (int length = WINDOW + 1; length <= 16; length++) {
         int32_t code = (int32_t)(b->bits >> (64 - length));
         if (code > codes->last[length]) continue;
         int value_bits;
-        symbol_meaning(codes->symbols[code + codes->offset[length]], ac, &value_bits, run);
-        *bits = length + value_bits;
-        return true;
+        symbol_meaning(codes->symbols[code + codes->offset[length]], ac, &value_bits, &run);
+        take(b, (unsigned)(length + value_bits));
+        return run;
     }
-    return false;
+    return 0;
 }
 
+/* Takes one block. Reads up to PAD bytes beyond the data; the caller compares positions afterwards. */
 static inline bool walk_block(const fl_codes *dc, const fl_codes *ac, fl_bits *b) {
-    int bits, run;
     refill(b);
-    fl_step step = dc->step[b->bits >> (64 - WINDOW)];
-    bits = step.first_bits;
-    if (!bits && !long_symbol(dc, false, b, &bits, &run)) return false;
-    if (!take(b, bits)) return false;
-    for (int k = 1; k < BLOCK;) {
+    fl_step step = look(dc, b);
+    if (step >> 8 != RUN_NONE) take(b, step & 63);
+    else if (!take_symbol(dc, false, b)) return false;
+    unsigned k = 1;
+    for (;;) {
         refill(b);
-        step = ac->step[b->bits >> (64 - WINDOW)];
-        if (k + step.all_run <= BLOCK && step.all_bits) {
-            /* All symbols of the window lie inside the block, none is the end of it. */
-            if (!take(b, step.all_bits)) return false;
-            k += step.all_run;
-            continue;
+        /* Two steps to a refill: neither takes more than WINDOW + 15 bits. */
+        for (int i = 0; i < 2; i++) {
+            step = look(ac, b);
+            unsigned after = k + (step >> 8);
+            if (after >= BLOCK) goto end;
+            take(b, step & 63);
+            k = after;
         }
-        if (step.all_run >= RUN_EOB && k + (step.all_run - RUN_EOB) < BLOCK) {
-            /* They lie inside the block, and the last of them ends it. */
-            return take(b, step.all_bits);
+        continue;
+    end:;
+        unsigned run = step >> 8;
+        if (k + run == BLOCK || (run >= RUN_EOB && run != RUN_NONE && k + run - RUN_EOB < BLOCK)) {
+            take(b, step & 63); /* the last symbol of the window ends the block */
+            return true;
         }
-        bits = step.first_bits;
-        run = step.first_run;
-        if (!bits && !long_symbol(ac, true, b, &bits, &run)) return false;
-        if (!take(b, bits)) return false;
+        run = (unsigned)take_symbol(ac, true, b);
         if (run == RUN_EOB) return true;
         k += run;
-        if (k > BLOCK) return false; /* a run over the block's end: libjpeg is silent, but let it decide */
+        if (run == 0 || k > BLOCK) return false; /* a run over the block's end: libjpeg is silent, but let it decide */
+        if (k == BLOCK) return true;
     }
-    return true;
 }
 
-/* Between the last code and the marker that is due there is nothing but padding to a whole byte. */
-static bool at_marker(fl_bits *b, uint8_t marker) {
-    refill(b);
-    int whole = b->left / 8;
-    if (whole > 0) return false;
-    if (b->end - b->at < 2 || b->at[0] != 0xFF || b->at[1] != marker) return false;
-    b->at += 2;
-    b->bits = 0;
-    b->left = 0;
-    return true;
+/* Copies coded data up to the next marker, or to the end, without the zeros stuffed in behind 0xFF. */
+static const uint8_t *unstuff(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t *size) {
+    uint8_t *start = out;
+    while (at < end) {
+        const uint8_t *found = memchr(at, 0xFF, (size_t)(end - at));
+        size_t count = (size_t)((found ? found : end) - at);
+        memcpy(out, at, count);
+        out += count;
+        at += count;
+        if (end - at < 2 || at[1] != 0) break;
+        *out++ = 0xFF;
+        at += 2;
+    }
+    *size = (size_t)(out - start);
+    memset(out, 0, PAD);
+    return at;
 }
 
-static bool walk_scan(const fl_entropy *e, const fl_frame *f, const uint8_t *at, const uint8_t *end) {
-    fl_bits b = {at, end, 0, 0};
-    uint32_t until_restart = f->interval;
-    uint8_t restart = RST0;
-    for (uint32_t mcu = 0; mcu < f->mcus; mcu++) {
-        if (f->interval && until_restart-- == 0) {
-            if (!at_marker(&b, restart)) return false;
-            restart = (uint8_t)(RST0 + ((restart - RST0 + 1) & 7));
-            until_restart = f->interval - 1;
-        }
+/* MCUs that lie between two markers, with nothing behind them but padding to a whole byte. */
+static bool walk_interval(const fl_entropy *e, const fl_frame *f, uint32_t mcus, size_t size) {
+    fl_bits b = {e->plain, 0, 0};
+    const uint8_t *end = e->plain + size;
+    for (uint32_t mcu = 0; mcu < mcus; mcu++) {
         for (int i = 0; i < f->block_count; i++) {
             if (!walk_block(&e->dc[f->block_dc[i]], &e->ac[f->block_ac[i]], &b)) return false;
+            if (b.at - b.left / 8 > end) return false;
         }
     }
-    return at_marker(&b, EOI);
+    ptrdiff_t rest = (end - b.at) * 8 + (ptrdiff_t)b.left;
+    return rest >= 0 && rest < 8;
+}
+
+static bool walk_scan(fl_entropy *e, const fl_frame *f, const uint8_t *at, const uint8_t *end) {
+    size_t need = (size_t)(end - at) + PAD;
+    if (need > e->room) {
+        free(e->plain);
+        e->plain = malloc(need);
+        e->room = e->plain ? need : 0;
+        if (!e->plain) return false;
+    }
+    uint32_t left = f->mcus;
+    for (uint8_t restart = RST0;; restart = (uint8_t)(RST0 + ((restart - RST0 + 1) & 7))) {
+        uint32_t mcus = f->interval && f->interval < left ? f->interval : left;
+        size_t size;
+        at = unstuff(at, end, e->plain, &size);
+        if (!walk_interval(e, f, mcus, size)) return false;
+        left -= mcus;
+        if (end - at < 2 || at[0] != 0xFF || at[1] != (left ? restart : EOI)) return false;
+        if (!left) return true;
+        at += 2;
+    }
 }
 
 /* Markers that tell libjpeg the colour space, with values that it takes without a word. */

@@ -186,13 +186,9 @@ class PackedIterator(Iterator[Any]):
         view = self._engine.view
         tried = substitutes(self._seed, self.epoch, index, len(view))
         for sources, indices in (view.rows([position]) for position in tried):
-            if (int(sources[0]), int(indices[0])) != (source, index) and batch.redo(
-                row, int(sources[0]), int(indices[0])
-            ):
+            if (int(sources[0]), int(indices[0])) != (source, index) and batch.redo(row, int(sources[0]), int(indices[0])):
                 return
-        raise self._engine.sample_error(
-            source, index, f"{reason}; and none of {len(tried)} substitutes could be made either"
-        )
+        raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
     def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> Any:
         first = self._engine.view.datasets[0]
@@ -208,9 +204,7 @@ class PackedIterator(Iterator[Any]):
             return collate(samples)
         return samples[0] if collate is None else collate(samples[0])
 
-    def _columns(
-        self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]
-    ) -> dict[str, Any]:
+    def _columns(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> dict[str, Any]:
         """A batch by field as default_collate would give it, without a Python object per sample where the field is a column."""
         datasets = self._engine.view.datasets
         first = datasets[0]
@@ -231,9 +225,7 @@ class PackedIterator(Iterator[Any]):
 _NOTHING: Any = object()
 
 
-def _gather(
-    columns: list[np.ndarray[Any, Any]], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def _gather(columns: list[np.ndarray[Any, Any]], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0][indices])
     rows = np.empty((len(indices), *columns[0].shape[1:]), columns[0].dtype)

@@ -90,18 +90,14 @@ def test_seeds(packed: Path) -> None:
     assert not torch.equal(a, b)
 
 
-def pillow_crop(
-    file: Path, box: tuple[int, int, int, int], size: tuple[int, int], resample: Image.Resampling
-) -> np.ndarray:
+def pillow_crop(file: Path, box: tuple[int, int, int, int], size: tuple[int, int], resample: Image.Resampling) -> np.ndarray:
     x, y, w, h = box
     return np.asarray(Image.open(file).crop((x, y, x + w, y + h)).resize(size, resample)).astype(int)
 
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("flip", [0.0, 1.0])
-def test_random_resized_crop_is_pillows_crop_and_resize(
-    packed: Path, image_folder: Path, interpolation: str, flip: float
-) -> None:
+def test_random_resized_crop_is_pillows_crop_and_resize(packed: Path, image_folder: Path, interpolation: str, flip: float) -> None:
     """Crop, antialiased resize and flip equal Pillow's on the same box, within 1, when the decoder does not scale."""
     transform = [T.RandomResizedCrop(48, interpolation=interpolation, dct_scale=False), T.RandomHorizontalFlip(flip)]
     ds = PackedDataset(packed, transform=transform, seed=2)
@@ -148,9 +144,7 @@ def test_padding_and_unresized_crops(packed_same_size: Path) -> None:
     """CenterCrop beyond the image pads with black, RandomCrop with its fill; the rest are the image's own pixels."""
     plain = PackedDataset(packed_same_size)
     centre = PackedDataset(packed_same_size, transform=T.CenterCrop(90))
-    crop = PackedDataset(
-        packed_same_size, transform=[T.RandomCrop((60, 80), padding=7, fill=(9, 8, 7)), T.RandomVerticalFlip()], seed=1
-    )
+    crop = PackedDataset(packed_same_size, transform=[T.RandomCrop((60, 80), padding=7, fill=(9, 8, 7)), T.RandomVerticalFlip()], seed=1)
     for i in range(10):
         image = plain[i][0]
         padded = torch.zeros(3, 90, 90, dtype=torch.uint8)

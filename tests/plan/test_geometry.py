@@ -31,9 +31,7 @@ class Draws:
         return next(self.words) * bound >> 32
 
 
-def torchvision_box(
-    draws: Draws, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]
-) -> tuple[int, ...]:
+def torchvision_box(draws: Draws, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]) -> tuple[int, ...]:
     """RandomResizedCrop.make_params with its draws replaced by ours: (x, y, width, height)."""
     area = height * width
     log_ratio = (math.log(ratio[0]), math.log(ratio[1]))
