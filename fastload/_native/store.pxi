@@ -8,6 +8,10 @@ from libc.string cimport memcpy
 
 import os as _os
 
+cdef extern from "<fcntl.h>" nogil:
+    unsigned int SYNC_FILE_RANGE_WRITE
+    int sync_file_range(int fd, long long offset, long long size, unsigned int flags)
+
 cdef extern from "fl_record.h" nogil:
     ctypedef struct fl_span:
         const uint8_t *bytes
@@ -77,6 +81,12 @@ def crc32c(data, uint32_t crc=0):
         crc = fl_crc32c(crc, view.buf, view.len)
     PyBuffer_Release(&view)
     return crc
+
+
+def start_writeback(int fd):
+    """Has the kernel begin to write a file's dirty pages to the disk, and returns: a later fsync has less to wait for. A hint."""
+    with nogil:
+        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE)
 
 
 cdef inline void _put16(uint8_t *at, uint32_t value) noexcept nogil:

@@ -226,15 +226,23 @@ def check_version(content: Mapping[str, Any], form: str, version: int, what: str
         )
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file by way of a temporary one that is synced, renamed over path, and made durable with its folder."""
+def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+    """Writes a file by way of a temporary one renamed over path: a kill leaves the old file or the new.
+
+    Args:
+        path: the file.
+        data: its new content.
+        durable: also syncs file and folder, so that the same holds for a power cut.
+    """
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     os.replace(temporary, path)
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -68,6 +68,7 @@ class ShardFile:
         self._crcs: list[int] = []
         self._env: Any = None
         self._txn: Any = None
+        self._descriptor = -1
         self._pending_pages = self._pending_bytes = self._pending_records = 0
         self._committed_pages = 2
         self._map_bytes = max(map_bytes, 1 << 20)
@@ -80,6 +81,7 @@ class ShardFile:
             self._page_size = int(self._env.stat()["psize"])
             self._samples = self._env.open_db(b"samples")
             self._columns = self._env.open_db(b"columns")
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             self._begin()
         except (lmdb.Error, OSError) as error:
             self.abort()
@@ -135,10 +137,8 @@ class ShardFile:
             for name in sorted(chunks, key=str.encode):
                 self._put(self._columns, name.encode(), chunks[name])
             self._commit()
-            pages = int(self._env.info()["last_pgno"]) + 1
-            self._env.close()
-            self._env = None
-            os.truncate(self.path, pages * self._page_size)
+            self._release()
+            os.truncate(self.path, self._committed_pages * self._page_size)
         except (lmdb.Error, OSError) as error:
             raise self._failed(error) from None
         return sums
@@ -148,6 +148,12 @@ class ShardFile:
         if self._txn is not None:
             self._txn.abort()
             self._txn = None
+        self._release()
+
+    def _release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
         if self._env is not None:
             self._env.close()
             self._env = None
@@ -158,6 +164,7 @@ class ShardFile:
     def _commit(self) -> None:
         txn, self._txn = self._txn, None
         txn.commit()
+        core.start_writeback(self._descriptor)
         self._committed_pages = int(self._env.info()["last_pgno"]) + 1
         self._pending_pages = self._pending_bytes = self._pending_records = 0
 

@@ -1,8 +1,9 @@
 """Writing a packed dataset, so that a kill at any point leaves either no dataset or one that can be resumed.
 
 NOTE [ writer: what is durable when ]
-1. progress.json (the journal) is there before the first shard, and names exactly the shards that are complete: synced,
-   closed, their checksums taken. It is replaced by rename, and only after the shard it adds is on the disk.
+1. progress.json (the journal) is there before the first shard, and names only shards that are complete: closed, synced,
+   their checksums taken. It is replaced by rename, and only after the shard it adds is on the disk. The last shard
+   goes straight into the manifest.
 2. A shard that the journal does not name is unfinished and is dropped on resume.
 3. manifest.json comes last, by rename: that moment makes the folder a dataset. The journal goes after it.
 """
@@ -132,7 +133,7 @@ class DatasetWriter:
                 self._resume()
             self._begun = len(self._shards)
             if self.finished is None:
-                self._journal(self.state)
+                self._journal(self.state, durable=False)
         except (OSError, DatasetError) as error:
             self._release()
             raise PackError(f"cannot start to pack into {self.out}: {error}") from None
@@ -283,7 +284,7 @@ class DatasetWriter:
         if self._shard.size >= self.shard_size or self._shard.column_full:
             self._complete_shard()
 
-    def _complete_shard(self) -> None:
+    def _complete_shard(self, journal: bool = True) -> None:
         """Ends the current shard; a thread syncs, sums and journals it while the next one is written."""
         shard = self._shard
         if shard is None:
@@ -293,9 +294,9 @@ class DatasetWriter:
         self._shard = None
         self._await_completion()
         complete = _Complete(shard.path.name, shard.first, shard.count, columns, dict(state))
-        self._completing = self._pool.submit(self._make_durable, complete)
+        self._completing = self._pool.submit(self._make_durable, complete, journal)
 
-    def _make_durable(self, shard: _Complete) -> None:
+    def _make_durable(self, shard: _Complete, journal: bool) -> None:
         path = self.out / shard.file
         try:
             with open(path, "rb") as file:
@@ -303,7 +304,8 @@ class DatasetWriter:
                 size = os.fstat(file.fileno()).st_size
             entry = ShardEntry(shard.file, shard.first, shard.count, size, file_crc32c(path), shard.columns)
             self._shards.append(entry)
-            self._journal(shard.state)
+            if journal:
+                self._journal(shard.state)
         except OSError as error:
             raise write_error(path, 0, error) from None
         self.state = shard.state
@@ -313,7 +315,7 @@ class DatasetWriter:
         if completing is not None:
             completing.result()
 
-    def _journal(self, state: Mapping[str, Any]) -> None:
+    def _journal(self, state: Mapping[str, Any], durable: bool = True) -> None:
         content = {
             "format": _JOURNAL_FORMAT,
             "version": _JOURNAL_VERSION,
@@ -323,7 +325,7 @@ class DatasetWriter:
             "shards": [shard.to_json() for shard in self._shards],
             "state": dict(state),
         }
-        write_atomically(self.out / JOURNAL_NAME, checked.seal(content))
+        write_atomically(self.out / JOURNAL_NAME, checked.seal(content), durable)
 
     def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any]) -> Manifest:
         """Completes the last shard and writes the manifest: from here on it is a dataset.
@@ -340,7 +342,7 @@ class DatasetWriter:
             return self.finished
         if self._lock < 0:
             raise PackError(f"packing into {self.out} was given up; open it again with --resume")
-        self._complete_shard()
+        self._complete_shard(journal=False)  # the manifest will name it
         self._await_completion()
         manifest = Manifest(self.schema, tuple(self._shards), None if classes is None else tuple(classes), self._options, dict(summary))
         try:
