@@ -20,7 +20,7 @@ PIP := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/stamps
 NATIVE := $(wildcard csrc/*.c csrc/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
 C_FILES := $(wildcard csrc/*.c csrc/*.h tests/c/*.c tests/c/*.h benchmarks/*.c)
-PY_FILES := fastload tests benchmarks examples setup.py
+PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
 
@@ -134,10 +134,8 @@ ctest: $(CTEST_RUNS)
 # ---- products -----------------------------------------------------------------------------------------------------
 
 wheel: $(STAMPS)/dev
-	@rm -rf build/wheel dist
-	$(PIP) wheel . --no-build-isolation --no-deps -w build/wheel
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair build/wheel/*.whl -w dist
-	@ls dist/*.whl
+	@rm -rf dist
+	$(PY) tools/build_wheel.py dist
 
 bench: build
 	$(PY) benchmarks/bench_loader.py

