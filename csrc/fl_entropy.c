@@ -5,8 +5,19 @@
 #include <string.h>
 
 enum {
-    SOF0 = 0xC0, SOF1 = 0xC1, DHT = 0xC4, RST0 = 0xD0, SOI = 0xD8, EOI = 0xD9, SOS = 0xDA, DQT = 0xDB, DRI = 0xDD, APP0 = 0xE0,
-    APP14 = 0xEE, APP15 = 0xEF, COM = 0xFE
+    SOF0 = 0xC0,
+    SOF1 = 0xC1,
+    DHT = 0xC4,
+    RST0 = 0xD0,
+    SOI = 0xD8,
+    EOI = 0xD9,
+    SOS = 0xDA,
+    DQT = 0xDB,
+    DRI = 0xDD,
+    APP0 = 0xE0,
+    APP14 = 0xEE,
+    APP15 = 0xEF,
+    COM = 0xFE
 };
 enum { WINDOW = 12, ENTRIES = 1 << WINDOW, BLOCK = 64, BLOCKS_MAX = 10 /* T.81 B.2.3, and libjpeg's own limit */ };
 
@@ -22,7 +33,7 @@ typedef struct fl_codes {
     bool built;
     int32_t last[17]; /* the largest code of each length, -1 for none */
     int32_t offset[17]; /* symbols[code + offset[length]] */
-    fl_step all[ENTRIES];   /* of as many symbols as lie in the window wholly */
+    fl_step all[ENTRIES]; /* of as many symbols as lie in the window wholly */
     fl_step first[ENTRIES]; /* of the first of them alone */
 } fl_codes;
 
@@ -69,9 +80,7 @@ static void symbol_meaning(uint8_t symbol, bool ac, int *value_bits, int *run) {
     *run = !ac ? 1 : size ? zeros + 1 : zeros == 15 ? 16 : RUN_EOB;
 }
 
-static fl_step pack_step(int bits, int run) {
-    return (fl_step)(bits | run << 8);
-}
+static fl_step pack_step(int bits, int run) { return (fl_step)(bits | run << 8); }
 
 /* The steps of all windows: single symbols by enumerating codes, then chained with those of what follows. */
 static void build_steps(fl_codes *codes, bool ac) {
@@ -82,7 +91,8 @@ static void build_steps(fl_codes *codes, bool ac) {
             int value_bits, run;
             symbol_meaning(codes->symbols[code + codes->offset[length]], ac, &value_bits, &run);
             uint32_t start = (uint32_t)code << (WINDOW - length);
-            for (uint32_t w = 0; w < 1u << (WINDOW - length); w++) codes->first[start + w] = pack_step(length + value_bits, run);
+            for (uint32_t w = 0; w < 1u << (WINDOW - length); w++)
+                codes->first[start + w] = pack_step(length + value_bits, run);
         }
     }
     for (uint32_t window = 0; window < ENTRIES; window++) {
@@ -91,7 +101,8 @@ static void build_steps(fl_codes *codes, bool ac) {
             fl_step next = codes->first[(window << bits) & (ENTRIES - 1)];
             int next_bits = next & 255, next_run = next >> 8;
             if (next_run == RUN_NONE || next_bits > WINDOW - bits) break;
-            if (next_run != RUN_EOB && run + next_run >= RUN_EOB) break; /* sums of runs stay below what marks the end */
+            if (next_run != RUN_EOB && run + next_run >= RUN_EOB)
+                break; /* sums of runs stay below what marks the end */
             bits += next_bits;
             run += next_run;
         }
@@ -213,9 +224,7 @@ static inline void take(fl_bits *b, unsigned count) {
     b->left -= count;
 }
 
-static inline fl_step look(const fl_codes *codes, const fl_bits *b) {
-    return codes->all[b->bits >> (64 - WINDOW)];
-}
+static inline fl_step look(const fl_codes *codes, const fl_bits *b) { return codes->all[b->bits >> (64 - WINDOW)]; }
 
 /* A symbol whose code may be longer than the window; 0 when there is no such code. Takes it, and returns its run. */
 static int take_symbol(const fl_codes *codes, bool ac, fl_bits *b) {

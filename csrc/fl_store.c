@@ -17,7 +17,7 @@
 #include "fl_store_tree.h"
 
 enum { NAME_SIZE = 256 };
-static const uint64_t RESIDENT_DEFAULT = 64 << 20;
+static const uint64_t RESIDENT_DEFAULT = 16 << 20;
 
 typedef struct shard {
     uint64_t first, count, bytes;

@@ -20,9 +20,7 @@ def bench(
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads, or torch's worker processes.")] = 2,
     size: Annotated[int, typer.Option("--size", min=1, help="Side of the crop, pixels.")] = 224,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved turns of each loader.")] = 3,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=0.0, help="Least time of one turn, two epochs at least.")
-    ] = 3.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Least time of one turn, two epochs at least.")] = 3.0,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Images used, evenly spaced; 0: all.")] = 4096,
 ) -> None:
     """Measures images/s, first batch, epoch gap, memory and CPU time of fastload and of torch's DataLoader.

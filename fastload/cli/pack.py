@@ -27,9 +27,7 @@ def pack(
         ),
     ] = "lossless",
     quality: Annotated[int, typer.Option(min=1, max=100, help="Of JPEGs that are encoded.")] = 90,
-    subsampling: Annotated[
-        Literal["4:4:4", "4:2:2", "4:2:0", "gray"], typer.Option(help="Of their chroma.")
-    ] = "4:2:0",
+    subsampling: Annotated[Literal["4:4:4", "4:2:2", "4:2:0", "gray"], typer.Option(help="Of their chroma.")] = "4:2:0",
     max_side: Annotated[int | None, typer.Option(min=1, help="Shrink images whose longer side is longer.")] = None,
     min_side: Annotated[int | None, typer.Option(min=1, help="Shrink images whose shorter side is longer.")] = None,
     shard_size: Annotated[str, typer.Option(help="Bytes of a shard: 1GiB, 500MB, ...")] = "1GiB",

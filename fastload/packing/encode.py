@@ -147,9 +147,7 @@ class Encoder:
         height, width = (found.width, found.height) if turn >= 5 else (found.height, found.width)
         return Encoded("jpeg", stored, height, width, ("rotated",), "jpeg", warning)
 
-    def _decoded(
-        self, data: bytes, found: core.Prepared, turn: int, size: tuple[int, int] | None, warning: str
-    ) -> Encoded:
+    def _decoded(self, data: bytes, found: core.Prepared, turn: int, size: tuple[int, int] | None, warning: str) -> Encoded:
         """Decoded, shrunk and turned as asked, then stored as the mode says."""
         options = self._options
         how: tuple[str, ...] = ()

@@ -116,9 +116,7 @@ def pack(
     opened = open_source(source)
     job = _Job(opened, options, _order(len(opened), options))
     schema = Schema((Field(IMAGE_FIELD, "image"), *opened.fields))
-    writer = DatasetWriter(
-        out, schema, shard_size=size, options=job.identity(), resume=resume, overwrite=overwrite
-    )
+    writer = DatasetWriter(out, schema, shard_size=size, options=job.identity(), resume=resume, overwrite=overwrite)
     try:
         with Progress(len(job.order), opened.title, shown=progress) as bar:
             return job.run(writer, threads, bar, started)
@@ -262,9 +260,7 @@ def _finished(manifest: Manifest, started: float) -> PackSummary:
     """The summary of a dataset that a resume found complete."""
     tally = Tally({"counts": manifest.summary, **manifest.summary})
     tally.counts = {name: tally.counts[name] for name in COUNTS}
-    return tally.summary(
-        samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0
-    )
+    return tally.summary(samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0)
 
 
 def _each(batches: Iterator[list[Outcome]]) -> Iterator[Outcome]:

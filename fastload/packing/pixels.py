@@ -53,7 +53,7 @@ def encode_jpeg(pixels: Pixels, quality: int, subsampling: str) -> bytes:
         SampleError: libjpeg-turbo refuses the image.
     """
     turbo, samplings = _turbojpeg()
-    from turbojpeg import TJFLAG_ACCURATEDCT, TJPF_RGB  # type: ignore[import-untyped]
+    from turbojpeg import TJFLAG_ACCURATEDCT, TJPF_RGB
 
     if max(pixels.shape[:2]) > 65500:
         reason = f"{pixels.shape[1]} x {pixels.shape[0]} pixels: no side of a JPEG is longer than 65500"

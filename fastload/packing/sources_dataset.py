@@ -79,9 +79,7 @@ class DatasetSource:
                 raise PackError(f"{self.name(position)}: no image among {', '.join(map(str, item))}; name it 'image'")
             label_key = next((key for key in _LABEL_KEYS if key in item), None)
             return image_key, {
-                ("label" if key == label_key else str(key)): _plain(value)
-                for key, value in item.items()
-                if key != image_key
+                ("label" if key == label_key else str(key)): _plain(value) for key, value in item.items() if key != image_key
             }
         if isinstance(item, tuple | list):
             names = ["label", *(f"field{i}" for i in range(2, len(item)))]

@@ -147,9 +147,7 @@ def expand(pattern: str) -> list[str]:
             raise PackError(f"{pattern}: {{{first}..{last}}} counts no sensible range of shards")
         return [p for n in numbers for p in expand(f"{pattern[: match.start()]}{n:0{width}d}{pattern[match.end() :]}")]
     if match := _LISTS.search(pattern):
-        return [
-            p for choice in match[1].split(",") for p in expand(pattern[: match.start()] + choice + pattern[match.end() :])
-        ]
+        return [p for choice in match[1].split(",") for p in expand(pattern[: match.start()] + choice + pattern[match.end() :])]
     if not os.path.exists(pattern) and any(mark in pattern for mark in "*?["):
         found = sorted(glob.glob(pattern))
         if not found:

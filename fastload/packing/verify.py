@@ -63,9 +63,7 @@ class VerifyReport:
         return not self.problems and not self.bad
 
 
-def verify(
-    path: str | os.PathLike[str], *, decode: bool = False, workers: int | None = None, progress: bool = False
-) -> VerifyReport:
+def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int | None = None, progress: bool = False) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
     Every shard's size and checksum, its tree, its columns; every record's checksum, lengths and kinds, and that its image
@@ -103,9 +101,7 @@ def verify(
                     bad += found
                     warnings += warned
                     bar.update(min(start + _BLOCK, manifest.count), check.add(size))
-    return VerifyReport(
-        manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode
-    )
+    return VerifyReport(manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode)
 
 
 def _check_file(folder: Path, shard: ShardEntry) -> str:
@@ -147,16 +143,22 @@ class _RecordCheck:
         bad = []
         warned = size = 0
         for index in range(start, min(start + _BLOCK, self._reader.count)):
-            try:
-                fields = self._reader.record_fields(index)
-                size += sum(len(data) for _, _, data in fields)
-                warned += self._check(index, fields)
-            except (SampleError, DatasetError, _Wrong) as error:
-                reason = error.reason if isinstance(error, SampleError) and error.reason else str(error)
+            reason, warns, read = self._sample(index)
+            size += read
+            warned += warns
+            if reason:
                 bad.append(BadSample(index, self._reader.shard_of(index), reason))
-            except FastloadError as error:
-                bad.append(BadSample(index, self._reader.shard_of(index), str(error)))
         return bad, warned, size
+
+    def _sample(self, index: int) -> tuple[str, int, int]:
+        """What is wrong with a sample ("" for nothing), 1 when it decodes only with warnings, and its bytes."""
+        try:
+            fields = self._reader.record_fields(index)
+            return "", self._check(index, fields), sum(len(data) for _, _, data in fields)
+        except SampleError as error:
+            return error.reason or str(error), 0, 0
+        except (FastloadError, _Wrong) as error:
+            return str(error), 0, 0
 
     def _check(self, index: int, fields: list[tuple[int, int, bytes]]) -> int:
         """1 when the image decodes only with warnings, else 0; raises when the record is not of the schema."""

@@ -61,7 +61,7 @@ def stored_samples(path: Path) -> list[Stored]:
     """Every sample of a dataset."""
     out = []
     with DatasetReader(path) as reader:
-        numbers = {number: field for number, field in enumerate(reader.schema)}
+        numbers = dict(enumerate(reader.schema))
         heights, widths = reader.column("__height__"), reader.column("__width__")
         for index in range(reader.count):
             kind, data = -1, b""
