@@ -124,7 +124,7 @@ def test_c_tests_pass_on_aarch64(name: str, aarch64: Path) -> None:
     if shutil.which("qemu-aarch64") is None:
         pytest.skip("no qemu-aarch64 (Debian: qemu-user)")
     program = aarch64.with_name(name)
-    command = ["aarch64-linux-gnu-gcc", "-std=gnu11", "-O2", "-static", "-pthread", "-ffp-contract=off"]
+    command = ["aarch64-linux-gnu-gcc", "-std=gnu11", "-O2", "-static", "-pthread", "-ffp-contract=off", f"-I{ROOT}/csrc"]
     command += [f"{ROOT}/tests/c/{name}.c", str(aarch64), "-lm", "-o", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
