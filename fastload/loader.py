@@ -117,7 +117,7 @@ class FastLoader(DataLoader[Any]):
             _warn_unused(worker_init_fn, multiprocessing_context)
         else:
             _refuse_native_only(memory_format=memory_format, dtype=dtype)
-        self.transform = transform
+        self.transform = None  # the dataset carries it now: whoever rebuilds the loader from its attributes passes both
         self.device = None if device is None else torch.device(device)
         self.memory_format = memory_format
         self.dtype = dtype
@@ -266,6 +266,8 @@ class FastLoader(DataLoader[Any]):
         return self._counts.skipped
 
     def _warn_pinning(self) -> None:
+        if self.pin_memory and self.pin_memory_device:
+            warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=3)
         if self.pin_memory and not torch.accelerator.is_available():
             warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=3)
 

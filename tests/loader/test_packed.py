@@ -306,6 +306,17 @@ def test_a_path_is_a_dataset(packed: Path) -> None:
     assert labels.shape == (8,)
 
 
+def test_rebuilding_from_attributes(packed: Path) -> None:
+    """Frameworks rebuild a loader from the attributes named like its arguments: the copy gives the same batches."""
+    import inspect
+
+    loader = FastLoader(packed, batch_size=8, transform=T.CenterCrop(64), seed=3, num_workers=2, prefetch_factor=3)
+    names = [n for n in inspect.signature(FastLoader.__init__).parameters if n not in ("self", "shuffle", "batch_sampler")]
+    copy = FastLoader(**{name: getattr(loader, name) for name in names})
+    for a, b in zip(loader, copy, strict=True):
+        assert batches_equal(a, b)
+
+
 def test_other_datasets_run_as_under_torch() -> None:
     """A dataset that is not packed gives what DataLoader gives, with the same generator draws."""
     data = torch.utils.data.TensorDataset(torch.arange(20.0))
