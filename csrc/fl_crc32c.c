@@ -70,9 +70,14 @@ static inline uint32_t crc_move(const crc_shift table, uint32_t crc) {
     return crc;
 
 #if defined(__x86_64__)
+#if defined(__clang__) && __clang_major__ >= 14 /* has made the instruction a feature of its own */
+#define CRC_TARGET "sse4.2,crc32"
+#else
+#define CRC_TARGET "sse4.2"
+#endif
 #define CRC_STEP8(crc, word) __builtin_ia32_crc32di(crc, word)
 #define CRC_STEP1(crc, byte) __builtin_ia32_crc32qi(crc, byte)
-__attribute__((target("sse4.2"))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) {
+__attribute__((target(CRC_TARGET))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) {
     CRC_BODY
 }
 static bool crc_has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
