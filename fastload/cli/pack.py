@@ -39,9 +39,9 @@ def pack(
         typer.Option(help="apply: turn images upright, without loss where their sides allow it."),
     ] = "ignore",
     check: Annotated[
-        Literal["entropy", "structure"],
-        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers (faster)."),
-    ] = "entropy",
+        Literal["structure", "entropy"],
+        typer.Option(help="How far a JPEG is checked: its markers, or all of its coded data too, which takes longer."),
+    ] = "structure",
     on_error: Annotated[
         Literal["raise", "skip"], typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
     ] = "raise",

@@ -47,7 +47,7 @@ def pack(
     shuffle: bool = False,
     seed: int = 0,
     exif: str = "ignore",
-    check: str = "entropy",
+    check: str = "structure",
     on_error: str = "raise",
     limit: int | None = None,
     max_pixels: int | None = None,
@@ -73,8 +73,9 @@ def pack(
         shuffle: pack in a random order that `seed` decides.
         seed: of the shuffle.
         exif: "ignore" the orientation, as ImageFolder does, or "apply" it.
-        check: "entropy" walks every JPEG's coded data, so that all that libjpeg-turbo would warn of is found; "structure" only
-            its markers, which is faster and misses damage inside the coded data.
+        check: "structure" walks every JPEG's markers, and looks into the coded data of those that are not as they should be (cut
+            off, without an end, with bytes between segments, restarts out of order); "entropy" walks the coded data of all, which also
+            finds damage that no marker shows, and costs about 0.4 ms of CPU time for 100 KB.
         on_error: "raise" at the first sample that cannot be packed, or "skip" such samples and name them.
         limit: pack the first so many samples (after the shuffle) only.
         max_pixels: larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by default.

@@ -74,13 +74,14 @@ def test_every_file_packs_or_is_refused_by_name(files: list[Path], tmp_path: Pat
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_warnings_are_those_of_a_decode(files: list[Path], tmp_path: Path) -> None:
-    """The summary names exactly the files whose full decode counts a warning."""
+@pytest.mark.parametrize("check", ["structure", "entropy"])
+def test_warnings_are_those_of_a_decode(files: list[Path], tmp_path: Path, check: str) -> None:
+    """The summary names exactly the files whose full decode counts a warning; with these real files, for both depths of check."""
     folder = tmp_path / "src" / "c"
     folder.mkdir(parents=True)
     for path in files:
         shutil.copy(path, folder / f"{path.name}.jpg")
-    summary = pack(tmp_path / "src", tmp_path / "out", on_error="skip")
+    summary = pack(tmp_path / "src", tmp_path / "out", on_error="skip", check=check)
     named = {Path(name).stem for name, _ in summary.warnings}
     skipped = {Path(name).stem for name, _ in summary.skipped}
     warned = {path.name for path in files if path.name not in skipped and core.jpeg_check(path.read_bytes())[0]}
