@@ -48,9 +48,7 @@ def read_all(folder: Path) -> float:
 
 def turn(spec: TurnSpec, prepare: Callable[[], object]) -> Callable[[int], common.Json]:
     """One epoch after ``prepare``."""
-    return lambda number: harness.take_turn(
-        dataclasses.replace(spec, seed=number), before_epoch=lambda: (prepare(), None)[1]
-    )
+    return lambda number: harness.take_turn(dataclasses.replace(spec, seed=number), before_epoch=lambda: (prepare(), None)[1])
 
 
 def main() -> int:

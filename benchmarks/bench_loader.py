@@ -28,9 +28,7 @@ def measure_part(source: Path, arguments: object, modes: list[str], *, with_riva
     seconds, workers, rounds = (getattr(arguments, name) for name in ("seconds", "workers", "rounds"))
     packed = common.pack_fresh(source, f"{source.name}.fl", workers=workers)
     with harness.Sources(source) as sources:
-        base = TurnSpec(
-            "fastload", str(packed), images=len(sources.listing), workers=workers, seconds=seconds, size=SIZE
-        )
+        base = TurnSpec("fastload", str(packed), images=len(sources.listing), workers=workers, seconds=seconds, size=SIZE)
         specs = [base, *(harness.rival_specs(sources, base, ["handwritten", "pillow"]) if with_rivals else [])]
         floor = common.floor_turn(source, modes, workers, SIZE, seconds)
         turns = [("floor", "floor: libjpeg-turbo, region", floor)]

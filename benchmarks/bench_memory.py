@@ -52,9 +52,7 @@ def main() -> int:
         turns = [(spec.kind, TITLES[spec.kind], harness.loader_turn(spec)) for spec in specs]
         rows = harness.interleave(turns, arguments.rounds, common.note)
     with common.note(f"{EPOCHS} epochs of fastload"):
-        spec = TurnSpec(
-            "fastload", str(packed_small), mode="growth", images=count // 4, workers=arguments.workers, epochs=EPOCHS
-        )
+        spec = TurnSpec("fastload", str(packed_small), mode="growth", images=count // 4, workers=arguments.workers, epochs=EPOCHS)
         result = harness.take_turn(spec)
     readings = result["pss_by_epoch"] if result["ok"] else []
     shown = Table(title="PSS of the process tree, MB")

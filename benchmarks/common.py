@@ -192,9 +192,7 @@ def finish(name: str, arguments: argparse.Namespace, targets: Sequence[Target], 
         "machine": measure.machine_facts(),
         "rounds": arguments.rounds,
         "workers": arguments.workers,
-        "targets": [
-            {"name": t.name, "value": t.value, "bound": t.bound, "at_most": t.at_most, "met": t.met} for t in targets
-        ],
+        "targets": [{"name": t.name, "value": t.value, "bound": t.bound, "at_most": t.at_most, "met": t.met} for t in targets],
         **details,
     }
     if arguments.save:

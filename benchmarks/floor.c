@@ -91,8 +91,7 @@ static void on_message(j_common_ptr c, int level) { (void)c, (void)level; }
 
 static unsigned choose_scale(const picture *p, unsigned target) {
     for (unsigned s = 1; s < 8; s *= 2)
-        if ((uint64_t)p->box_w * s >= 8u * (uint64_t)target && (uint64_t)p->box_h * s >= 8u * (uint64_t)target)
-            return s;
+        if ((uint64_t)p->box_w * s >= 8u * (uint64_t)target && (uint64_t)p->box_h * s >= 8u * (uint64_t)target) return s;
     return 8;
 }
 
@@ -179,8 +178,8 @@ static void measure(job *j, int thread_count, double seconds, uint64_t *state) {
         cpu += clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu0;
     } while (passes < 1 || wall < seconds);
     double images = (double)j->count * passes;
-    printf(", \"%s\": {\"images_per_s\": %.2f, \"cpu_us\": %.2f, \"passes\": %d}", JOB_NAMES[j->kind], images / wall,
-           cpu / images * 1e6, passes);
+    printf(", \"%s\": {\"images_per_s\": %.2f, \"cpu_us\": %.2f, \"passes\": %d}", JOB_NAMES[j->kind], images / wall, cpu / images * 1e6,
+           passes);
     free(threads);
 }
 
@@ -189,8 +188,7 @@ static void load(picture *p, const char *path) {
     if (!f || fseek(f, 0, SEEK_END)) die("cannot open", path);
     long size = ftell(f);
     rewind(f);
-    if (size < 1 || !(p->bytes = malloc(p->size = (size_t)size)) || fread(p->bytes, 1, p->size, f) != p->size)
-        die("cannot read", path);
+    if (size < 1 || !(p->bytes = malloc(p->size = (size_t)size)) || fread(p->bytes, 1, p->size, f) != p->size) die("cannot read", path);
     fclose(f);
     struct jpeg_decompress_struct c;
     struct jpeg_error_mgr err;
@@ -213,8 +211,7 @@ static picture *load_list(const char *list, size_t *count) {
     for (ssize_t n; (n = getline(&line, &length, f)) > 0;) {
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
         if (!n) continue;
-        if (*count == capacity &&
-            !(pictures = realloc(pictures, (capacity = capacity ? 2 * capacity : 256) * sizeof *pictures)))
+        if (*count == capacity && !(pictures = realloc(pictures, (capacity = capacity ? 2 * capacity : 256) * sizeof *pictures)))
             die("memory", list);
         load(&pictures[(*count)++], line);
     }

@@ -52,21 +52,21 @@ static inline uint32_t crc_move(const crc_shift table, uint32_t crc) {
 }
 
 /* The instruction's loop, for a step of 8 bytes and a step of 1. */
-#define CRC_STREAMS(block, table)                                                                                      \
-    for (; size >= 3 * (block); bytes += 3 * (block), size -= 3 * (block)) {                                           \
-        uint64_t a = crc, b = 0, c = 0;                                                                                \
-        for (size_t i = 0; i < (block); i += 8) {                                                                      \
-            a = CRC_STEP8(a, crc_load(bytes + i));                                                                     \
-            b = CRC_STEP8(b, crc_load(bytes + (block) + i));                                                           \
-            c = CRC_STEP8(c, crc_load(bytes + 2 * (block) + i));                                                       \
-        }                                                                                                              \
-        crc = crc_move(table, crc_move(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;                               \
+#define CRC_STREAMS(block, table)                                                                                                          \
+    for (; size >= 3 * (block); bytes += 3 * (block), size -= 3 * (block)) {                                                               \
+        uint64_t a = crc, b = 0, c = 0;                                                                                                    \
+        for (size_t i = 0; i < (block); i += 8) {                                                                                          \
+            a = CRC_STEP8(a, crc_load(bytes + i));                                                                                         \
+            b = CRC_STEP8(b, crc_load(bytes + (block) + i));                                                                               \
+            c = CRC_STEP8(c, crc_load(bytes + 2 * (block) + i));                                                                           \
+        }                                                                                                                                  \
+        crc = crc_move(table, crc_move(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;                                                   \
     }
-#define CRC_BODY                                                                                                       \
-    CRC_STREAMS((size_t)CRC_LONG, crc_over_long)                                                                       \
-    CRC_STREAMS((size_t)CRC_SHORT, crc_over_short)                                                                     \
-    for (; size >= 8; bytes += 8, size -= 8) crc = (uint32_t)CRC_STEP8(crc, crc_load(bytes));                          \
-    for (; size; bytes++, size--) crc = CRC_STEP1(crc, *bytes);                                                        \
+#define CRC_BODY                                                                                                                           \
+    CRC_STREAMS((size_t)CRC_LONG, crc_over_long)                                                                                           \
+    CRC_STREAMS((size_t)CRC_SHORT, crc_over_short)                                                                                         \
+    for (; size >= 8; bytes += 8, size -= 8) crc = (uint32_t)CRC_STEP8(crc, crc_load(bytes));                                              \
+    for (; size; bytes++, size--) crc = CRC_STEP1(crc, *bytes);                                                                            \
     return crc;
 
 #if defined(__x86_64__)
@@ -77,9 +77,7 @@ static inline uint32_t crc_move(const crc_shift table, uint32_t crc) {
 #endif
 #define CRC_STEP8(crc, word) __builtin_ia32_crc32di(crc, word)
 #define CRC_STEP1(crc, byte) __builtin_ia32_crc32qi(crc, byte)
-__attribute__((target(CRC_TARGET))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) {
-    CRC_BODY
-}
+__attribute__((target(CRC_TARGET))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { CRC_BODY }
 static bool crc_has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
 #elif defined(__aarch64__)
 /* Written as assembly because the intrinsics' header hides them unless the whole file is built for the extension. */
@@ -104,9 +102,7 @@ static bool crc_has_instruction(void) {
 #endif
 }
 #else
-static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) {
-    return crc_software(crc, bytes, size);
-}
+static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { return crc_software(crc, bytes, size); }
 static bool crc_has_instruction(void) { return false; }
 #endif
 

@@ -12,9 +12,7 @@ static fl_rect meet(fl_rect a, fl_rect b) {
     return (fl_rect){x0, y0, greater(x1 - x0, 0), greater(y1 - y0, 0)};
 }
 
-static bool whole(const fl_geometry *g) {
-    return g->visible.width == g->window.width && g->visible.height == g->window.height;
-}
+static bool whole(const fl_geometry *g) { return g->visible.width == g->window.width && g->visible.height == g->window.height; }
 
 /* Narrows the window to a rectangle given in the coordinates that the user sees, that is after the mirrors so far. */
 static void narrow(fl_geometry *g, fl_rect to) {
@@ -29,8 +27,7 @@ static void narrow(fl_geometry *g, fl_rect to) {
 static fl_code resize(fl_geometry *g, const fl_op *op, uint32_t width, uint32_t height, fl_error *err) {
     if (g->resized) return fl_fail(err, FL_EUNSUPPORTED, "a second resize in one transform list");
     if (!whole(g)) return fl_fail(err, FL_EUNSUPPORTED, "a resize after padding");
-    g->box =
-        (fl_box){(uint32_t)g->window.x, (uint32_t)g->window.y, (uint32_t)g->window.width, (uint32_t)g->window.height};
+    g->box = (fl_box){(uint32_t)g->window.x, (uint32_t)g->window.y, (uint32_t)g->window.width, (uint32_t)g->window.height};
     g->width = width, g->height = height;
     g->resized = true;
     g->filter = op->filter, g->antialias = op->antialias, g->dct_scale = op->dct_scale;
@@ -46,8 +43,7 @@ static fl_rect random_resized_box(const fl_op *op, double width, double height, 
         double ratio = exp(log_low + (log_high - log_low) * fl_rng_uniform(rng));
         double w = rint(sqrt(target * ratio)), h = rint(sqrt(target / ratio));
         if (w > 0 && w <= width && h > 0 && h <= height) {
-            uint32_t y = fl_rng_below(rng, (uint32_t)(height - h) + 1),
-                     x = fl_rng_below(rng, (uint32_t)(width - w) + 1);
+            uint32_t y = fl_rng_below(rng, (uint32_t)(height - h) + 1), x = fl_rng_below(rng, (uint32_t)(width - w) + 1);
             return (fl_rect){x, y, (int64_t)w, (int64_t)h};
         }
     }
@@ -102,8 +98,7 @@ static void op_center_crop(fl_geometry *g, const fl_op *op) {
 static fl_code op_random_crop(fl_geometry *g, const fl_op *op, fl_key key, fl_error *err) {
     int64_t left = op->padding[0], top = op->padding[1], right = op->padding[2], bottom = op->padding[3];
     if (op->pad_if_needed) {
-        int64_t short_x = op->width - (g->window.width + left + right),
-                short_y = op->height - (g->window.height + top + bottom);
+        int64_t short_x = op->width - (g->window.width + left + right), short_y = op->height - (g->window.height + top + bottom);
         if (short_x > 0) left += short_x, right += short_x;
         if (short_y > 0) top += short_y, bottom += short_y;
     }
@@ -112,8 +107,7 @@ static fl_code op_random_crop(fl_geometry *g, const fl_op *op, fl_key key, fl_er
         return fl_fail(err, FL_EARG,
                        "RandomCrop(%u, %u) is larger than the padded image of %lld x %lld (height x width): resize "
                        "first, or pad_if_needed=True",
-                       op->height, op->width, (long long)(g->window.height + top + bottom),
-                       (long long)(g->window.width + left + right));
+                       op->height, op->width, (long long)(g->window.height + top + bottom), (long long)(g->window.width + left + right));
     fl_rng rng = fl_rng_start(key, op->stream);
     int64_t y = fl_rng_below(&rng, (uint32_t)room_y + 1), x = fl_rng_below(&rng, (uint32_t)room_x + 1);
     memcpy(g->fill, op->fill, sizeof g->fill);
@@ -126,8 +120,7 @@ static bool coin(const fl_op *op, fl_key key) {
     return fl_rng_uniform(&rng) < op->p;
 }
 
-fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_geometry *out,
-                            fl_error *err) {
+fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_geometry *out, fl_error *err) {
     if (!width || !height || width > FL_SIDE_MAX || height > FL_SIDE_MAX || program->count > FL_OPS_MAX)
         return fl_fail(err, FL_EARG, "an image of %u x %u pixels", width, height);
     fl_geometry g;
@@ -154,8 +147,8 @@ fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t 
     return FL_OK;
 }
 
-fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, uint32_t *out_width,
-                         uint32_t *out_height, fl_error *err) {
+fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, uint32_t *out_width, uint32_t *out_height,
+                         fl_error *err) {
     fl_geometry g;
     fl_code code = fl_geometry_resolve(program, width, height, (fl_key){0, 0, 0}, &g, err);
     if (code) return code;

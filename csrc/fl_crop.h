@@ -56,11 +56,10 @@ typedef struct fl_geometry {
 
 /* Runs the program for an image of width x height. FL_EARG when a crop does not fit; FL_EUNSUPPORTED for a resize after a
  * resize or after padding (plan.py refuses those lists before; this is the second lock). */
-fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_geometry *out,
-                            fl_error *err);
+fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_geometry *out, fl_error *err);
 
 /* The size the program gives such an image; it never depends on the random draws. */
-fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, uint32_t *out_width,
-                         uint32_t *out_height, fl_error *err);
+fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, uint32_t *out_width, uint32_t *out_height,
+                         fl_error *err);
 
 #endif

@@ -91,8 +91,7 @@ static void build_steps(fl_codes *codes, bool ac) {
             int value_bits, run;
             symbol_meaning(codes->symbols[code + codes->offset[length]], ac, &value_bits, &run);
             uint32_t start = (uint32_t)code << (WINDOW - length);
-            for (uint32_t w = 0; w < 1u << (WINDOW - length); w++)
-                codes->first[start + w] = pack_step(length + value_bits, run);
+            for (uint32_t w = 0; w < 1u << (WINDOW - length); w++) codes->first[start + w] = pack_step(length + value_bits, run);
         }
     }
     for (uint32_t window = 0; window < ENTRIES; window++) {
@@ -101,8 +100,7 @@ static void build_steps(fl_codes *codes, bool ac) {
             fl_step next = codes->first[(window << bits) & (ENTRIES - 1)];
             int next_bits = next & 255, next_run = next >> 8;
             if (next_run == RUN_NONE || next_bits > WINDOW - bits) break;
-            if (next_run != RUN_EOB && run + next_run >= RUN_EOB)
-                break; /* sums of runs stay below what marks the end */
+            if (next_run != RUN_EOB && run + next_run >= RUN_EOB) break; /* sums of runs stay below what marks the end */
             bits += next_bits;
             run += next_run;
         }

@@ -31,9 +31,7 @@ struct fl_jpeg {
 
 static atomic_long live;
 
-long fl_jpeg_live(void) {
-    return atomic_load(&live);
-}
+long fl_jpeg_live(void) { return atomic_load(&live); }
 
 static void *alloc_or_reuse(j_common_ptr cinfo, int pool, size_t size) {
     fl_jpeg *jpeg = (fl_jpeg *)cinfo;

@@ -5,20 +5,15 @@
 
 #include <jerror.h>
 
-static fl_jpeg_io *io_of(j_common_ptr cinfo) {
-    return (fl_jpeg_io *)cinfo->client_data;
-}
+static fl_jpeg_io *io_of(j_common_ptr cinfo) { return (fl_jpeg_io *)cinfo->client_data; }
 
 static fl_code code_of(int message) {
     switch (message) {
-    case JERR_OUT_OF_MEMORY:
-        return FL_ENOMEM;
+    case JERR_OUT_OF_MEMORY: return FL_ENOMEM;
     case JERR_IMAGE_TOO_BIG:
-    case JERR_WIDTH_OVERFLOW:
-        return FL_ELIMIT;
+    case JERR_WIDTH_OVERFLOW: return FL_ELIMIT;
     case JERR_INPUT_EMPTY:
-    case JERR_INPUT_EOF:
-        return FL_ETRUNCATED;
+    case JERR_INPUT_EOF: return FL_ETRUNCATED;
 #if JPEG_LIB_VERSION < 70 /* the code is gone from the libjpeg 7 and 8 interfaces, which Ubuntu's build has */
     case JERR_ARITH_NOTIMPL:
 #endif
@@ -28,10 +23,8 @@ static fl_code code_of(int message) {
     case JERR_FRACT_SAMPLE_NOTIMPL:
     case JERR_NOTIMPL:
     case JERR_NOT_COMPILED:
-    case JERR_SOF_UNSUPPORTED:
-        return FL_EUNSUPPORTED;
-    default:
-        return FL_EJPEG;
+    case JERR_SOF_UNSUPPORTED: return FL_EUNSUPPORTED;
+    default: return FL_EJPEG;
     }
 }
 
@@ -60,13 +53,9 @@ static void emit_message(j_common_ptr cinfo, int level) {
     if (io->warnings < UINT32_MAX) io->warnings++;
 }
 
-static void output_message(j_common_ptr cinfo) {
-    (void)cinfo; /* nothing of ours prints */
-}
+static void output_message(j_common_ptr cinfo) { (void)cinfo; /* nothing of ours prints */ }
 
-static void no_source_work(j_decompress_ptr cinfo) {
-    (void)cinfo;
-}
+static void no_source_work(j_decompress_ptr cinfo) { (void)cinfo; }
 
 static boolean fill_input_buffer(j_decompress_ptr cinfo) {
     static const JOCTET end[2] = {0xFF, JPEG_EOI};
@@ -141,13 +130,15 @@ void fl_jpeg_io_header(fl_jpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixe
     if (jpeg_read_header(cinfo, TRUE) != JPEG_HEADER_OK) truncated(io);
     uint64_t pixels = (uint64_t)cinfo->image_width * cinfo->image_height;
     if (pixels > max_pixels)
-        fl_jpeg_io_fail(io, FL_ELIMIT, "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file is to be trusted)",
+        fl_jpeg_io_fail(io, FL_ELIMIT,
+                        "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file is to be trusted)",
                         cinfo->image_width, cinfo->image_height, (unsigned long long)pixels, (unsigned long long)max_pixels);
     if (cinfo->data_precision != 8)
         fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d bits a sample; only 8 are read: convert the file", cinfo->data_precision);
     /* SOF3, SOF11: libjpeg-turbo 3 reads them, but can neither scale nor crop */
     if (io->frame == 0xC3 || io->frame == 0xCB)
-        fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG is of the lossless kind (SOF%d); only DCT files are read: convert it", io->frame - 0xC0);
+        fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG is of the lossless kind (SOF%d); only DCT files are read: convert it",
+                        io->frame - 0xC0);
     if (cinfo->num_components != 1 && cinfo->num_components != 3 && cinfo->num_components != 4)
         fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d components; 1, 3 and 4 are read: convert the file", cinfo->num_components);
 }

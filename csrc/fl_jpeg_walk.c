@@ -7,8 +7,26 @@
 #include <string.h>
 
 enum {
-    SOF0 = 0xC0, DHT = 0xC4, JPG = 0xC8, DAC = 0xCC, SOF15 = 0xCF, RST0 = 0xD0, RST7 = 0xD7, SOI = 0xD8, EOI = 0xD9, SOS = 0xDA,
-    DQT = 0xDB, DNL = 0xDC, DRI = 0xDD, APP0 = 0xE0, APP1 = 0xE1, APP2 = 0xE2, APP14 = 0xEE, APP15 = 0xEF, COM = 0xFE, TEM = 0x01
+    SOF0 = 0xC0,
+    DHT = 0xC4,
+    JPG = 0xC8,
+    DAC = 0xCC,
+    SOF15 = 0xCF,
+    RST0 = 0xD0,
+    RST7 = 0xD7,
+    SOI = 0xD8,
+    EOI = 0xD9,
+    SOS = 0xDA,
+    DQT = 0xDB,
+    DNL = 0xDC,
+    DRI = 0xDD,
+    APP0 = 0xE0,
+    APP1 = 0xE1,
+    APP2 = 0xE2,
+    APP14 = 0xEE,
+    APP15 = 0xEF,
+    COM = 0xFE,
+    TEM = 0x01
 };
 /* What libjpeg reads of the two markers that decide the colour space; shorter ones it passes over. */
 enum { JFIF_DATA = 14, ADOBE_DATA = 12 };
@@ -25,9 +43,7 @@ typedef struct walk {
     uint32_t interval; /* of the scan to come */
 } walk;
 
-static uint32_t be16(const uint8_t *p) {
-    return (uint32_t)p[0] << 8 | p[1];
-}
+static uint32_t be16(const uint8_t *p) { return (uint32_t)p[0] << 8 | p[1]; }
 
 static void copy(walk *w, const uint8_t *bytes, size_t size) {
     if (!w->out) return;

@@ -52,8 +52,7 @@ const fl_counters *fl_worker_counters(const fl_worker *worker) { return &worker-
 static fl_code reader_of(fl_worker *worker, fl_store *store, fl_reader **out, fl_error *err) {
     for (uint32_t i = 0; i < worker->reader_count; i++)
         if (worker->readers[i].store == store) return *out = worker->readers[i].reader, FL_OK;
-    if (worker->reader_count == READERS_MAX)
-        return fl_fail(err, FL_EARG, "more than %d datasets in one loader", READERS_MAX);
+    if (worker->reader_count == READERS_MAX) return fl_fail(err, FL_EARG, "more than %d datasets in one loader", READERS_MAX);
     open_reader *grown = realloc(worker->readers, (worker->reader_count + 1) * sizeof *grown);
     if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for a reader");
     worker->readers = grown;
@@ -68,23 +67,17 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void add(_Atomic uint64_t *counter, uint64_t value) {
-    atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
-}
+static void add(_Atomic uint64_t *counter, uint64_t value) { atomic_fetch_add_explicit(counter, value, memory_order_relaxed); }
 
-static uint32_t get32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
+static uint32_t get32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
 
 /* A stored raw image as a view, its lengths checked against its bytes. */
 static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_error *err) {
     if (data.size < 12) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
     uint64_t height = get32(data.bytes), width = get32(data.bytes + 4), channels = get32(data.bytes + 8);
-    if (!height || !width || channels != 3 || height > FL_SIDE_MAX || width > FL_SIDE_MAX ||
-        height * width * 3 != data.size - 12)
-        return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes",
-                       (unsigned long long)height, (unsigned long long)width, (unsigned long long)channels,
-                       data.size - 12);
+    if (!height || !width || channels != 3 || height > FL_SIDE_MAX || width > FL_SIDE_MAX || height * width * 3 != data.size - 12)
+        return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes", (unsigned long long)height,
+                       (unsigned long long)width, (unsigned long long)channels, data.size - 12);
     if (height * width > max_pixels)
         return fl_fail(err, FL_ELIMIT, "%llu x %llu pixels are more than the limit of %llu", (unsigned long long)width,
                        (unsigned long long)height, (unsigned long long)max_pixels);
@@ -93,8 +86,8 @@ static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_err
 }
 
 /* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else the window's span and the filter's reach. */
-static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach,
-                   uint32_t *start, uint32_t *extent) {
+static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach, uint32_t *start,
+                   uint32_t *extent) {
     double shrink = fmax(scale * eighths / 8.0, 1.0) * 8.0 / eighths; /* one filter radius, in full-size pixels */
     double margin = reach * shrink + 2.0 * 8.0 / eighths;
     double low = floor((double)from * scale - margin), high = ceil((double)(from + length) * scale + margin);
@@ -106,8 +99,7 @@ static void needed(double scale, uint32_t size, int64_t from, int64_t length, in
 /* Decodes what the geometry's visible window needs and resizes it into the sink. */
 static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *raw, const fl_sink *sink, fl_error *err) {
     int eighths = 8;
-    if (!raw && g->resized && g->antialias && g->dct_scale)
-        eighths = fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
+    if (!raw && g->resized && g->antialias && g->dct_scale) eighths = fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
     double scale_x = (double)g->box.width / g->width, scale_y = (double)g->box.height / g->height;
     double reach = g->filter == FL_BICUBIC ? 2.0 : 1.0;
     fl_box part = {0, 0, 0, 0}; /* of the box */
@@ -115,8 +107,8 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
         needed(scale_x, g->box.width, g->visible.x, g->visible.width, eighths, reach, &part.x, &part.width);
         needed(scale_y, g->box.height, g->visible.y, g->visible.height, eighths, reach, &part.y, &part.height);
     } else {
-        part = (fl_box){(uint32_t)(g->visible.x - g->box.x), (uint32_t)(g->visible.y - g->box.y),
-                        (uint32_t)g->visible.width, (uint32_t)g->visible.height};
+        part = (fl_box){(uint32_t)(g->visible.x - g->box.x), (uint32_t)(g->visible.y - g->box.y), (uint32_t)g->visible.width,
+                        (uint32_t)g->visible.height};
     }
     fl_box source = {g->box.x + part.x, g->box.y + part.y, part.width, part.height};
     fl_view view;
@@ -125,8 +117,7 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
     if (raw) {
         view = *raw;
         view.pixels += source.y * view.stride + (size_t)source.x * 3;
-        view.tail =
-            (raw->height - source.y - source.height) * raw->stride + (size_t)(raw->width - source.x - source.width) * 3;
+        view.tail = (raw->height - source.y - source.height) * raw->stride + (size_t)(raw->width - source.x - source.width) * 3;
         view.width = source.width, view.height = source.height;
     } else {
         fl_code code = fl_jpeg_decode(worker->jpeg, &source, eighths, &view, err);
@@ -142,8 +133,7 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
         .height = g->box.height * s,
         .out_width = g->width,
         .out_height = g->height,
-        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width,
-                   (uint32_t)g->visible.height},
+        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
         .at_x = (uint32_t)(g->visible.x - g->window.x),
         .at_y = (uint32_t)(g->visible.y - g->window.y),
         .filter = (fl_filter)g->filter,
@@ -180,8 +170,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     add(&worker->counters.read_ns, now_ns() - start);
     if (code) return code;
     fl_geometry g;
-    code = fl_geometry_resolve(&source->program, is_raw ? raw.width : info.width, is_raw ? raw.height : info.height,
-                               key, &g, err);
+    code = fl_geometry_resolve(&source->program, is_raw ? raw.width : info.width, is_raw ? raw.height : info.height, key, &g, err);
     if (code) return code;
     if (g.window.width != sink->width || g.window.height != sink->height)
         return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");
@@ -211,8 +200,7 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
         memset(sink.data, 0, batch->image_bytes); /* never another image's pixels, whatever the policy does next */
         atomic_fetch_add_explicit(&batch->failed, 1, memory_order_relaxed);
     }
-    if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1)
-        fl_slot_publish(batch->ring, batch->slot);
+    if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
 }
 
 void fl_batch_ahead(void *opaque, uint32_t row, void *context) {
@@ -220,6 +208,5 @@ void fl_batch_ahead(void *opaque, uint32_t row, void *context) {
     fl_row at = batch->row[row];
     fl_reader *reader;
     fl_error ignored; /* a hint: the decoder meets the same failure and reports it */
-    if (reader_of(context, batch->sources[at.source]->store, &reader, &ignored) == FL_OK)
-        fl_reader_ahead(reader, at.index);
+    if (reader_of(context, batch->sources[at.source]->store, &reader, &ignored) == FL_OK) fl_reader_ahead(reader, at.index);
 }

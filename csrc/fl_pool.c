@@ -89,11 +89,9 @@ static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *co
     return FL_OK;
 }
 
-fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts, fl_pool **out,
-                       fl_error *err) {
+fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts, fl_pool **out, fl_error *err) {
     *out = NULL;
-    if (!threads || !capacity || threads > 4096)
-        return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
+    if (!threads || !capacity || threads > 4096) return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
     fl_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return fl_fail(err, FL_ENOMEM, "no memory for a thread pool");
     pthread_mutex_init(&pool->lock, NULL);

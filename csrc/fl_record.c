@@ -12,15 +12,13 @@ fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err) {
     }
     if (get32(at) != FL_RECORD_MAGIC) return fl_fail(err, FL_ERECORD, "the record does not begin with FLR1");
     if (get16(at + 4) != FL_RECORD_VERSION) {
-        return fl_fail(err, FL_ERECORD, "the record is of version %" PRIu32 ", this fastload reads version %d",
-                       get16(at + 4), FL_RECORD_VERSION);
+        return fl_fail(err, FL_ERECORD, "the record is of version %" PRIu32 ", this fastload reads version %d", get16(at + 4),
+                       FL_RECORD_VERSION);
     }
     if (get32(at + 8) != record.size) {
-        return fl_fail(err, FL_ERECORD, "the record says it is %" PRIu32 " bytes long, %zu are stored", get32(at + 8),
-                       record.size);
+        return fl_fail(err, FL_ERECORD, "the record says it is %" PRIu32 " bytes long, %zu are stored", get32(at + 8), record.size);
     }
-    if (get32(at + 12) != 0)
-        return fl_fail(err, FL_ERECORD, "the record's header ends in %08" PRIx32 ", not in zero", get32(at + 12));
+    if (get32(at + 12) != 0) return fl_fail(err, FL_ERECORD, "the record's header ends in %08" PRIx32 ", not in zero", get32(at + 12));
     uint32_t n = get16(at + 6);
     size_t table = FL_RECORD_HEADER + (size_t)n * FL_RECORD_ENTRY;
     if (n > FL_RECORD_ENTRIES_MAX || table > record.size) {
@@ -30,8 +28,7 @@ fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err) {
         const uint8_t *entry = at + FL_RECORD_HEADER + (size_t)i * FL_RECORD_ENTRY;
         uint64_t offset = get32(entry + 4), length = get32(entry + 8);
         if (offset < table || offset + length > record.size) {
-            return fl_fail(err, FL_ERECORD,
-                           "field %" PRIu32 " claims bytes %" PRIu64 " to %" PRIu64 " of a record of %zu", get16(entry),
+            return fl_fail(err, FL_ERECORD, "field %" PRIu32 " claims bytes %" PRIu64 " to %" PRIu64 " of a record of %zu", get16(entry),
                            offset, offset + length, record.size);
         }
     }

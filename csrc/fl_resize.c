@@ -21,8 +21,7 @@
 struct fl_resizer {
     fl_axis across, down;
     void *ring;        /* row r of the source is at slot r % slots */
-    void *spare
-        [2]; /* rows with the source's columns: copies of rows whose end a kernel would read beyond; or vertically resampled */
+    void *spare[2]; /* rows with the source's columns: copies of rows whose end a kernel would read beyond; or vertically resampled */
     void *line[2]; /* finished rows that the sink does not take as they are */
     void *rows; /* pointers to the rows that one output row is made of */
     size_t ring_room, spare_room[2], line_room[2], rows_room;
@@ -91,48 +90,41 @@ static bool sees(double start, double length, uint32_t out, uint32_t from, uint3
 
 static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
     enum { SIDE_MAX = 1 << 24 }; /* row offsets in bytes, and their sums, stay far below a uint32 */
-    if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > SIDE_MAX ||
-        view->height > SIDE_MAX || view->stride < (size_t)view->width * 3)
-        return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height,
-                       view->stride);
+    if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > SIDE_MAX || view->height > SIDE_MAX ||
+        view->stride < (size_t)view->width * 3)
+        return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
     if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > SIDE_MAX || spec->out_height > SIDE_MAX)
         return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", spec->out_width, spec->out_height);
-    if (spec->filter != FL_BILINEAR && spec->filter != FL_BICUBIC)
-        return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
+    if (spec->filter != FL_BILINEAR && spec->filter != FL_BICUBIC) return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
     const fl_box *window = &spec->window;
-    if (window->width > spec->out_width || window->x > spec->out_width - window->width ||
-        window->height > spec->out_height || window->y > spec->out_height - window->height)
-        return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output",
-                       window->x, window->y, window->width, window->height, spec->out_width, spec->out_height);
+    if (window->width > spec->out_width || window->x > spec->out_width - window->width || window->height > spec->out_height ||
+        window->y > spec->out_height - window->height)
+        return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output", window->x, window->y,
+                       window->width, window->height, spec->out_width, spec->out_height);
     if (!(sees(spec->x, spec->width, spec->out_width, window->x, window->width, view->width) &&
           sees(spec->y, spec->height, spec->out_height, window->y, window->height, view->height)))
-        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x,
-                       spec->y, spec->width, spec->height, view->width, view->height);
+        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x, spec->y, spec->width,
+                       spec->height, view->width, view->height);
     if (window->width > sink->width || spec->at_x > sink->width - window->width || window->height > sink->height ||
         spec->at_y > sink->height - window->height)
-        return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink",
-                       window->width, window->height, spec->at_x, spec->at_y, sink->width, sink->height);
+        return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width,
+                       window->height, spec->at_x, spec->at_y, sink->width, sink->height);
     if (sink->data == NULL || (unsigned)sink->dtype > FL_BF16 || (unsigned)sink->layout > FL_CHW ||
         (sink->dtype != FL_U8 && sink->lut == NULL))
-        return fl_fail(err, FL_EARG, "resize: a sink of dtype %d and layout %d without %s", (int)sink->dtype,
-                       (int)sink->layout, sink->data == NULL ? "data" : "a table");
+        return fl_fail(err, FL_EARG, "resize: a sink of dtype %d and layout %d without %s", (int)sink->dtype, (int)sink->layout,
+                       sink->data == NULL ? "data" : "a table");
     return FL_OK;
 }
 
 static fl_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
-    fl_axis_key key = {.start = start,
-                       .length = length,
-                       .source = source,
-                       .out = out,
-                       .filter = spec->filter,
-                       .antialias = spec->antialias};
+    fl_axis_key key = {
+        .start = start, .length = length, .source = source, .out = out, .filter = spec->filter, .antialias = spec->antialias};
     const double over = key.start + key.length - source;
     if (over > 0.0 && over <= EDGE) key.length -= over;
     return key;
 }
 
-static fl_code build_axes(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
-                          fl_error *err) {
+static fl_code build_axes(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
     fl_axis_key across = key_of(spec->x, spec->width, view->width, spec->out_width, spec);
     across.begin = spec->window.x;
     across.count = spec->window.width;
@@ -151,12 +143,10 @@ static fl_code reserve(job *job, fl_error *err) {
     job->slots = (size_t)job->down->taps + 2;
     job->pitch = (job->n * (job->wide ? sizeof(int16_t) : 1) + 63) / 64 * 64;
     fl_code code = fl_scratch(&resizer->rows, &resizer->rows_room, job->down->taps, sizeof(void *), err);
-    if (code == FL_OK && !job->direct)
-        code = fl_scratch(&resizer->ring, &resizer->ring_room, job->slots, job->pitch, err);
+    if (code == FL_OK && !job->direct) code = fl_scratch(&resizer->ring, &resizer->ring_room, job->slots, job->pitch, err);
     for (int i = 0; i < 2 && code == FL_OK; i++) {
         if (!job->direct) code = fl_scratch(&resizer->spare[i], &resizer->spare_room[i], spare, 1, err);
-        if (code == FL_OK && !job->in_place)
-            code = fl_scratch(&resizer->line[i], &resizer->line_room[i], job->n, 1, err);
+        if (code == FL_OK && !job->in_place) code = fl_scratch(&resizer->line[i], &resizer->line_room[i], job->n, 1, err);
     }
     return code;
 }
@@ -193,17 +183,12 @@ static void advance(job *job, uint32_t upto) {
 
 /* Where finished output row i of the window is written: in the sink, or in line `spare` for store_row. */
 static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
-    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * job->sink->width + job->x) * 3
-                         : job->resizer->line[spare];
+    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * job->sink->width + job->x) * 3 : job->resizer->line[spare];
 }
 
-static uint32_t sink_y(const job *job, uint32_t i) {
-    return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i;
-}
+static uint32_t sink_y(const job *job, uint32_t i) { return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i; }
 
-static void store_row(const job *job, uint32_t y, const uint8_t *rgb) {
-    fl_sink_row(job->sink, job->kernels, job->x, y, rgb, job->n / 3);
-}
+static void store_row(const job *job, uint32_t y, const uint8_t *rgb) { fl_sink_row(job->sink, job->kernels, job->x, y, rgb, job->n / 3); }
 
 static const int16_t *coef_of(const fl_axis *axis, uint32_t i) { return axis->coef + (size_t)i * axis->stride; }
 
@@ -219,8 +204,7 @@ static void run_across_first(job *job) {
             advance(job, first + down->taps - 1);
         }
         for (uint32_t k = 0; k < down->taps; k++)
-            rows[k] =
-                job->direct ? job->view->pixels + (first + k) * job->view->stride + left : ring_row(job, first + k);
+            rows[k] = job->direct ? job->view->pixels + (first + k) * job->view->stride + left : ring_row(job, first + k);
         if (down->identity) {
             store_row(job, y, rows[0]);
             continue;
@@ -244,8 +228,7 @@ static void run_down_first(const job *job) {
         const int m = down->key.count - i < 2 ? 1 : 2;
         uint8_t *line[2];
         for (int j = 0; j < m; j++) {
-            for (uint32_t k = 0; k < down->taps; k++)
-                rows[k] = job->view->pixels + (down->first[i + j] + k) * job->view->stride + left;
+            for (uint32_t k = 0; k < down->taps; k++) rows[k] = job->view->pixels + (down->first[i + j] + k) * job->view->stride + left;
             job->kernels->vertical(down, coef_of(down, i + j), (const uint8_t *const *)rows, spare[j] + left, n);
             line[j] = finished_row(job, sink_y(job, i + j), j);
         }
@@ -259,12 +242,10 @@ static void run_down_first(const job *job) {
 /* Whether shrinking the rows' number first saves more of the horizontal pass than it adds to the vertical one. */
 static bool down_first(const fl_resize_spec *spec, const fl_axis *across, const fl_axis *down) {
     if (spec->filter != FL_BILINEAR || across->identity || down->identity) return false;
-    return 4.0 * spec->out_width * (spec->height - spec->out_height) >
-           spec->out_height * (spec->width - spec->out_width);
+    return 4.0 * spec->out_width * (spec->height - spec->out_height) > spec->out_height * (spec->width - spec->out_width);
 }
 
-fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
-                  fl_error *err) {
+fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
     fl_code code = check(view, spec, sink, err);
     if (code != FL_OK) return code;
     if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;

@@ -31,8 +31,7 @@ void fl_resizer_free(fl_resizer *resizer); /* NULL is allowed */
 
 /* Writes the window into the sink; the sink's other pixels are left alone. FL_EARG when box or window do not fit. When the box is
  * whole pixels and equals out in size, pixels are copied unresampled. */
-fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink,
-                  fl_error *err);
+fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
 
 /* Fills the whole sink with one colour (through its lut): what padding shows. */
 void fl_sink_fill(const fl_sink *sink, const uint8_t rgb[3]);

@@ -13,8 +13,8 @@
 #define BOTH(...) _mm256_broadcastsi128_si256(_mm_setr_epi8(__VA_ARGS__))
 
 INLINE __m256i load_pair(const uint8_t *low, const uint8_t *high) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)),
-                                   _mm_loadu_si128((const __m128i *)high), 1);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)), _mm_loadu_si128((const __m128i *)high),
+                                   1);
 }
 
 INLINE __m256i coef_pair(const int16_t *coef) {
@@ -35,15 +35,14 @@ INLINE sums add_taps(sums sum, __m256i pixels, const int16_t *coef, fl_sum kind)
 }
 
 INLINE __m256i finish(sums sum, fl_sum kind, __m128i bits) {
-    const __m256i all =
-        kind == FL_FINE ? _mm256_add_epi32(sum.low, _mm256_slli_epi32(sum.high, FL_FINE_BITS)) : sum.low;
+    const __m256i all = kind == FL_FINE ? _mm256_add_epi32(sum.low, _mm256_slli_epi32(sum.high, FL_FINE_BITS)) : sum.low;
     return _mm256_sra_epi32(all, bits);
 }
 
 /* Taps come in pairs, interleaved as R0 R1 G0 G1 B0 B1 so that one multiply-add takes both; a 16-byte load holds five
  * pixels, of which four are used. */
-INLINE __m256i pixel_sums(const uint8_t *low, const uint8_t *high, const int16_t *coef, uint32_t taps, fl_sum kind,
-                          __m256i half, __m128i bits) {
+INLINE __m256i pixel_sums(const uint8_t *low, const uint8_t *high, const int16_t *coef, uint32_t taps, fl_sum kind, __m256i half,
+                          __m128i bits) {
     const __m256i first = BOTH(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
     const __m256i second = BOTH(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
     const uint32_t pair = kind == FL_FINE ? 4 : 2; /* of taps, in coefficients */
@@ -57,8 +56,7 @@ INLINE __m256i pixel_sums(const uint8_t *low, const uint8_t *high, const int16_t
     return finish(sum, kind, bits);
 }
 
-INLINE void horizontal_taps(const fl_axis *axis, const uint8_t *const src[2], uint8_t *const dst[2], uint32_t taps,
-                            fl_sum kind) {
+INLINE void horizontal_taps(const fl_axis *axis, const uint8_t *const src[2], uint8_t *const dst[2], uint32_t taps, fl_sum kind) {
     const __m256i compress = BOTH(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
     const __m256i half = _mm256_set1_epi32(1 << (axis->bits - 1));
     const __m128i bits = _mm_cvtsi32_si128(axis->bits);
@@ -73,8 +71,7 @@ INLINE void horizontal_taps(const fl_axis *axis, const uint8_t *const src[2], ui
             const size_t at = (size_t)first[i + j] * 3;
             pixel[j] = pixel_sums(low + at, high + at, coef, taps, kind, half, bits);
         }
-        const __m256i bytes =
-            _mm256_packus_epi16(_mm256_packs_epi32(pixel[0], pixel[1]), _mm256_packs_epi32(pixel[2], pixel[3]));
+        const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(pixel[0], pixel[1]), _mm256_packs_epi32(pixel[2], pixel[3]));
         const __m256i rgb = _mm256_shuffle_epi8(bytes, compress);
         const __m128i rgb_low = _mm256_castsi256_si128(rgb), rgb_high = _mm256_extracti128_si256(rgb, 1);
         if (count - i >= FL_BLOCK + 2) { /* the 4 bytes too many are overwritten by the next block */
@@ -128,14 +125,12 @@ INLINE void vertical16_taps(const int16_t *coef, const uint8_t *const *rows, uin
         row[k] = rows[k];
         c[k] = _mm256_set1_epi16(coef[k]);
     }
-    for (size_t at = 0; at + 32 <= n; at += 32)
-        _mm256_storeu_si256((__m256i *)(dst + at), sum16(row, c, taps, at, start));
+    for (size_t at = 0; at + 32 <= n; at += 32) _mm256_storeu_si256((__m256i *)(dst + at), sum16(row, c, taps, at, start));
     if (n % 32 != 0) _mm256_storeu_si256((__m256i *)(dst + n - 32), sum16(row, c, taps, n - 32, start)); /* n >= 32 */
 }
 
 /* 32 bytes of the FL_SUM32 or FL_FINE sum at `at`, taps in pairs. */
-INLINE __m256i sum32(const uint8_t *const *rows, const int16_t *coef, uint32_t taps, fl_sum kind, size_t at,
-                     __m256i half, __m128i bits) {
+INLINE __m256i sum32(const uint8_t *const *rows, const int16_t *coef, uint32_t taps, fl_sum kind, size_t at, __m256i half, __m128i bits) {
     const __m256i zero = _mm256_setzero_si256();
     const uint32_t pair = kind == FL_FINE ? 4 : 2;
     sums sum[4] = {{half, zero}, {half, zero}, {half, zero}, {half, zero}};
@@ -152,18 +147,15 @@ INLINE __m256i sum32(const uint8_t *const *rows, const int16_t *coef, uint32_t t
     return _mm256_packus_epi16(first, _mm256_packs_epi32(finish(sum[2], kind, bits), finish(sum[3], kind, bits)));
 }
 
-INLINE void vertical32_taps(const fl_axis *axis, const int16_t *coef, const uint8_t *const *rows, uint8_t *dst,
-                            size_t n, uint32_t taps, fl_sum kind) {
+INLINE void vertical32_taps(const fl_axis *axis, const int16_t *coef, const uint8_t *const *rows, uint8_t *dst, size_t n, uint32_t taps,
+                            fl_sum kind) {
     const __m256i half = _mm256_set1_epi32(1 << (axis->bits - 1));
     const __m128i bits = _mm_cvtsi32_si128(axis->bits);
-    for (size_t at = 0; at + 32 <= n; at += 32)
-        _mm256_storeu_si256((__m256i *)(dst + at), sum32(rows, coef, taps, kind, at, half, bits));
-    if (n % 32 != 0)
-        _mm256_storeu_si256((__m256i *)(dst + n - 32), sum32(rows, coef, taps, kind, n - 32, half, bits)); /* n >= 32 */
+    for (size_t at = 0; at + 32 <= n; at += 32) _mm256_storeu_si256((__m256i *)(dst + at), sum32(rows, coef, taps, kind, at, half, bits));
+    if (n % 32 != 0) _mm256_storeu_si256((__m256i *)(dst + n - 32), sum32(rows, coef, taps, kind, n - 32, half, bits)); /* n >= 32 */
 }
 
-AVX2 static void vertical(const fl_axis *axis, const int16_t *coef, const uint8_t *const *rows, uint8_t *dst,
-                          size_t n) {
+AVX2 static void vertical(const fl_axis *axis, const int16_t *coef, const uint8_t *const *rows, uint8_t *dst, size_t n) {
     if (n < 32) {
         fl_kernels_scalar.vertical(axis, coef, rows, dst, n);
     } else if (axis->sum == FL_SUM16) {
@@ -202,10 +194,8 @@ AVX2 static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
         const __m128i a = _mm_loadu_si128(at), b = _mm_loadu_si128(at + 1), c = _mm_loadu_si128(at + 2);
         for (int p = 0; p < 3; p++) {
             const __m128i *pick = (const __m128i *)picks[p];
-            const __m128i ab = _mm_or_si128(_mm_shuffle_epi8(a, _mm_loadu_si128(pick)),
-                                            _mm_shuffle_epi8(b, _mm_loadu_si128(pick + 1)));
-            _mm_storeu_si128((__m128i *)(plane[p] + i),
-                             _mm_or_si128(ab, _mm_shuffle_epi8(c, _mm_loadu_si128(pick + 2))));
+            const __m128i ab = _mm_or_si128(_mm_shuffle_epi8(a, _mm_loadu_si128(pick)), _mm_shuffle_epi8(b, _mm_loadu_si128(pick + 1)));
+            _mm_storeu_si128((__m128i *)(plane[p] + i), _mm_or_si128(ab, _mm_shuffle_epi8(c, _mm_loadu_si128(pick + 2))));
         }
     }
     fl_kernels_scalar.split(rgb + 3 * i, (uint8_t *const[3]){plane[0] + i, plane[1] + i, plane[2] + i}, n - i);

@@ -8,8 +8,7 @@
 fl_code fl_scratch(void **block, size_t *room, size_t count, size_t size, fl_error *err) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX / 2)
-        return fl_fail(err, FL_ENOMEM, "resize: %zu x %zu bytes of scratch are more than an address space holds", count,
-                       size);
+        return fl_fail(err, FL_ENOMEM, "resize: %zu x %zu bytes of scratch are more than an address space holds", count, size);
     if (bytes <= *room) return FL_OK;
     free(*block);
     *room = 0;
@@ -42,8 +41,8 @@ static inline uint32_t inside(const fl_axis_key *key, double begin, uint32_t tap
 /* Pillow's geometry (libImaging/Resample.c): the filter is stretched by the scale when shrinking, a pixel is seen from its centre,
  * pixels outside the source are dropped and the rest normalised. The filters are 0 outside their support, so every output
  * takes the same number of taps without asking where it ends. */
-static inline __attribute__((always_inline)) void antialias_weights(fl_axis *axis, const fl_axis_key *key,
-                                                                    fl_filter filter, uint32_t taps) {
+static inline __attribute__((always_inline)) void antialias_weights(fl_axis *axis, const fl_axis_key *key, fl_filter filter,
+                                                                    uint32_t taps) {
     const double scale = key->length / key->out, stretch = scale > 1.0 ? scale : 1.0, inverse = 1.0 / stretch;
     const double support = (filter == FL_BICUBIC ? 2.0 : 1.0) * stretch;
     const uint32_t there = taps < key->source ? taps : key->source;
@@ -72,8 +71,7 @@ static void plain_weights(fl_axis *axis, const fl_axis_key *key, uint32_t taps) 
     double *weight = axis->weight;
     for (uint32_t i = 0; i < key->count; i++, weight += taps) {
         const uint32_t out = key->begin + (key->mirror ? key->count - 1 - i : i);
-        const double real = key->start + (out + 0.5) * (key->length / key->out) - 0.5, base = floor(real),
-                     t = real - base;
+        const double real = key->start + (out + 0.5) * (key->length / key->out) - 0.5, base = floor(real), t = real - base;
         const int64_t start = (int64_t)base - (wanted / 2 - 1);
         const uint32_t first = inside(key, (double)start, taps);
         for (uint32_t k = 0; k < taps; k++) weight[k] = 0.0;
@@ -118,8 +116,7 @@ static inline __attribute__((always_inline)) void quantize(fl_axis *axis, uint32
 /* Outputs beyond what is wanted, up to a whole block: they look where the last one looks, and see nothing. */
 static fl_code coef_table(fl_axis *axis, uint32_t count, fl_error *err) {
     const size_t padded = ((size_t)count + FL_BLOCK - 1) / FL_BLOCK * FL_BLOCK;
-    const fl_code code =
-        fl_scratch((void **)&axis->coef, &axis->coef_room, padded, axis->stride * sizeof *axis->coef, err);
+    const fl_code code = fl_scratch((void **)&axis->coef, &axis->coef_room, padded, axis->stride * sizeof *axis->coef, err);
     if (code != FL_OK) return code;
     const bool odd = axis->taps % 2 != 0; /* kernels take taps in pairs */
     const size_t from = odd ? 0 : (size_t)count * axis->stride;
@@ -181,8 +178,7 @@ static fl_code weighted_table(fl_axis *axis, const fl_axis_key *key, fl_error *e
                                                                   : FL_SUM32;
     axis->stride = (axis->taps + 1) / 2 * (axis->sum == FL_FINE ? 4 : 2);
 
-    fl_code code =
-        fl_scratch((void **)&axis->weight, &axis->weight_room, key->count, axis->taps * sizeof *axis->weight, err);
+    fl_code code = fl_scratch((void **)&axis->weight, &axis->weight_room, key->count, axis->taps * sizeof *axis->weight, err);
     if (code == FL_OK) code = coef_table(axis, key->count, err);
     if (code != FL_OK) return code;
     weigh(axis, key);
@@ -203,9 +199,9 @@ static fl_code weighted_table(fl_axis *axis, const fl_axis_key *key, fl_error *e
 }
 
 static bool same_key(const fl_axis_key *a, const fl_axis_key *b) {
-    return a->start == b->start && a->length == b->length && a->source == b->source && a->out == b->out &&
-           a->begin == b->begin && a->count == b->count && a->filter == b->filter && a->antialias == b->antialias &&
-           a->mirror == b->mirror && a->horizontal == b->horizontal;
+    return a->start == b->start && a->length == b->length && a->source == b->source && a->out == b->out && a->begin == b->begin &&
+           a->count == b->count && a->filter == b->filter && a->antialias == b->antialias && a->mirror == b->mirror &&
+           a->horizontal == b->horizontal;
 }
 
 fl_code fl_axis_build(fl_axis *axis, const fl_axis_key *key, fl_error *err) {

@@ -4,18 +4,18 @@
 #include "fl_resize_rows.h"
 
 /* Table look-ups for one element type: n RGB pixels, interleaved or into planes `plane` elements apart. */
-#define LOOK_UP(NAME, TYPE)                                                                                            \
-    static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {                \
-        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                  \
-        for (size_t i = 0; i < n; i++, rgb += 3, dst += 3) {                                                           \
-            dst[0] = red[rgb[0]];                                                                                      \
-            dst[1] = green[rgb[1]];                                                                                    \
-            dst[2] = blue[rgb[2]];                                                                                     \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane, size_t n) {       \
-        for (int c = 0; c < 3; c++, rgb++, lut += 256, dst += plane)                                                   \
-            for (size_t i = 0; i < n; i++) dst[i] = lut[rgb[3 * i]];                                                   \
+#define LOOK_UP(NAME, TYPE)                                                                                                                \
+    static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {                                    \
+        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                                      \
+        for (size_t i = 0; i < n; i++, rgb += 3, dst += 3) {                                                                               \
+            dst[0] = red[rgb[0]];                                                                                                          \
+            dst[1] = green[rgb[1]];                                                                                                        \
+            dst[2] = blue[rgb[2]];                                                                                                         \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane, size_t n) {                           \
+        for (int c = 0; c < 3; c++, rgb++, lut += 256, dst += plane)                                                                       \
+            for (size_t i = 0; i < n; i++) dst[i] = lut[rgb[3 * i]];                                                                       \
     }
 LOOK_UP(word, uint32_t)
 LOOK_UP(half, uint16_t)
@@ -23,9 +23,7 @@ LOOK_UP(half, uint16_t)
 
 static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
 
-size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) {
-    return (size_t)width * height * 3 * element_size(dtype);
-}
+size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) { return (size_t)width * height * 3 * element_size(dtype); }
 
 void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, uint32_t x, uint32_t y, const uint8_t *rgb, size_t n) {
     const size_t at = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;

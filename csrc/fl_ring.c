@@ -38,19 +38,15 @@ static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
     if (rounded < bytes) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     void *data = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
-        return fl_fail(
-            err, FL_ENOMEM,
-            "a batch needs %zu bytes and the system has no room for them: lower batch_size or prefetch_factor",
-            rounded);
+        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and the system has no room for them: lower batch_size or prefetch_factor",
+                       rounded);
     madvise(data, rounded, MADV_HUGEPAGE);
     if (madvise(data, rounded, MADV_POPULATE_WRITE) != 0) {
         if (errno == ENOMEM || errno == EFAULT) {
             munmap(data, rounded);
-            return fl_fail(err, FL_ENOMEM,
-                           "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor", rounded);
+            return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor", rounded);
         }
-        for (size_t at = 0; at < rounded; at += 4096)
-            ((volatile char *)data)[at] = 0; /* an older kernel: fault in by hand */
+        for (size_t at = 0; at < rounded; at += 4096) ((volatile char *)data)[at] = 0; /* an older kernel: fault in by hand */
     }
     slot->data = data;
     slot->bytes = rounded;
@@ -72,8 +68,7 @@ fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err
     fl_slot *taken[64];
     uint32_t made = 0;
     fl_code code = FL_OK;
-    for (; bytes && made < keep && made < 64 && !code; made += !code)
-        code = fl_ring_take(ring, bytes, &taken[made], err);
+    for (; bytes && made < keep && made < 64 && !code; made += !code) code = fl_ring_take(ring, bytes, &taken[made], err);
     for (uint32_t i = 0; i < made; i++) fl_slot_release(ring, taken[i]);
     if (code) {
         fl_ring_free(ring);
@@ -101,9 +96,7 @@ static fl_slot *best_free(fl_ring *ring, size_t bytes) {
     for (fl_slot *s = ring->all; s; s = s->next) {
         if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_FREE) continue;
         bool fits = s->bytes >= bytes, best_fits = best && best->bytes >= bytes;
-        if (!best || (fits && !best_fits) ||
-            (fits == best_fits && (fits ? s->bytes < best->bytes : s->bytes > best->bytes)))
-            best = s;
+        if (!best || (fits && !best_fits) || (fits == best_fits && (fits ? s->bytes < best->bytes : s->bytes > best->bytes))) best = s;
     }
     return best;
 }
@@ -167,9 +160,7 @@ void fl_slot_release(fl_ring *ring, fl_slot *slot) {
 
 void *fl_slot_data(const fl_slot *slot) { return slot->data; }
 
-fl_slot_state fl_slot_state_of(const fl_slot *slot) {
-    return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire);
-}
+fl_slot_state fl_slot_state_of(const fl_slot *slot) { return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire); }
 
 static int64_t now_ns(void) {
     struct timespec t;
@@ -177,8 +168,7 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, uint32_t *which,
-                     fl_error *err) {
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, uint32_t *which, fl_error *err) {
     int64_t deadline = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * 1000000;
     for (;;) {
         uint32_t seen = atomic_load_explicit(&ring->published, memory_order_acquire);
@@ -187,8 +177,7 @@ fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64
         struct timespec left, *limit = NULL;
         if (timeout_ms >= 0) {
             int64_t ns = deadline - now_ns();
-            if (ns <= 0)
-                return fl_fail(err, FL_ETIMEOUT, "no batch became ready within %lld ms", (long long)timeout_ms);
+            if (ns <= 0) return fl_fail(err, FL_ETIMEOUT, "no batch became ready within %lld ms", (long long)timeout_ms);
             left = (struct timespec){ns / 1000000000, ns % 1000000000};
             limit = &left;
         }

@@ -43,8 +43,7 @@ void *fl_slot_data(const fl_slot *slot);
 fl_slot_state fl_slot_state_of(const fl_slot *slot);
 
 /* Waits until one of slots[0..count) is READY and says which. timeout_ms < 0: no limit. FL_ETIMEOUT; FL_EINTR when a signal came. */
-fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, uint32_t *which,
-                     fl_error *err);
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, uint32_t *which, fl_error *err);
 
 void fl_ring_count(fl_ring *ring, fl_ring_counts *out);
 

@@ -25,8 +25,7 @@ typedef struct shard {
     MDB_dbi samples, columns;
     const uint8_t *map;
     const uint32_t *crc;   /* set before readers read; NULL: not checked */
-    atomic_bool *
-        resident; /* some of its map has been read since the last let-go; set by readers, cleared by the one that lets go */
+    atomic_bool *resident; /* some of its map has been read since the last let-go; set by readers, cleared by the one that lets go */
     char name[NAME_SIZE]; /* the file's last name, for messages */
 } shard;
 
@@ -57,16 +56,13 @@ static uint32_t process_now(void) { return atomic_load_explicit(&process_number,
 
 static fl_code store_check(const fl_store *store, fl_error *err) {
     if (store->process == process_now()) return FL_OK;
-    return fl_fail(
-        err, FL_EFORK,
-        "this store was opened before a fork and belongs to the parent: open the dataset again in the child");
+    return fl_fail(err, FL_EFORK, "this store was opened before a fork and belongs to the parent: open the dataset again in the child");
 }
 
 static fl_code lmdb_fail(fl_error *err, int rc, const char *what, const char *name) {
     if (rc == ENOMEM) return fl_fail(err, FL_ENOMEM, "no memory to %s shard %.80s", what, name);
     if (rc > 0) return fl_fail_sys(err, rc, "cannot %s shard %.80s", what, name);
-    return fl_fail(err, FL_ESHARD, "cannot %s shard %.80s (%s): copy it again or pack again", what, name,
-                   mdb_strerror(rc));
+    return fl_fail(err, FL_ESHARD, "cannot %s shard %.80s (%s): copy it again or pack again", what, name, mdb_strerror(rc));
 }
 
 fl_code fl_store_create(fl_store **out, fl_error *err) {
@@ -85,18 +81,14 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
 /* Maps the file by itself, checks size and trees, and hands back what was found and which file it was. */
 static fl_code shard_check(const char *path, const shard *s, fl_tree *tree, struct stat *st, fl_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
-        return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
-    }
+    if (fd < 0 && errno == ENOENT) { return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name); }
     if (fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
     fl_code code = FL_OK;
     if (fstat(fd, st) != 0) {
         code = fl_fail_sys(err, errno, "cannot ask for the size of shard %.80s", s->name);
     } else if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size != s->bytes || s->bytes == 0) {
-        code =
-            fl_fail(err, FL_ESHARD,
-                    "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
-                    s->name, (uint64_t)st->st_size, s->bytes);
+        code = fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
+                       s->name, (uint64_t)st->st_size, s->bytes);
     } else {
         void *map = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, fd, 0);
         if (map == MAP_FAILED) {
@@ -155,8 +147,7 @@ static fl_code shard_open(shard *s, const char *path, fl_error *err) {
     }
     if (fstat(fd, &opened) != 0 || opened.st_dev != checked.st_dev || opened.st_ino != checked.st_ino ||
         opened.st_size != checked.st_size) {
-        return fl_fail(err, FL_ESHARD, "shard %.80s was replaced while it was being opened: open the dataset again",
-                       s->name);
+        return fl_fail(err, FL_ESHARD, "shard %.80s was replaced while it was being opened: open the dataset again", s->name);
     }
     return shard_bind(s, &tree, err);
 }
@@ -170,8 +161,7 @@ fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t
     fl_code code = store_check(store, err);
     if (code) return code;
     if (first != store->count || count == 0 || count > UINT64_MAX - first || store->shards == UINT32_MAX - 1) {
-        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64, first,
-                       count, store->count);
+        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64, first, count, store->count);
     }
     shard *grown = realloc(store->shard, ((size_t)store->shards + 1) * sizeof *grown);
     if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
@@ -202,8 +192,7 @@ void fl_store_close(fl_store *store) {
 fl_code fl_store_column(fl_store *store, uint32_t index, const char *name, fl_span *out, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
-    if (index >= store->shards)
-        return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
+    if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
     shard *s = &store->shard[index];
     MDB_txn *txn;
     int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
@@ -277,11 +266,9 @@ static fl_code reader_find(fl_reader *reader, uint64_t index, shard **at, fl_spa
     fl_store *store = reader->store;
     fl_code code = store_check(store, err);
     if (code) return code;
-    if (index >= store->count)
-        return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
+    if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
     uint32_t number = fl_store_shard_of(store, index);
-    if (number >= reader->shards)
-        return fl_fail(err, FL_EARG, "the reader was made before shard %" PRIu32 " was added", number);
+    if (number >= reader->shards) return fl_fail(err, FL_EARG, "the reader was made before shard %" PRIu32 " was added", number);
     shard *s = &store->shard[number];
     int rc = 0;
     if (!reader->txn[number] && (rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &reader->txn[number]))) {
@@ -291,12 +278,10 @@ static fl_code reader_find(fl_reader *reader, uint64_t index, shard **at, fl_spa
     shard_key(index, bytes);
     MDB_val key = {sizeof bytes, bytes}, value;
     rc = mdb_get(reader->txn[number], s->samples, &key, &value);
-    if (rc == MDB_NOTFOUND)
-        return fl_fail(err, FL_ENOTFOUND, "shard %.80s does not hold sample %" PRIu64, s->name, index);
+    if (rc == MDB_NOTFOUND) return fl_fail(err, FL_ENOTFOUND, "shard %.80s does not hold sample %" PRIu64, s->name, index);
     if (rc) return lmdb_fail(err, rc, "read", s->name);
     if (!shard_holds(s, value)) {
-        return fl_fail(err, FL_ESHARD, "sample %" PRIu64 " leaves shard %.80s: copy it again or pack again", index,
-                       s->name);
+        return fl_fail(err, FL_ESHARD, "sample %" PRIu64 " leaves shard %.80s: copy it again or pack again", index, s->name);
     }
     *at = s;
     *record = (fl_span){value.mv_data, value.mv_size};
@@ -306,8 +291,7 @@ static fl_code reader_find(fl_reader *reader, uint64_t index, shard **at, fl_spa
 /* Lets every map that was read go when the limit is passed. Others may be reading: their pages fault back in from the page cache. */
 static void store_count_bytes(fl_store *store, shard *s, size_t size) {
     if (!store->limit) return;
-    if (!atomic_load_explicit(s->resident, memory_order_relaxed))
-        atomic_store_explicit(s->resident, true, memory_order_relaxed);
+    if (!atomic_load_explicit(s->resident, memory_order_relaxed)) atomic_store_explicit(s->resident, true, memory_order_relaxed);
     uint64_t before = atomic_fetch_add_explicit(&store->bytes, size, memory_order_relaxed);
     if (before + size < store->limit || before >= store->limit) return; /* only the one that crosses it */
     for (uint32_t i = 0; i < store->shards; i++) {
@@ -325,8 +309,7 @@ fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_err
     if (code) return code;
     store_count_bytes(reader->store, s, record->size);
     if (s->crc && fl_crc32c(0, record->bytes, record->size) != s->crc[index - s->first]) {
-        return fl_fail(err, FL_ECHECKSUM,
-                       "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
+        return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
                        s->name);
     }
     return FL_OK;

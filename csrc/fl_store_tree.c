@@ -69,9 +69,8 @@ static uint16_t get16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8)
 static uint32_t get32(const uint8_t *at) { return get16(at) | (uint32_t)get16(at + 2) << 16; }
 static uint64_t get64(const uint8_t *at) { return get32(at) | (uint64_t)get32(at + 4) << 32; }
 
-#define TREE_FAIL(w, format, ...)                                                                                      \
-    fl_fail((w)->err, FL_ESHARD,                                                                                       \
-            "shard %.80s is damaged (" format "): copy it again or pack again; `fastload verify` checks the rest",     \
+#define TREE_FAIL(w, format, ...)                                                                                                          \
+    fl_fail((w)->err, FL_ESHARD, "shard %.80s is damaged (" format "): copy it again or pack again; `fastload verify` checks the rest",    \
             (w)->name, __VA_ARGS__)
 
 static int compare_keys(fl_span a, fl_span b) {
@@ -100,8 +99,7 @@ static void willneed(const walk *w, uint64_t page) {
 }
 
 static tree_info read_tree(const uint8_t *at) {
-    return (tree_info){
-        .flags = get16(at + 4), .depth = get16(at + 6), .entries = get64(at + 32), .root = get64(at + 40)};
+    return (tree_info){.flags = get16(at + 4), .depth = get16(at + 6), .entries = get64(at + 32), .root = get64(at + 40)};
 }
 
 /* The nth node of a page whose header holds: its key, and where its data begin. */
@@ -113,8 +111,7 @@ static fl_code read_node(walk *w, uint64_t page, uint32_t n, const uint8_t **nod
     }
     uint32_t key_size = get16(at + offset + 6);
     if (key_size > KEY_MAX || offset + NODE_HEADER + key_size > w->page_size) {
-        return TREE_FAIL(w, "%s: page %" PRIu64 ", node %" PRIu32 " has a key of %" PRIu32 " bytes", w->tree, page, n,
-                         key_size);
+        return TREE_FAIL(w, "%s: page %" PRIu64 ", node %" PRIu32 " has a key of %" PRIu32 " bytes", w->tree, page, n, key_size);
     }
     *node = at + offset;
     *key = (fl_span){at + offset + NODE_HEADER, key_size};
@@ -126,8 +123,7 @@ static fl_code walk_leaf(walk *w, uint64_t page, uint32_t n) {
     fl_span key;
     fl_code code = read_node(w, page, n, &node, &key);
     if (code) return code;
-    if (key.size == 0 || (w->last.bytes && compare_keys(w->last, key) >= 0) ||
-        (w->bound.bytes && compare_keys(w->bound, key) > 0)) {
+    if (key.size == 0 || (w->last.bytes && compare_keys(w->last, key) >= 0) || (w->bound.bytes && compare_keys(w->bound, key) > 0)) {
         return TREE_FAIL(w, "%s: page %" PRIu64 ", key %" PRIu32 " is out of order", w->tree, page, n);
     }
     w->last = key;
@@ -138,8 +134,8 @@ static fl_code walk_leaf(walk *w, uint64_t page, uint32_t n) {
     uint64_t size = get32(node), room = (uint64_t)(w->file + (page + 1) * w->page_size - (key.bytes + key.size));
     uint32_t kind = w->leaf_trees ? NODE_TREE : flags & NODE_BIG;
     if (flags != kind || (flags & NODE_BIG ? sizeof(uint64_t) : size) > room) {
-        return TREE_FAIL(w, "%s: page %" PRIu64 ", value %" PRIu32 " of kind %" PRIu32 " has %" PRIu64 " bytes",
-                         w->tree, page, n, flags, size);
+        return TREE_FAIL(w, "%s: page %" PRIu64 ", value %" PRIu32 " of kind %" PRIu32 " has %" PRIu64 " bytes", w->tree, page, n, flags,
+                         size);
     }
     fl_span data = {key.bytes + key.size, size};
     if (flags & NODE_BIG) {
@@ -207,8 +203,7 @@ static fl_code walk_tree(walk *w, const char *tree, tree_info info, bool leaf_tr
 }
 
 static fl_code visit_main(walk *w, uint64_t page, fl_span key, fl_span data) {
-    if (data.size != TREE_SIZE)
-        return TREE_FAIL(w, "%s: page %" PRIu64 " describes a tree in %zu bytes", w->tree, page, data.size);
+    if (data.size != TREE_SIZE) return TREE_FAIL(w, "%s: page %" PRIu64 " describes a tree in %zu bytes", w->tree, page, data.size);
     if (key.size == 7 && memcmp(key.bytes, "samples", 7) == 0) {
         w->samples = read_tree(data.bytes);
         w->has_samples = true;
@@ -223,8 +218,8 @@ static fl_code visit_sample(walk *w, uint64_t page, fl_span key, fl_span data) {
     uint64_t index = 0;
     for (size_t i = 0; i < key.size && i < 8; i++) index = index << 8 | key.bytes[i];
     if (key.size != 8 || index != w->first + w->entries - 1) {
-        return TREE_FAIL(w, "%s: page %" PRIu64 " holds sample %" PRIu64 " in the place of %" PRIu64, w->tree, page,
-                         index, w->first + w->entries - 1);
+        return TREE_FAIL(w, "%s: page %" PRIu64 " holds sample %" PRIu64 " in the place of %" PRIu64, w->tree, page, index,
+                         w->first + w->entries - 1);
     }
     if (w->entries == 1) w->first_offset = (uint64_t)(data.bytes - w->file);
     return FL_OK;
@@ -239,14 +234,13 @@ static fl_code visit_column(walk *w, uint64_t page, fl_span key, fl_span data) {
 static fl_code newest_meta(walk *w, uint64_t bytes, const uint8_t **meta) {
     w->tree = "meta";
     w->page_size = bytes < META_END ? 0 : get32(w->file + META_PAGE_SIZE_AT);
-    if (w->page_size < PAGE_MIN || w->page_size > PAGE_MAX || (w->page_size & (w->page_size - 1)) ||
-        bytes < 2 * (uint64_t)w->page_size) {
+    if (w->page_size < PAGE_MIN || w->page_size > PAGE_MAX || (w->page_size & (w->page_size - 1)) || bytes < 2 * (uint64_t)w->page_size) {
         return TREE_FAIL(w, "%" PRIu64 " bytes with pages of %" PRIu32 " are no LMDB file", bytes, w->page_size);
     }
     for (uint64_t i = 0; i < 2; i++) {
         const uint8_t *at = w->file + i * w->page_size;
-        if (!(get16(at + 10) & PAGE_META) || get32(at + META_MAGIC_AT) != META_MAGIC ||
-            get32(at + META_MAGIC_AT + 4) != 1 || get32(at + META_PAGE_SIZE_AT) != w->page_size) {
+        if (!(get16(at + 10) & PAGE_META) || get32(at + META_MAGIC_AT) != META_MAGIC || get32(at + META_MAGIC_AT + 4) != 1 ||
+            get32(at + META_PAGE_SIZE_AT) != w->page_size) {
             return TREE_FAIL(w, "its page %" PRIu64 " is not the head of an LMDB 0.9 file", i);
         }
         if (i == 0 || get64(at + META_TXN_AT) > get64(*meta + META_TXN_AT)) *meta = at;
@@ -258,29 +252,18 @@ static fl_code newest_meta(walk *w, uint64_t bytes, const uint8_t **meta) {
     return FL_OK;
 }
 
-fl_code fl_tree_check(const uint8_t *file, uint64_t bytes, uint64_t first, uint64_t count, const char *name,
-                      fl_tree *out, fl_error *err) {
-    walk w = {.file = file,
-              .name = name,
-              .err = err,
-              .first = first,
-              .count = count,
-              .os_page = (size_t)sysconf(_SC_PAGESIZE)};
+fl_code fl_tree_check(const uint8_t *file, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_tree *out, fl_error *err) {
+    walk w = {.file = file, .name = name, .err = err, .first = first, .count = count, .os_page = (size_t)sysconf(_SC_PAGESIZE)};
     const uint8_t *meta = file;
     fl_code code = newest_meta(&w, bytes, &meta);
     if (code) return code;
     w.seen = calloc(w.pages / 8 + 1, 1);
-    if (!w.seen)
-        return fl_fail(err, FL_ENOMEM, "no memory for the %" PRIu64 " bytes of shard %.80s's page map", w.pages / 8 + 1,
-                       name);
+    if (!w.seen) return fl_fail(err, FL_ENOMEM, "no memory for the %" PRIu64 " bytes of shard %.80s's page map", w.pages / 8 + 1, name);
 
     code = walk_tree(&w, "main", read_tree(meta + META_MAIN_AT), true, visit_main);
-    if (!code && !(w.has_samples && w.has_columns))
-        code = TREE_FAIL(&w, "it has no %s", w.has_samples ? "columns" : "samples");
+    if (!code && !(w.has_samples && w.has_columns)) code = TREE_FAIL(&w, "it has no %s", w.has_samples ? "columns" : "samples");
     if (!code) code = walk_tree(&w, "samples", w.samples, false, visit_sample);
-    if (!code && w.entries != count) {
-        code = TREE_FAIL(&w, "it holds %" PRIu64 " samples, the manifest says %" PRIu64, w.entries, count);
-    }
+    if (!code && w.entries != count) { code = TREE_FAIL(&w, "it holds %" PRIu64 " samples, the manifest says %" PRIu64, w.entries, count); }
     if (!code) code = walk_tree(&w, "columns", w.columns, false, visit_column);
     free(w.seen);
     *out = (fl_tree){.first_offset = w.first_offset, .page_size = w.page_size};

@@ -13,7 +13,6 @@ typedef struct fl_tree {
  * every page and value those trees reach lies inside the file, that no two of them share a page, that depths and page kinds
  * are what liblmdb asserts, and that the keys of `samples` are exactly first .. first+count-1 in order. Records' own pages are not touched.
  * FL_ESHARD names `name`, the page and what does not hold. */
-fl_code fl_tree_check(const uint8_t *file, uint64_t bytes, uint64_t first, uint64_t count, const char *name,
-                      fl_tree *out, fl_error *err);
+fl_code fl_tree_check(const uint8_t *file, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_tree *out, fl_error *err);
 
 #endif

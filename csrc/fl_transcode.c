@@ -18,9 +18,7 @@ typedef struct transcoder {
     size_t capacity, written;
 } transcoder;
 
-static transcoder *of_compressor(j_compress_ptr d) {
-    return (transcoder *)((char *)d - offsetof(transcoder, d));
-}
+static transcoder *of_compressor(j_compress_ptr d) { return (transcoder *)((char *)d - offsetof(transcoder, d)); }
 
 static void init_destination(j_compress_ptr d) {
     transcoder *t = of_compressor(d);
@@ -114,8 +112,8 @@ fl_code fl_jpeg_to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixe
 }
 
 static fl_code turn(const uint8_t *bytes, size_t size, int orientation, uint8_t **out, unsigned long *written, fl_error *err) {
-    static const int turns[9] = {0,           TJXOP_NONE,      TJXOP_HFLIP, TJXOP_ROT180,    TJXOP_VFLIP,
-                                 TJXOP_TRANSPOSE, TJXOP_ROT90, TJXOP_TRANSVERSE, TJXOP_ROT270};
+    static const int turns[9] = {0,           TJXOP_NONE,       TJXOP_HFLIP, TJXOP_ROT180, TJXOP_VFLIP, TJXOP_TRANSPOSE,
+                                 TJXOP_ROT90, TJXOP_TRANSVERSE, TJXOP_ROT270};
     tjhandle handle = tjInitTransform();
     if (!handle) return fl_fail(err, FL_ENOMEM, "no memory for a JPEG transform");
     tjtransform transform;
@@ -124,12 +122,14 @@ static fl_code turn(const uint8_t *bytes, size_t size, int orientation, uint8_t 
     transform.options = TJXOPT_PERFECT | TJXOPT_COPYNONE;
     fl_code code = FL_OK;
     if (tjTransform(handle, bytes, (unsigned long)size, 1, out, written, &transform, 0) != 0)
-        code = fl_fail(err, FL_EUNSUPPORTED, "the JPEG cannot be turned without loss (orientation %d): %s", orientation, tjGetErrorStr2(handle));
+        code = fl_fail(err, FL_EUNSUPPORTED, "the JPEG cannot be turned without loss (orientation %d): %s", orientation,
+                       tjGetErrorStr2(handle));
     tjDestroy(handle);
     return code;
 }
 
-fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written, fl_error *err) {
+fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
+                          fl_error *err) {
     *out = NULL;
     if (orientation < 1 || orientation > 8) return fl_fail(err, FL_EARG, "EXIF orientation %d is not 1 to 8", orientation);
     uint8_t *upright = NULL;

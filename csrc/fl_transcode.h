@@ -23,7 +23,13 @@ typedef struct fl_jpeg_segment {
     size_t data;    /* SOS: bytes of entropy-coded data, restart markers included, right after it */
 } fl_jpeg_segment;
 
-typedef enum fl_jpeg_kind { FL_JPEG_BASELINE = 0, FL_JPEG_EXTENDED = 1, FL_JPEG_PROGRESSIVE = 2, FL_JPEG_LOSSLESS = 3, FL_JPEG_HIERARCHICAL = 4 } fl_jpeg_kind;
+typedef enum fl_jpeg_kind {
+    FL_JPEG_BASELINE = 0,
+    FL_JPEG_EXTENDED = 1,
+    FL_JPEG_PROGRESSIVE = 2,
+    FL_JPEG_LOSSLESS = 3,
+    FL_JPEG_HIERARCHICAL = 4
+} fl_jpeg_kind;
 
 typedef struct fl_jpeg_layout {
     uint32_t width, height;
@@ -59,7 +65,8 @@ fl_code fl_jpeg_to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixe
 
 /* As fl_jpeg_to_baseline, with the image turned upright: orientation is EXIF's 1 .. 8. FL_EUNSUPPORTED when a side that would have to move is
  * not whole iMCUs, so that the turn would not be lossless. */
-fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written, fl_error *err);
+fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
+                          fl_error *err);
 
 /* Entropy-decodes the whole file up to its end marker: FL_OK with the number of libjpeg's warnings and the text of the first (""),
  * or why it cannot be decoded. */

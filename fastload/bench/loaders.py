@@ -74,6 +74,4 @@ def check_batch(batch: Batch, spec: TurnSpec) -> None:
     images, labels = batch
     shape = (spec.batch_size, 3, spec.size, spec.size)
     if tuple(images.shape) != shape or images.dtype != torch.uint8 or tuple(labels.shape) != shape[:1]:
-        raise RuntimeError(
-            f"{spec.kind} gave {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}, not uint8 {shape}"
-        )
+        raise RuntimeError(f"{spec.kind} gave {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}, not uint8 {shape}")

@@ -45,9 +45,7 @@ else:
 @needs_proc
 def test_tree_counts_grandchildren() -> None:
     """Descendants of descendants are found, and the memory they hold is in the tree's PSS."""
-    with subprocess.Popen(
-        [sys.executable, "-c", FAMILY, "2", FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as root:
+    with subprocess.Popen([sys.executable, "-c", FAMILY, "2", FAMILY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as root:
         assert root.stdout is not None
         assert root.stdout.readline() == "up\n"
         below = measure.descendants(root.pid)
@@ -84,9 +82,7 @@ def test_cpu_seconds_include_a_live_child() -> None:
     """What a child has burnt is counted while it lives."""
     burn = "import time, sys\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\nsys.stdin.read()"
     before = measure.tree_cpu_seconds()
-    with subprocess.Popen(
-        [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
+    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         child.stdout.readline()
         used = measure.tree_cpu_seconds() - before

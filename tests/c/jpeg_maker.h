@@ -34,12 +34,11 @@ static uint32_t noise(void) {
     return (uint32_t)(noise_state >> 32);
 }
 
-static uint32_t below(uint32_t limit) {
-    return noise() % limit;
-}
+static uint32_t below(uint32_t limit) { return noise() % limit; }
 
 static file make(const recipe *r) {
-    static const unsigned char exif[] = {'E', 'x', 'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0};
+    static const unsigned char exif[] = {'E',  'x',  'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0,
+                                         0x12, 0x01, 3,   0,   1, 0, 0,   0,   6,  0, 0, 0, 0, 0, 0, 0};
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     file out = {NULL, 0};

@@ -19,9 +19,7 @@ static fl_code open_and_decode(file f, const fl_box *box, int eighths, fl_view *
     return code != FL_OK ? code : fl_jpeg_decode(jpeg, box ? box : &all, eighths, view, &err);
 }
 
-static uint32_t product(uint32_t a, uint32_t b) { /* a * b / 255, rounded, without Pillow's shifts */
-    return (2 * a * b + 255) / 510;
-}
+static uint32_t product(uint32_t a, uint32_t b) { /* a * b / 255, rounded, without Pillow's shifts */ return (2 * a * b + 255) / 510; }
 
 /* The view is the full decode's part: every byte of it, and `tail` bytes behind it can be read. */
 static void same_part(const fl_view *v, const unsigned char *full, int full_width, int components, uint32_t x0, uint32_t y0) {
@@ -195,7 +193,8 @@ static void everything(file f) {
     CHECK(known(code));
     if (code == FL_OK) {
         CHECK(layout.end <= f.size && layout.orientation >= 1 && layout.orientation <= 8);
-        for (uint32_t i = 0; i < layout.segments && i < 40; i++) CHECK(segments[i].offset + segments[i].length + segments[i].data <= layout.end);
+        for (uint32_t i = 0; i < layout.segments && i < 40; i++)
+            CHECK(segments[i].offset + segments[i].length + segments[i].data <= layout.end);
     }
     uint8_t *out = malloc(f.size + 1);
     code = fl_jpeg_strip(f.bytes, f.size, out, f.size, &written, &err);
@@ -210,7 +209,8 @@ static void everything(file f) {
 static void flipped(void) {
     for (int i = 0; i < 1500; i++) {
         recipe r = {.width = 8 + (int)below(80), .height = 8 + (int)below(80), .quality = 50, .components = i % 9 ? 3 : 4};
-        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 4 == 0, r.restart = i % 5 ? 0 : 1, r.metadata = true;
+        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 4 == 0, r.restart = i % 5 ? 0 : 1,
+        r.metadata = true;
         file f = make(&r);
         uint32_t range = i % 2 ? (uint32_t)f.size : 700 < f.size ? 700 : (uint32_t)f.size; /* headers, mostly */
         for (int k = 0; k < 1 + i % 4; k++) f.bytes[below(range)] = (unsigned char)noise();
@@ -254,16 +254,25 @@ static void hostile_headers(void) {
 
 static void transcoding(void) {
     for (int i = 0; i < 160; i++) {
-        recipe r = {.width = 1 + (int)below(90), .height = 1 + (int)below(90), .quality = 30 + (int)below(70), .components = i % 8 == 7 ? 1 : i % 8 == 6 ? 4 : 3};
-        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 5 == 0, r.restart = i % 7 ? 0 : 2, r.metadata = i % 4 != 0;
+        recipe r = {.width = 1 + (int)below(90),
+                    .height = 1 + (int)below(90),
+                    .quality = 30 + (int)below(70),
+                    .components = i % 8 == 7   ? 1
+                                  : i % 8 == 6 ? 4
+                                               : 3};
+        r.h = 1 + i % 2, r.v = 1 + i / 2 % 2, r.progressive = i % 3 == 0, r.arithmetic = i % 5 == 0, r.restart = i % 7 ? 0 : 2,
+        r.metadata = i % 4 != 0;
         if (i % 2) r.width = (r.width + 15) / 16 * 16, r.height = (r.height + 15) / 16 * 16;
         file f = make(&r);
         uint64_t hash = coefficient_hash(f);
         fl_jpeg_layout l;
         CHECK(fl_jpeg_scan(f.bytes, f.size, &l, NULL, 0, &err) == FL_OK);
-        CHECK(l.width == (uint32_t)r.width && l.height == (uint32_t)r.height && l.components == r.components && l.eoi && !l.damaged && !l.stray);
-        CHECK(l.end == f.size && l.h[0] == r.h && l.v[0] == r.v && l.arithmetic == r.arithmetic && (l.kind == FL_JPEG_PROGRESSIVE) == r.progressive);
-        CHECK(l.orientation == (r.metadata ? 6 : 1) && l.exif == r.metadata && l.icc == r.metadata && l.restart_interval == (uint32_t)r.restart);
+        CHECK(l.width == (uint32_t)r.width && l.height == (uint32_t)r.height && l.components == r.components && l.eoi && !l.damaged &&
+              !l.stray);
+        CHECK(l.end == f.size && l.h[0] == r.h && l.v[0] == r.v && l.arithmetic == r.arithmetic &&
+              (l.kind == FL_JPEG_PROGRESSIVE) == r.progressive);
+        CHECK(l.orientation == (r.metadata ? 6 : 1) && l.exif == r.metadata && l.icc == r.metadata &&
+              l.restart_interval == (uint32_t)r.restart);
 
         file bare = {malloc(f.size), 0};
         size_t size;
@@ -278,7 +287,8 @@ static void transcoding(void) {
         CHECK(fl_jpeg_to_baseline(f.bytes, f.size, LIMIT, &base.bytes, &size, &err) == FL_OK);
         base.size = size;
         CHECK(coefficient_hash(base) == hash);
-        CHECK(fl_jpeg_scan(base.bytes, base.size, &l, NULL, 0, &err) == FL_OK && l.kind == FL_JPEG_BASELINE && !l.arithmetic && l.scans == 1);
+        CHECK(fl_jpeg_scan(base.bytes, base.size, &l, NULL, 0, &err) == FL_OK && l.kind == FL_JPEG_BASELINE && !l.arithmetic &&
+              l.scans == 1);
         free(base.bytes);
 
         static const int undone_by[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};

@@ -9,14 +9,14 @@
 
 static uint64_t seed_now;
 
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: seed %llu: %s: ", __FILE__, __LINE__, (unsigned long long)seed_now, #condition);   \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fputc('\n', stderr);                                                                                       \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
+#define CHECK(condition, ...)                                                                                                              \
+    do {                                                                                                                                   \
+        if (!(condition)) {                                                                                                                \
+            fprintf(stderr, "%s:%d: seed %llu: %s: ", __FILE__, __LINE__, (unsigned long long)seed_now, #condition);                       \
+            fprintf(stderr, __VA_ARGS__);                                                                                                  \
+            fputc('\n', stderr);                                                                                                           \
+            exit(1);                                                                                                                       \
+        }                                                                                                                                  \
     } while (0)
 
 static uint64_t state;
@@ -159,8 +159,8 @@ static void test_every_way_equals_the_reference(void) {
             for (uint32_t c = 0; c < 3; c++) {
                 const uint8_t value = expected[((size_t)(window->y + y) * whole.out_width + window->x + x) * 3 + c];
                 const uint32_t to_x = s.spec.at_x + x, to_y = s.spec.at_y + y;
-                const size_t at = offset(&s.sink, s.sink.hflip ? s.sink.width - 1 - to_x : to_x,
-                                         s.sink.vflip ? s.sink.height - 1 - to_y : to_y, c);
+                const size_t at =
+                    offset(&s.sink, s.sink.hflip ? s.sink.width - 1 - to_x : to_x, s.sink.vflip ? s.sink.height - 1 - to_y : to_y, c);
                 const size_t size = element(s.sink.dtype);
                 memcpy(want + at, s.lut == NULL ? &value : s.lut + (c * 256 + value) * size, size);
             }
@@ -259,21 +259,17 @@ static double exact(const scene *s, uint32_t out_x, uint32_t out_y, uint32_t c) 
     const fl_resize_spec *spec = &s->spec;
     double *weights[2];
     const uint32_t size[2] = {s->view.width, s->view.height}, out[2] = {out_x, out_y};
-    const double start[2] = {spec->x, spec->y},
-                 scale[2] = {spec->width / spec->out_width, spec->height / spec->out_height};
+    const double start[2] = {spec->x, spec->y}, scale[2] = {spec->width / spec->out_width, spec->height / spec->out_height};
     for (int a = 0; a < 2; a++) {
         weights[a] = allocate(size[a] * sizeof(double));
         for (uint32_t k = 0; k < size[a]; k++) weights[a][k] = 0.0;
-        const double center = start[a] + (out[a] + 0.5) * scale[a],
-                     stretch = spec->antialias && scale[a] > 1.0 ? scale[a] : 1.0;
+        const double center = start[a] + (out[a] + 0.5) * scale[a], stretch = spec->antialias && scale[a] > 1.0 ? scale[a] : 1.0;
         double sum = 0.0;
         for (int64_t k = -4; k < (int64_t)size[a] + 4; k++) {
             const double x = fabs((double)k + 0.5 - center) / stretch, q = -0.75;
             double w = x < 1.0 ? 1.0 - x : 0.0;
             if (spec->filter == FL_BICUBIC)
-                w = x < 1.0   ? (q + 2) * x * x * x - (q + 3) * x * x + 1
-                    : x < 2.0 ? q * x * x * x - 5 * q * x * x + 8 * q * x - 4 * q
-                              : 0.0;
+                w = x < 1.0 ? (q + 2) * x * x * x - (q + 3) * x * x + 1 : x < 2.0 ? q * x * x * x - 5 * q * x * x + 8 * q * x - 4 * q : 0.0;
             const bool in = k >= 0 && k < (int64_t)size[a];
             if (!in && spec->antialias) continue;
             weights[a][in ? k : k < 0 ? 0 : size[a] - 1] += w;
@@ -301,8 +297,7 @@ static void test_within_one_of_the_definition(void) {
         const uint32_t x = between(0, s.spec.out_width - 1), y = between(0, s.spec.out_height - 1), c = between(0, 2);
         const double wanted = exact(&s, x, y, c);
         const int got = ((uint8_t *)s.sink.data)[offset(&s.sink, x, y, c)];
-        CHECK(fabs(got - wanted) <= 1.1, "(%u, %u) is %d, not %g", x, y, got,
-              wanted); /* 1/2 from each of two roundings */
+        CHECK(fabs(got - wanted) <= 1.1, "(%u, %u) is %d, not %g", x, y, got, wanted); /* 1/2 from each of two roundings */
     }
     free_scene(&s);
 }

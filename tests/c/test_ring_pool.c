@@ -43,8 +43,7 @@ static void pass_batches(void) {
             job *j = &jobs[submitted];
             j->ring = ring, j->left = ITEMS;
             CHECK(fl_ring_take(ring, ITEMS, &j->slot, &err) == FL_OK);
-            for (int held = k > 2 ? k - 2 : 0; held < submitted; held++)
-                CHECK(jobs[held].slot != j->slot || held < k - 2);
+            for (int held = k > 2 ? k - 2 : 0; held < submitted; held++) CHECK(jobs[held].slot != j->slot || held < k - 2);
             memset(fl_slot_data(j->slot), 0, ITEMS);
             CHECK(fl_pool_submit(pool, fill, j, ITEMS, &err) == FL_OK);
         }

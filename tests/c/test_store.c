@@ -20,12 +20,12 @@ static char folder[64] = "/tmp/fastload-test-XXXXXX";
 static char path[128];
 static uint32_t sums[SAMPLES];
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s (seed %llu)\n", __FILE__, __LINE__, #condition, (unsigned long long)seed);      \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
+#define CHECK(condition)                                                                                                                   \
+    do {                                                                                                                                   \
+        if (!(condition)) {                                                                                                                \
+            fprintf(stderr, "%s:%d: %s (seed %llu)\n", __FILE__, __LINE__, #condition, (unsigned long long)seed);                          \
+            exit(1);                                                                                                                       \
+        }                                                                                                                                  \
     } while (0)
 
 static uint64_t state;
@@ -50,8 +50,7 @@ static uint64_t write_shard(const char *file) {
     CHECK(mdb_env_create(&env) == 0 && mdb_env_set_maxdbs(env, 2) == 0 && mdb_env_set_mapsize(env, 64 << 20) == 0);
     CHECK(mdb_env_open(env, file, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0644) == 0);
     CHECK(mdb_txn_begin(env, NULL, 0, &txn) == 0);
-    CHECK(mdb_dbi_open(txn, "samples", MDB_CREATE, &samples) == 0 &&
-          mdb_dbi_open(txn, "columns", MDB_CREATE, &columns) == 0);
+    CHECK(mdb_dbi_open(txn, "samples", MDB_CREATE, &samples) == 0 && mdb_dbi_open(txn, "columns", MDB_CREATE, &columns) == 0);
     for (uint64_t i = 0; i < SAMPLES; i++) {
         uint8_t key[8];
         for (int k = 0; k < 8; k++) key[k] = (uint8_t)(i >> (56 - 8 * k));
@@ -146,13 +145,13 @@ __attribute__((unused)) static void test_every_byte(const uint8_t *good, uint64_
         for (uint32_t at = 0; at < span; at += meta || at < lower ? 1 : 1 + random_u32() % 7) {
             uint8_t change = (uint8_t)(1 + random_u32() % 255);
             FILE *file = fopen(path, "r+b");
-            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 &&
-                  fputc(good[p * page + at] ^ change, file) != EOF && fclose(file) == 0);
+            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 && fputc(good[p * page + at] ^ change, file) != EOF &&
+                  fclose(file) == 0);
             refused += read_all(path, bytes, true) < SAMPLES;
             tried++;
             file = fopen(path, "r+b");
-            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 &&
-                  fputc(good[p * page + at], file) != EOF && fclose(file) == 0);
+            CHECK(file && fseek(file, (long)(p * page + at), SEEK_SET) == 0 && fputc(good[p * page + at], file) != EOF &&
+                  fclose(file) == 0);
         }
     }
     CHECK(tried > 2000 && refused > 500);
@@ -178,8 +177,7 @@ __attribute__((unused)) static void test_random_damage(const uint8_t *good, uint
         case 2: {
             uint64_t extreme[] = {0, UINT64_MAX, 1, 2, pages, pages - 1, (uint64_t)1 << 63, random_u32() % pages};
             for (uint32_t n = 1 + random_u32() % 4; n; n--) {
-                memcpy(bad + (random_u32() % pages * page + random_u32() % (page / 8) * 8), &extreme[random_u32() % 8],
-                       8);
+                memcpy(bad + (random_u32() % pages * page + random_u32() % (page / 8) * 8), &extreme[random_u32() % 8], 8);
             }
             break;
         }
@@ -208,8 +206,7 @@ static void test_sizes(const uint8_t *good, uint64_t bytes, uint32_t page) {
     CHECK(fl_store_add(store, path, 0, SAMPLES - 1, bytes, &err) == FL_ESHARD);
     CHECK(fl_store_add(store, path, 1, SAMPLES, bytes, &err) == FL_EARG);
     CHECK(fl_store_add(store, path, 0, 0, bytes, &err) == FL_EARG);
-    CHECK(fl_store_add(store, "/nonexistent/shard.lmdb", 0, SAMPLES, bytes, &err) == FL_ESHARD &&
-          strstr(err.text, "missing"));
+    CHECK(fl_store_add(store, "/nonexistent/shard.lmdb", 0, SAMPLES, bytes, &err) == FL_ESHARD && strstr(err.text, "missing"));
     CHECK(fl_store_add(store, folder, 0, SAMPLES, bytes, &err) != FL_OK);
     CHECK(fl_store_count(store) == 0 && fl_store_shards(store) == 0);
     fl_store_close(store);
@@ -274,10 +271,8 @@ static void test_threads_and_fork(uint64_t bytes) {
     CHECK(child >= 0);
     if (child == 0) {
         fl_reader *other;
-        bool right = fl_reader_get(reader, 0, &span, &err) == FL_EFORK &&
-                     fl_reader_create(store, &other, &err) == FL_EFORK &&
-                     fl_store_column(store, 0, "crcs", &span, &err) == FL_EFORK &&
-                     fl_store_add(store, path, 0, 1, 1, &err) == FL_EFORK;
+        bool right = fl_reader_get(reader, 0, &span, &err) == FL_EFORK && fl_reader_create(store, &other, &err) == FL_EFORK &&
+                     fl_store_column(store, 0, "crcs", &span, &err) == FL_EFORK && fl_store_add(store, path, 0, 1, 1, &err) == FL_EFORK;
         fl_reader_free(reader);
         fl_store_close(store);
         _exit(right ? 0 : 1);
@@ -313,8 +308,7 @@ static void test_record(void) {
     fl_field field;
     fl_error err;
     CHECK(fl_record_check(span, &entries, &err) == FL_OK && entries == 2);
-    CHECK(fl_record_find(span, 9, &field, &err) == FL_OK && field.kind == 77 && field.data.bytes == record + 53 &&
-          field.data.size == 7);
+    CHECK(fl_record_find(span, 9, &field, &err) == FL_OK && field.kind == 77 && field.data.bytes == record + 53 && field.data.size == 7);
     CHECK(fl_record_find(span, 8, &field, &err) == FL_ERECORD);
     for (size_t size = 0; size < sizeof record; size++) {
         uint8_t *cut = malloc(size + 1);
@@ -330,8 +324,7 @@ static void test_record(void) {
             if (fl_record_check(span, &entries, &err) == FL_OK) {
                 for (uint32_t i = 0; i < entries; i++) {
                     field = fl_record_entry(span, i);
-                    CHECK(field.data.bytes >= record + 16 + 16 * entries &&
-                          field.data.bytes + field.data.size <= record + sizeof record);
+                    CHECK(field.data.bytes >= record + 16 + 16 * entries && field.data.bytes + field.data.size <= record + sizeof record);
                 }
             }
             record[at] = kept;

@@ -194,9 +194,7 @@ def test_scan_reads_what_pillow_reads() -> None:
     exif = Image.Exif()
     exif[0x0112] = 8
     buffer = io.BytesIO()
-    image.save(
-        buffer, "JPEG", exif=exif, icc_profile=b"x" * 70000, comment=b"hello", progressive=True, subsampling="4:2:2"
-    )
+    image.save(buffer, "JPEG", exif=exif, icc_profile=b"x" * 70000, comment=b"hello", progressive=True, subsampling="4:2:2")
     data = buffer.getvalue()
     found = core.jpeg_scan(data + b"trailing", segments=True)
     assert (found["width"], found["height"], found["components"], found["precision"]) == (50, 30, 3, 8)
@@ -235,9 +233,7 @@ def test_any_contiguous_buffer_is_taken() -> None:
         core.jpeg_decode("a path")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "box", [(0, 0, 41, 30), (40, 0, 1, 1), (0, 0, 0, 1), (-1, 0, 5, 5), (0, 0, 2**32 - 1, 30), (1, 2, 3)]
-)
+@pytest.mark.parametrize("box", [(0, 0, 41, 30), (40, 0, 1, 1), (0, 0, 0, 1), (-1, 0, 5, 5), (0, 0, 2**32 - 1, 30), (1, 2, 3)])
 def test_a_box_outside_is_an_argument_error(box: tuple[int, ...]) -> None:
     with pytest.raises(errors.ArgumentError):
         core.jpeg_decode(make(40, 30, "420").data, box)

@@ -62,9 +62,7 @@ def pillow(image: Pixels, box: Box, size: tuple[int, int], name: str) -> npt.NDA
     if name == "bilinear":
         out = Image.fromarray(image).resize(size, PILLOW[name], box=(x, y, x + width, y + height))
     else:
-        across = Image.fromarray(image).resize(
-            (size[0], image.shape[0]), PILLOW[name], box=(x, 0, x + width, image.shape[0])
-        )
+        across = Image.fromarray(image).resize((size[0], image.shape[0]), PILLOW[name], box=(x, 0, x + width, image.shape[0]))
         out = across.resize(size, PILLOW[name], box=(0, y, size[0], y + height))
     return np.asarray(out).astype(np.int32)
 
@@ -84,9 +82,7 @@ def test_dispatch_names_the_path(path: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS)
-def test_antialiased_is_within_one_of_pillow(
-    seed: int, width: int, height: int, out_width: int, out_height: int, name: str
-) -> None:
+def test_antialiased_is_within_one_of_pillow(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
     """Any box of any image to any size."""
     image, box, size = image_of(seed, width, height), box_of(seed, width, height), (out_width, out_height)
     assert_within_one(core.resize(image, box, size, name), pillow(image, box, size, name), (seed, box, size, name))
@@ -119,16 +115,12 @@ def test_photographs_are_within_one_of_pillow(shared: Path, name: str) -> None:
     for seed, file in enumerate(files):
         image = np.asarray(Image.open(file).convert("RGB"))
         box = box_of(seed, image.shape[1], image.shape[0])
-        assert_within_one(
-            core.resize(image, box, (224, 224), name), pillow(image, box, (224, 224), name), (file.name, box, name)
-        )
+        assert_within_one(core.resize(image, box, (224, 224), name), pillow(image, box, (224, 224), name), (file.name, box, name))
 
 
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS)
-def test_plain_is_within_one_of_torch(
-    seed: int, width: int, height: int, out_width: int, out_height: int, name: str
-) -> None:
+def test_plain_is_within_one_of_torch(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
     """antialias=False is torch.nn.functional.interpolate(align_corners=False) in float, rounded once."""
     image = image_of(seed, width, height)
     floats = torch.from_numpy(image).permute(2, 0, 1)[None].double()
