@@ -30,24 +30,24 @@ all: build
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
 $(STAMPS)/system: tools/system_packages.sh
-	PYTHON=$(PYTHON) sh tools/system_packages.sh
-	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@PYTHON=$(PYTHON) sh tools/system_packages.sh
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
 # Torch first: what follows depends on it, and must not choose another build of it.
 $(STAMPS)/torch: $(STAMPS)/system
 	@echo "installing $(TORCH)"
-	$(PIP) install "$(TORCH)" "setuptools>=77" wheel "Cython>=3,<4"
+	@$(PIP) install "$(TORCH)" "setuptools>=77" wheel "Cython>=3,<4"
 	@touch $@
 
 $(STAMPS)/demo: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and what the demo needs"
-	$(PIP) install --no-build-isolation -e ".[demo]"
+	@$(PIP) install --no-build-isolation -e ".[demo]"
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and the tools of its developers"
-	$(PIP) install --no-build-isolation -e ".[dev]"
+	@$(PIP) install --no-build-isolation -e ".[dev]"
 	@touch $@
 
 # setup.py itself knows which objects are stale, also when only FASTLOAD_SANITIZE or FASTLOAD_WERROR changed.
