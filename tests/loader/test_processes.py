@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -140,6 +141,7 @@ def test_threads_end_with_the_loader(packed: Path) -> None:
         return len(os.listdir("/proc/self/task"))
 
     ds = PackedDataset(packed, transform=TRAIN)
+    gc.collect()  # loaders that earlier tests left in cycles
     before = count()
     loader = FastLoader(ds, batch_size=4, num_workers=3, seed=0)
     list(loader)
