@@ -16,8 +16,6 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-enum { HUGE = 2 << 20 };
-
 struct fl_slot {
     _Atomic uint32_t state; /* fl_slot_state; see the note for who moves it */
     void *data;             /* mapped while the slot exists; changed only while FILLING by its taker */
@@ -34,7 +32,6 @@ struct fl_ring {
 
 static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
     size_t rounded = (bytes + 4095) & ~(size_t)4095;
-    if (rounded >= HUGE) rounded = (rounded + HUGE - 1) & ~(size_t)(HUGE - 1);
     if (rounded < bytes) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     void *data = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
