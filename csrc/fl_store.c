@@ -17,7 +17,7 @@
 #include "fl_store_tree.h"
 
 enum { NAME_SIZE = 256 };
-static const uint64_t RESIDENT_DEFAULT = 1 << 20; /* a touch may map a whole 2 MiB folio of the page cache */
+static const uint64_t RESIDENT_DEFAULT = 2 << 20; /* a touch may map a whole 2 MiB folio of the page cache */
 
 typedef struct shard {
     uint64_t first, count, bytes;

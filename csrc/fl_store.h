@@ -43,7 +43,7 @@ fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_err
 void fl_reader_ahead(fl_reader *reader, uint64_t index);
 
 /* Mapped pages count as the process's memory, though they are only page cache. After every `bytes` read, the maps are let go
- * (MADV_DONTNEED) and fault back in as they are used. 0: never. Default 1 MiB. */
+ * (MADV_DONTNEED) and fault back in as they are used. 0: never. Default 2 MiB. */
 void fl_store_set_resident(fl_store *store, uint64_t bytes);
 
 /* Stores and readers of this process that were made and not yet freed: a test ends with zero. */
