@@ -336,16 +336,11 @@ class FastLoader(DataLoader[Any]):
         return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
 
     def _is_right(self, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery, epoch: int) -> bool:
-        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != self.seed or not _same(ahead.delivery, delivery):
+        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != self.seed or ahead.delivery != delivery:
             return False
         if self._own_generator:
             return True  # the order is a function of (seed, epoch) alone
         return all(torch.equal(a, b) for a, b in zip(ahead.before, _states(self._generators()), strict=True))
-
-
-def _same(a: Delivery, b: Delivery) -> bool:
-    keys = ("collate", "batched", "on_error", "in_order", "timeout", "depth")
-    return all(getattr(a, key) == getattr(b, key) for key in keys)
 
 
 def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:

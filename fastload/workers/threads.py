@@ -72,7 +72,7 @@ class ThreadEngine:
         self.view = view
         self.output = output
         self.pid = os.getpid()
-        slot_bytes = batch_size * self._image_bytes() if self._image_bytes() else 0
+        slot_bytes = batch_size * self._image_bytes()
         _require_memory(slot_bytes, depth + 1)
         self.ring = core.Ring(depth + 1, slot_bytes)
         self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)

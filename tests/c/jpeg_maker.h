@@ -72,14 +72,19 @@ static file make(const recipe *r) {
     return out;
 }
 
+/* Starts libjpeg on a file, its header read. */
+static void open_file(struct jpeg_decompress_struct *c, struct jpeg_error_mgr *errors, file f) {
+    c->err = jpeg_std_error(errors);
+    jpeg_create_decompress(c);
+    jpeg_mem_src(c, f.bytes, f.size);
+    jpeg_read_header(c, TRUE);
+}
+
 /* The whole image at eighths/8, RGB (CMYK for 4 components); dimensions in *w, *h. */
 static unsigned char *decode_all(file f, int eighths, int *w, int *h) {
     struct jpeg_decompress_struct c;
     struct jpeg_error_mgr errors;
-    c.err = jpeg_std_error(&errors);
-    jpeg_create_decompress(&c);
-    jpeg_mem_src(&c, f.bytes, f.size);
-    jpeg_read_header(&c, TRUE);
+    open_file(&c, &errors, f);
     c.out_color_space = c.num_components == 4 ? JCS_CMYK : JCS_RGB;
     c.scale_num = (unsigned)eighths, c.scale_denom = 8;
     jpeg_start_decompress(&c);
@@ -99,10 +104,7 @@ static unsigned char *decode_all(file f, int eighths, int *w, int *h) {
 static uint64_t coefficient_hash(file f) {
     struct jpeg_decompress_struct c;
     struct jpeg_error_mgr errors;
-    c.err = jpeg_std_error(&errors);
-    jpeg_create_decompress(&c);
-    jpeg_mem_src(&c, f.bytes, f.size);
-    jpeg_read_header(&c, TRUE);
+    open_file(&c, &errors, f);
     jvirt_barray_ptr *arrays = jpeg_read_coefficients(&c);
     uint64_t hash = 1469598103934665603u;
     for (int ci = 0; ci < c.num_components; ci++) {
