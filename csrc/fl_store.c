@@ -16,16 +16,18 @@
 
 #include "fl_store_tree.h"
 
-enum { NAME_SIZE = 256 };
-static const uint64_t RESIDENT_DEFAULT = 2 << 20; /* a touch may map a whole 2 MiB folio of the page cache */
+/* A buffer larger than KEEP is given back when the next record needs less than a quarter of it: see fl_jpeg.c. */
+enum { NAME_SIZE = 256, KEEP = 4 << 20, ROUND = 64 << 10 };
+static const uint64_t RESIDENT_DEFAULT = 64; /* lookups, each of which maps 64 KiB around a leaf page: see shard_bind */
 
 typedef struct shard {
     uint64_t first, count, bytes;
     MDB_env *env;
     MDB_dbi samples, columns;
     const uint8_t *map;
+    int fd; /* the env's */
     const uint32_t *crc;   /* set before readers read; NULL: not checked */
-    atomic_bool *resident; /* some of its map has been read since the last let-go; set by readers, cleared by the one that lets go */
+    atomic_bool *resident; /* some of its map has been touched since the last let-go; set by readers, cleared by the one that lets go */
     char name[NAME_SIZE]; /* the file's last name, for messages */
 } shard;
 
@@ -34,12 +36,14 @@ struct fl_store {
     uint32_t shards;
     shard *shard;
     uint64_t count;
-    uint64_t limit; /* of resident bytes; 0: none */
-    atomic_uint_fast64_t bytes; /* read since the maps were last let go; added to by every reader */
+    uint64_t limit; /* of lookups between let-gos; 0: none */
+    atomic_uint_fast64_t lookups; /* since the maps were last let go; added to by every reader */
 };
 
 struct fl_reader {
     fl_store *store;
+    uint8_t *buffer; /* the record last got */
+    size_t room;
     uint32_t shards;
     MDB_txn *txn[]; /* one per shard, NULL until first used */
 };
@@ -124,6 +128,9 @@ static fl_code shard_bind(shard *s, const fl_tree *tree, fl_error *err) {
         !(rc = mdb_get(txn, s->samples, &name, &value))) {
         s->map = (const uint8_t *)value.mv_data - tree->first_offset;
         rc = mdb_txn_commit(txn); /* keeps the two handles */
+        /* Else a touch of one tree page maps the whole 2 MiB folio of page cache that it may lie in. A hint, as is the next. */
+        (void)madvise((void *)s->map, s->bytes, MADV_NOHUGEPAGE);
+        (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* records are read whole, in no order: nothing beyond them is wanted */
     } else {
         mdb_txn_abort(txn);
     }
@@ -140,12 +147,11 @@ static fl_code shard_open(shard *s, const char *path, fl_error *err) {
     int rc = mdb_env_create(&s->env);
     if (rc) return lmdb_fail(err, rc, "open", s->name);
     unsigned flags = MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD;
-    int fd;
     if ((rc = mdb_env_set_maxdbs(s->env, 2)) || (rc = mdb_env_set_mapsize(s->env, s->bytes)) ||
-        (rc = mdb_env_open(s->env, path, flags, 0)) || (rc = mdb_env_get_fd(s->env, &fd))) {
+        (rc = mdb_env_open(s->env, path, flags, 0)) || (rc = mdb_env_get_fd(s->env, &s->fd))) {
         return lmdb_fail(err, rc, "open", s->name);
     }
-    if (fstat(fd, &opened) != 0 || opened.st_dev != checked.st_dev || opened.st_ino != checked.st_ino ||
+    if (fstat(s->fd, &opened) != 0 || opened.st_dev != checked.st_dev || opened.st_ino != checked.st_ino ||
         opened.st_size != checked.st_size) {
         return fl_fail(err, FL_ESHARD, "shard %.80s was replaced while it was being opened: open the dataset again", s->name);
     }
@@ -257,11 +263,12 @@ void fl_reader_free(fl_reader *reader) {
     if (reader->store->process == process_now()) {
         for (uint32_t i = 0; i < reader->shards; i++) mdb_txn_abort(reader->txn[i]);
     }
+    free(reader->buffer);
     free(reader);
     atomic_fetch_sub(&live_readers, 1);
 }
 
-/* Where the record is, without touching its pages. */
+/* Where the record is in its shard's map, without touching its pages. */
 static fl_code reader_find(fl_reader *reader, uint64_t index, shard **at, fl_span *record, fl_error *err) {
     fl_store *store = reader->store;
     fl_code code = store_check(store, err);
@@ -288,26 +295,57 @@ static fl_code reader_find(fl_reader *reader, uint64_t index, shard **at, fl_spa
     return FL_OK;
 }
 
-/* Lets every map that was read go when the limit is passed. Others may be reading: their pages fault back in from the page cache. */
-static void store_count_bytes(fl_store *store, shard *s, size_t size) {
+/* Lets every map that was touched go when the limit is passed. Others may be looking up: their pages fault back in from the page cache. */
+static void store_count_lookup(fl_store *store, shard *s) {
     if (!store->limit) return;
     if (!atomic_load_explicit(s->resident, memory_order_relaxed)) atomic_store_explicit(s->resident, true, memory_order_relaxed);
-    uint64_t before = atomic_fetch_add_explicit(&store->bytes, size, memory_order_relaxed);
-    if (before + size < store->limit || before >= store->limit) return; /* only the one that crosses it */
+    /* only the one that reaches it; were the limit passed while it is busy, the next count begins at nought anyway */
+    if (atomic_fetch_add_explicit(&store->lookups, 1, memory_order_relaxed) + 1 != store->limit) return;
     for (uint32_t i = 0; i < store->shards; i++) {
         shard *each = &store->shard[i];
         if (atomic_exchange_explicit(each->resident, false, memory_order_relaxed)) {
             (void)madvise((void *)each->map, each->bytes, MADV_DONTNEED);
         }
     }
-    atomic_store_explicit(&store->bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&store->lookups, 0, memory_order_relaxed);
+}
+
+static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
+    bool oversized = reader->room > KEEP && size < reader->room / 4;
+    if (size <= reader->room && !oversized) return FL_OK;
+    free(reader->buffer);
+    reader->room = (size / ROUND + 1) * ROUND; /* size <= the file's, so this does not wrap */
+    reader->buffer = malloc(reader->room);
+    if (reader->buffer) return FL_OK;
+    reader->room = 0;
+    return fl_fail(err, FL_ENOMEM, "no memory for a record of %zu bytes", size);
+}
+
+/* Copies what reader_find found out of the file. */
+static fl_code reader_copy(fl_reader *reader, const shard *s, fl_span *record, fl_error *err) {
+    fl_code code = reader_fit(reader, record->size, err);
+    off_t offset = record->bytes - s->map;
+    for (size_t done = 0; done < record->size && !code;) {
+        ssize_t count = pread(s->fd, reader->buffer + done, record->size - done, offset + (off_t)done);
+        if (count > 0) {
+            done += (size_t)count;
+        } else if (count == 0) {
+            code = fl_fail(err, FL_ESHARD, "shard %.80s ends within it: the file was cut after it was opened; copy it again", s->name);
+        } else if (errno != EINTR) {
+            code = fl_fail_sys(err, errno, "cannot read shard %.80s", s->name);
+        }
+    }
+    record->bytes = reader->buffer;
+    return code;
 }
 
 fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_error *err) {
     shard *s;
     fl_code code = reader_find(reader, index, &s, record, err);
     if (code) return code;
-    store_count_bytes(reader->store, s, record->size);
+    store_count_lookup(reader->store, s);
+    code = reader_copy(reader, s, record, err);
+    if (code) return code;
     if (s->crc && fl_crc32c(0, record->bytes, record->size) != s->crc[index - s->first]) {
         return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
                        s->name);
@@ -316,15 +354,9 @@ fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_err
 }
 
 void fl_reader_ahead(fl_reader *reader, uint64_t index) {
-    static atomic_size_t os_page;
-    size_t page = atomic_load_explicit(&os_page, memory_order_relaxed);
-    if (!page) {
-        page = (size_t)sysconf(_SC_PAGESIZE);
-        atomic_store_explicit(&os_page, page, memory_order_relaxed);
-    }
     shard *s;
     fl_span record;
     if (reader_find(reader, index, &s, &record, NULL)) return;
-    uintptr_t start = (uintptr_t)record.bytes & ~(page - 1);
-    (void)madvise((void *)start, (uintptr_t)record.bytes + record.size - start, MADV_WILLNEED);
+    store_count_lookup(reader->store, s);
+    (void)posix_fadvise(s->fd, record.bytes - s->map, (off_t)record.size, POSIX_FADV_WILLNEED);
 }

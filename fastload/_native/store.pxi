@@ -49,7 +49,7 @@ cdef extern from "fl_store.h" nogil:
     uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
     uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
     void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
-    void fl_store_set_resident(fl_store *store, uint64_t bytes)
+    void fl_store_set_resident(fl_store *store, uint64_t lookups)
     void fl_store_live(uint32_t *stores, uint32_t *readers)
     fl_code fl_reader_create(fl_store *store, fl_reader **out, fl_error *err)
     void fl_reader_free(fl_reader *reader)
@@ -299,10 +299,10 @@ cdef class Store:
         self.checksums.append(crc)
         fl_store_set_checksums(self.ptr, shard, &crc[0])
 
-    def set_resident(self, uint64_t bytes):
-        """How many bytes may be read before mapped pages are let go (they stay in the page cache); 0: never."""
+    def set_resident(self, uint64_t lookups):
+        """How many samples may be looked up before mapped pages are let go (they stay in the page cache); 0: never."""
         self._open()
-        fl_store_set_resident(self.ptr, bytes)
+        fl_store_set_resident(self.ptr, lookups)
 
     def shard_of(self, uint64_t index):
         """The number of the shard that holds a sample; index < len(store)."""

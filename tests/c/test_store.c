@@ -1,6 +1,7 @@
 /* The store against files made here: good ones read back, damaged ones are refused or give the right bytes, and nothing crashes.
  * Usage: test_store [seed]. A failure prints its line and the seed. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <lmdb.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -92,7 +93,7 @@ static int read_all(const char *file, uint64_t bytes, bool damaged) {
         fl_reader *reader;
         fl_span span;
         fl_store_set_checksums(store, 0, sums);
-        fl_store_set_resident(store, 1 << 20);
+        fl_store_set_resident(store, 8);
         CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
         for (uint64_t i = 0; i < SAMPLES; i++) {
             uint64_t index = i * 37 % SAMPLES;
@@ -237,6 +238,45 @@ static void test_checksum(const uint8_t *good, uint64_t bytes) {
     spill(path, good, bytes);
 }
 
+/* Puts the file `other` behind every descriptor that is open on `path`. */
+static void swap_descriptors(const char *other) {
+    int with = open(other, O_RDONLY), found = 0;
+    struct stat wanted, is;
+    CHECK(with >= 0 && stat(path, &wanted) == 0);
+    for (int fd = 3; fd < 64; fd++)
+        if (fstat(fd, &is) == 0 && is.st_ino == wanted.st_ino && is.st_dev == wanted.st_dev) found += dup2(with, fd) == fd;
+    close(with);
+    CHECK(found == 1);
+}
+
+/* Of a file that was cut at half, every sample is right or an error that names the shard. */
+static void test_cut(const uint8_t *good, uint64_t bytes) {
+    uint8_t expected[16384];
+    char other[sizeof path + 8];
+    snprintf(other, sizeof other, "%s.cut", path);
+    spill(other, good, bytes / 2);
+    fl_error err;
+    fl_store *store;
+    fl_reader *reader;
+    fl_span span;
+    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    swap_descriptors(other);
+    CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
+    int whole = 0;
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        fl_code code = fl_reader_get(reader, i, &span, &err);
+        CHECK(code == FL_OK || (code == FL_ESHARD && strstr(err.text, "shard.lmdb")));
+        if (code) continue;
+        whole++;
+        CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
+    }
+    CHECK(whole > 0 && whole < SAMPLES);
+    fl_reader_free(reader);
+    fl_store_close(store);
+    CHECK(unlink(other) == 0);
+    check_live(0, 0);
+}
+
 static void *read_thread(void *opaque) {
     fl_store *store = opaque;
     fl_error err;
@@ -261,7 +301,7 @@ static void test_threads_and_fork(uint64_t bytes) {
     pthread_t threads[4];
     CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     fl_store_set_checksums(store, 0, sums);
-    fl_store_set_resident(store, 100000);
+    fl_store_set_resident(store, 3);
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, store) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     fl_reader *reader;
@@ -345,6 +385,7 @@ int main(int argc, char **argv) {
     uint32_t page;
     memcpy(&page, good + 40, sizeof page);
     test_sizes(good, bytes, page);
+    test_cut(good, bytes);
     test_checksum(good, bytes);
     test_threads_and_fork(bytes);
 #ifndef __SANITIZE_THREAD__ /* one thread each, and slow under it */
