@@ -1,7 +1,8 @@
 /* fl_resize: two-pass resample of a box of a view, mirrored and converted on its way into its row of the batch.
  *
- * One fl_resizer per thread: scratch and the last coefficient tables are kept between images. Both passes round to a byte, as Pillow's:
- * antialiased bicubic takes Pillow's coefficients and its order, horizontal first; bilinear takes the cheaper order, which is within 1.
+ * One fl_resizer per thread: scratch and the last coefficient tables are kept between images. Values are rounded to a byte once, at the
+ * end, and so are always within 1 of Pillow's, which rounds after each pass. Antialiased bicubic clips between the passes, as Pillow
+ * does, horizontal first.
  * Taps reach beyond the box up to the view's edges (Pillow's box=): for crop-then-resize, as torchvision, hand in a view of the crop.
  * The AVX2 path is chosen at run time and gives the scalar path's bytes exactly.
  */

@@ -12,7 +12,7 @@ fl_code fl_scratch(void **block, size_t *room, size_t count, size_t size, fl_err
     if (bytes <= *room) return FL_OK;
     free(*block);
     *room = 0;
-    *block = malloc(bytes);
+    if (posix_memalign(block, 64, bytes) != 0) *block = NULL; /* a whole cache line, and whole vectors */
     if (*block == NULL) return fl_fail(err, FL_ENOMEM, "resize: no memory for %zu bytes of scratch", bytes);
     *room = bytes;
     return FL_OK;
@@ -87,11 +87,10 @@ static void plain_weights(fl_axis *axis, const fl_axis_key *key, uint32_t taps) 
 /* The nearest integer, for |value| < 2^51, without a call: adding 1.5 * 2^52 leaves no room for a fraction. */
 static inline double nearest(double value) { return (value + 0x1.8p52) - 0x1.8p52; }
 
-/* Weights that sum to 1 into integers that sum to 2^bits exactly: what rounding takes from a tap is given to the next. FL_FINE rounds
- * each alone, as Pillow does, and so gives Pillow's bytes: its 22 bits keep a constant image constant up to thousands of taps. */
-static inline __attribute__((always_inline)) void quantize(fl_axis *axis, uint32_t count, fl_sum sum, uint32_t taps) {
+/* Weights that sum to 1 into integers that sum to 2^bits exactly: what rounding takes from a tap is given to the next. More than `most`
+ * is 1.0 itself where it does not fit; or a view lacks pixels of the box that bits_of counts on: wrong then, but no wild value. */
+static inline __attribute__((always_inline)) void quantize(fl_axis *axis, uint32_t count, uint32_t taps, int32_t most, uint32_t copies) {
     const double one = (double)(1 << axis->bits), *weight = axis->weight;
-    const double keep = sum == FL_FINE && taps <= 1024 ? 0.0 : 1.0;
     const uint32_t stride = axis->stride;
     int16_t *coef = axis->coef;
     for (uint32_t i = 0; i < count; i++, weight += taps, coef += stride) {
@@ -99,16 +98,8 @@ static inline __attribute__((always_inline)) void quantize(fl_axis *axis, uint32
         for (uint32_t k = 0; k < taps; k++) {
             const double wanted = weight[k] * one + carry, rounded = nearest(wanted);
             const int32_t got = (int32_t)rounded;
-            carry = keep * (wanted - rounded);
-            if (sum == FL_FINE) {
-                int16_t *pair = coef + k / 2 * 4 + k % 2;
-                pair[2] = (int16_t)(got & ((1 << FL_FINE_BITS) - 1));
-                pair[0] = (int16_t)((got - pair[2]) / (1 << FL_FINE_BITS));
-            } else {
-                /* More only when a view lacks pixels of the box that bits_of counts on: wrong then, but no wild value. */
-                const int32_t most = sum == FL_SUM16 ? 65535 : 32767;
-                coef[k] = (int16_t)(uint16_t)(got < most ? got : most);
-            }
+            carry = wanted - rounded;
+            for (uint32_t copy = 0; copy < copies; copy++) coef[copies * k + copy] = (int16_t)(uint16_t)(got < most ? got : most);
         }
     }
 }
@@ -118,82 +109,79 @@ static fl_code coef_table(fl_axis *axis, uint32_t count, fl_error *err) {
     const size_t padded = ((size_t)count + FL_BLOCK - 1) / FL_BLOCK * FL_BLOCK;
     const fl_code code = fl_scratch((void **)&axis->coef, &axis->coef_room, padded, axis->stride * sizeof *axis->coef, err);
     if (code != FL_OK) return code;
-    const bool odd = axis->taps % 2 != 0; /* kernels take taps in pairs */
+    const bool odd = axis->taps % 2 != 0; /* FL_LONG's kernels take taps in pairs */
     const size_t from = odd ? 0 : (size_t)count * axis->stride;
     memset(axis->coef + from, 0, (padded * axis->stride - from) * sizeof *axis->coef);
     return FL_OK;
 }
 
-static fl_code identity_table(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
-    axis->identity = true;
-    axis->sum = FL_SUM32;
-    axis->bits = 14;
-    axis->taps = key->horizontal ? 2 : 1;
-    axis->stride = 2;
-    const fl_code code = coef_table(axis, key->count, err);
-    if (code != FL_OK) return code;
-    for (uint32_t i = 0; i < key->count; i++) {
-        const uint32_t at = (uint32_t)((int64_t)key->start + key->begin + (key->mirror ? key->count - 1 - i : i));
-        axis->first[i] = inside(key, at, axis->taps);
-        axis->coef[2 * i] = at == axis->first[i] ? 1 << 14 : 0;
-        axis->coef[2 * i + 1] = at == axis->first[i] ? 0 : 1 << 14;
-    }
-    return FL_OK;
+bool fl_axis_copies(const fl_axis_key *key) { return key->length == (double)key->out && key->start == floor(key->start); }
+
+double fl_axis_width(const fl_axis_key *key) {
+    if (fl_axis_copies(key)) return 1.0;
+    const double scale = key->length / key->out;
+    return (key->filter == FL_BICUBIC ? 4.0 : 2.0) * (key->antialias && scale > 1.0 ? scale : 1.0);
 }
 
-static void weigh(fl_axis *axis, const fl_axis_key *key) {
-    if (!key->antialias) {
-        plain_weights(axis, key, axis->taps);
-    } else if (key->filter == FL_BICUBIC) {
-        antialias_weights(axis, key, FL_BICUBIC, axis->taps);
-    } else {
-        switch (axis->taps) { /* a constant count unrolls the loops */
-        case 2: antialias_weights(axis, key, FL_BILINEAR, 2); break;
-        case 3: antialias_weights(axis, key, FL_BILINEAR, 3); break;
-        case 4: antialias_weights(axis, key, FL_BILINEAR, 4); break;
-        default: antialias_weights(axis, key, FL_BILINEAR, axis->taps);
-        }
-    }
-}
+int fl_row_bits(const fl_axis_key *down) { return fl_axis_width(down) <= 32.0 ? 6 : 2; }
 
-/* Bits of FL_SUM32. Not taken from the weights at hand, or a window would be rounded otherwise than the whole. A triangle stretched by
+/* Bits of FL_LONG. Not taken from the weights at hand, or a window would be rounded otherwise than the whole. A triangle stretched by
  * scale has samples that sum to at least 3/4 of scale even where the source's edges cut it most (one output for all of the source),
  * so 1.5 / scale is a safe bound of its normalised weights. Interpolating weights stay below 1.1. */
 static int bits_of(const fl_axis_key *key) {
     const double scale = key->length / key->out;
-    const double largest = key->antialias && scale > 1.5 ? 1.5 / scale : 1.0;
+    const double largest = key->antialias && scale > 1.5 && !fl_axis_copies(key) ? 1.5 / scale : 1.0;
+    const int most = key->horizontal ? FL_COEF_BITS_MAX : FL_COEF_BITS_MAX - fl_row_bits(key);
     int bits = 14;
-    while (bits < FL_COEF_BITS_MAX && largest * (double)(2 << bits) < 32766.0) bits++; /* 1 is for the carry */
+    while (bits < most && largest * (double)(2 << bits) < 32766.0) bits++; /* 1 is for the carry */
     return bits;
 }
 
-static fl_code weighted_table(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
-    const double scale = key->length / key->out,
-                 reach = (key->filter == FL_BICUBIC ? 4.0 : 2.0) * (key->antialias && scale > 1.0 ? scale : 1.0);
-    const uint32_t wanted = (uint32_t)ceil(reach);
-    axis->identity = false;
-    axis->taps = key->horizontal ? (wanted + 1) / 2 * 2 : wanted < key->source ? wanted : key->source;
-    axis->sum = key->filter == FL_BICUBIC                         ? (key->antialias ? FL_FINE : FL_SUM32)
-                : !key->horizontal && axis->taps <= FL_SUM16_TAPS ? FL_SUM16
-                                                                  : FL_SUM32;
-    axis->stride = (axis->taps + 1) / 2 * (axis->sum == FL_FINE ? 4 : 2);
+/* One pixel, and zeros for the taps that pad it. */
+static void copying_weights(fl_axis *axis, const fl_axis_key *key) {
+    double *weight = axis->weight;
+    for (uint32_t i = 0; i < key->count; i++, weight += axis->taps) {
+        const uint32_t at = (uint32_t)((int64_t)key->start + key->begin + (key->mirror ? key->count - 1 - i : i));
+        axis->first[i] = inside(key, at, axis->taps);
+        for (uint32_t k = 0; k < axis->taps; k++) weight[k] = at == axis->first[i] + k ? 1.0 : 0.0;
+    }
+}
+
+/* A constant count of taps unrolls the loops, which take a tenth of a resize otherwise. */
+static inline __attribute__((always_inline)) void fill(fl_axis *axis, const fl_axis_key *key, uint32_t taps) {
+    if (key->filter == FL_BICUBIC) antialias_weights(axis, key, FL_BICUBIC, taps);
+    else antialias_weights(axis, key, FL_BILINEAR, taps);
+    if (key->sum == FL_LONG) quantize(axis, key->count, taps, 32767, 1);
+    else if (key->horizontal) quantize(axis, key->count, taps, 32767, 2);
+    else quantize(axis, key->count, taps, 32768, 1);
+}
+
+static void fill_plain(fl_axis *axis, const fl_axis_key *key) {
+    if (fl_axis_copies(key)) copying_weights(axis, key);
+    else plain_weights(axis, key, axis->taps);
+    quantize(axis, key->count, axis->taps, key->sum == FL_QUAD && !key->horizontal ? 32768 : 32767,
+             key->sum == FL_QUAD && key->horizontal ? 2 : 1);
+}
+
+static fl_code fill_table(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
+    const uint32_t wanted = (uint32_t)ceil(fl_axis_width(key));
+    if (key->sum == FL_LONG && key->horizontal) axis->taps = (wanted + 1) / 2 * 2;
+    else axis->taps = wanted < key->source ? wanted : key->source;
+    axis->stride = key->sum == FL_LONG ? (axis->taps + 1) / 2 * 2 : key->horizontal ? 2 * axis->taps : axis->taps;
+    axis->bits = key->sum == FL_QUAD ? 15 : bits_of(key);
 
     fl_code code = fl_scratch((void **)&axis->weight, &axis->weight_room, key->count, axis->taps * sizeof *axis->weight, err);
     if (code == FL_OK) code = coef_table(axis, key->count, err);
     if (code != FL_OK) return code;
-    weigh(axis, key);
-    axis->bits = axis->sum == FL_SUM16 ? 16 : axis->sum == FL_FINE ? FL_COEF_BITS_MAX : bits_of(key);
-    if (axis->sum == FL_FINE) {
-        quantize(axis, key->count, FL_FINE, axis->taps);
-    } else if (axis->sum == FL_SUM32) {
-        quantize(axis, key->count, FL_SUM32, axis->taps);
-    } else {
-        switch (axis->taps) { /* as in weigh */
-        case 2: quantize(axis, key->count, FL_SUM16, 2); break;
-        case 3: quantize(axis, key->count, FL_SUM16, 3); break;
-        case 4: quantize(axis, key->count, FL_SUM16, 4); break;
-        default: quantize(axis, key->count, FL_SUM16, axis->taps);
-        }
+    if (!key->antialias || fl_axis_copies(key)) {
+        fill_plain(axis, key);
+        return FL_OK;
+    }
+    switch (axis->taps) {
+    case 2: fill(axis, key, 2); break;
+    case 3: fill(axis, key, 3); break;
+    case 4: fill(axis, key, 4); break;
+    default: fill(axis, key, axis->taps);
     }
     return FL_OK;
 }
@@ -201,7 +189,7 @@ static fl_code weighted_table(fl_axis *axis, const fl_axis_key *key, fl_error *e
 static bool same_key(const fl_axis_key *a, const fl_axis_key *b) {
     return a->start == b->start && a->length == b->length && a->source == b->source && a->out == b->out && a->begin == b->begin &&
            a->count == b->count && a->filter == b->filter && a->antialias == b->antialias && a->mirror == b->mirror &&
-           a->horizontal == b->horizontal;
+           a->horizontal == b->horizontal && a->sum == b->sum;
 }
 
 fl_code fl_axis_build(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
@@ -211,16 +199,15 @@ fl_code fl_axis_build(fl_axis *axis, const fl_axis_key *key, fl_error *err) {
     fl_code code = fl_scratch((void **)&axis->first, &axis->first_room, padded, sizeof *axis->first, err);
     if (code != FL_OK) return code;
 
-    const bool whole = key->length == (double)key->out && key->start == floor(key->start);
-    code = whole ? identity_table(axis, key, err) : weighted_table(axis, key, err);
+    code = fill_table(axis, key, err);
     if (code != FL_OK) return code;
 
     for (uint32_t i = key->count; i < padded; i++) axis->first[i] = axis->first[key->count - 1];
     const uint32_t a = axis->first[0], b = axis->first[key->count - 1]; /* first[] is monotonic */
     axis->low = a < b ? a : b;
     axis->high = (a < b ? b : a) + axis->taps;
-    /* The AVX2 kernels load 16 bytes for 4 taps, or for the last 2. */
-    axis->reach = key->horizontal ? ((size_t)axis->high - (axis->taps % 4 == 2 ? 2 : 4)) * 3 + FL_LOAD : 0;
+    /* The AVX2 kernel loads 16 bytes for 4 taps, or for the last 2. */
+    axis->reach = key->horizontal && key->sum == FL_LONG ? ((size_t)axis->high - (axis->taps % 4 == 2 ? 2 : 4)) * 3 + FL_LOAD : 0;
     axis->high = axis->high < key->source ? axis->high : key->source;
     axis->key = *key;
     axis->valid = true;
