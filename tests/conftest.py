@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from pictures import write_folder
 
 from fastload._native import core

@@ -1,0 +1,62 @@
+"""A LightningModule that writes down what it is fed, for tests and programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from lightning.pytorch import LightningModule, Trainer
+from numbers_data import Net, loader_of
+
+
+def trainer_of(root: Any, **options: Any) -> Trainer:
+    """A quiet Trainer on the CPU that writes under root."""
+    quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    return Trainer(**{"accelerator": "cpu", "devices": 1, "default_root_dir": str(root), **quiet, **options})
+
+
+class Recorder(LightningModule):
+    """Keeps the labels of every training, validation and prediction batch, by epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = Net()
+        self.trained: list[list[int]] = []
+        self.validated: list[list[int]] = []
+
+    def on_train_epoch_start(self) -> None:
+        self.trained.append([])
+
+    def on_validation_epoch_start(self) -> None:
+        self.validated.append([])
+
+    def training_step(self, batch: Any, _: int) -> torch.Tensor:
+        images, labels = batch
+        self.trained[-1] += labels.tolist()
+        loss: torch.Tensor = self.net(images).square().mean()
+        return loss
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        self.validated[-1] += batch[1].tolist()
+
+    def predict_step(self, batch: Any, *_: Any) -> list[int]:
+        labels: list[int] = batch[1].tolist()
+        return labels
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class SelfFed(Recorder):
+    """A Recorder that makes its loaders in Lightning's hooks."""
+
+    def __init__(self, form: str, packed: Any, **options: Any) -> None:
+        super().__init__()
+        self.form, self.packed, self.options = form, packed, options
+
+    def train_dataloader(self) -> Any:
+        return loader_of(self.form, self.packed, shuffle=True, **self.options)
+
+    def val_dataloader(self) -> Any:
+        return loader_of(self.form, self.packed, **self.options)

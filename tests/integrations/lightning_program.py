@@ -1,0 +1,60 @@
+"""Lightning's DDP on two gloo processes, which Lightning starts itself: loaders given to fit(), and made in hooks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+from lightning_models import Recorder, SelfFed, trainer_of
+from numbers_data import FORMS, loader_of, write_report
+
+from fastload import FastLoader
+
+EPOCHS = 2
+
+
+def described(loader: Any) -> dict[str, Any]:
+    """What Lightning made of a loader."""
+    return {
+        "type": type(loader).__name__,
+        "sampler": type(loader.sampler).__name__,
+        "seed": loader.seed,
+        "batch_size": loader.batch_size,
+        "num_workers": loader.num_workers,
+        "persistent_workers": loader.persistent_workers,
+    }
+
+
+def main(packed: str, out: str) -> None:
+    report: dict[str, Any] = {}
+    for form in FORMS:
+        options: dict[str, Any] = {"seed": 9, "persistent_workers": True}
+        for way in ("given", "hook"):
+            trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
+            if way == "given":
+                model = Recorder()
+                loaders = loader_of(form, packed, shuffle=True, **options), loader_of(form, packed, **options)
+                trainer.fit(model, *loaders)
+            else:
+                model = SelfFed(form, packed, **options)
+                trainer.fit(model)
+            train = trainer.train_dataloader
+            validation = trainer.val_dataloaders
+            assert isinstance(train, FastLoader)
+            report[f"{form} {way}"] = {
+                "trained": model.trained,
+                "validated": model.validated,
+                "train": described(train),
+                "validation": described(validation),
+            }
+            train.close()
+            validation.close()
+    write_report(out, int(os.environ.get("LOCAL_RANK", "0")), report)
+    trainer.strategy.barrier()
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    main(*sys.argv[1:])

@@ -1,0 +1,162 @@
+"""Lightning's Trainer over a FastLoader: fit, validate, predict, overfit, DDP, checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from integration_helpers import reports, run_program
+from numbers_data import COUNT, FORMS, loader_of
+from torch.utils.data import SequentialSampler
+
+from fastload import FastLoader
+
+pytest.importorskip("lightning")
+from lightning.pytorch import Callback
+from lightning_models import Recorder, SelfFed, trainer_of
+
+pytestmark = [
+    # Lightning's advice on numbers of workers and the like, and torch's on Lightning's own calls.
+    pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*have no `val_dataloader`:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec.*:FutureWarning"),
+]
+stateful = pytest.mark.skipif(not hasattr(FastLoader, "state_dict"), reason="FastLoader has no state_dict yet")
+EVERY = list(range(COUNT))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("hook", [False, True])
+def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children: None) -> None:
+    """fit() trains and validates on every sample once an epoch, reshuffled, from loaders given or made in hooks."""
+    trainer = trainer_of(tmp_path, max_epochs=3, num_sanity_val_steps=1)
+    if hook:
+        model: Recorder = SelfFed(form, numbered)
+        trainer.fit(model)
+    else:
+        model = Recorder()
+        trainer.fit(model, loader_of(form, numbered, shuffle=True), loader_of(form, numbered))
+    assert [sorted(epoch) for epoch in model.trained] == [EVERY] * 3
+    assert len({tuple(epoch) for epoch in model.trained}) == 3
+    assert model.validated == [EVERY[:5]] + [EVERY] * 3
+    assert type(trainer.train_dataloader) is FastLoader
+    trainer.train_dataloader.close()
+    trainer.val_dataloaders.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("hook", [False, True])
+def test_predict_rebuilds_the_loader(numbered: Path, tmp_path: Path, form: str, hook: bool) -> None:
+    """predict() makes a new loader out of the attributes: a FastLoader of the same settings, whose predictions are in order."""
+
+    class Predicting(Recorder):
+        def predict_dataloader(self) -> Any:
+            return loader_of(form, numbered, **options)
+
+    options: dict[str, Any] = {"seed": 4, "prefetch_factor": 3, "drop_last": True}
+    if form == "packed":
+        options |= {"dtype": torch.float16, "memory_format": torch.contiguous_format}
+    trainer = trainer_of(tmp_path)
+    given = None if hook else loader_of(form, numbered, **options)
+    predictions = trainer.predict(Predicting() if hook else Recorder(), given)
+    assert predictions is not None
+    assert [label for batch in predictions for label in batch] == EVERY
+    made = trainer.predict_dataloaders
+    assert type(made) is FastLoader
+    assert made is not given
+    for name in options.keys() - {"drop_last"}:
+        assert getattr(made, name) == options[name], name
+    made.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_overfit_batches(numbered: Path, tmp_path: Path, form: str) -> None:
+    """overfit_batches puts a SequentialSampler in place of the shuffling one: the same two batches every epoch."""
+    model = Recorder()
+    trainer = trainer_of(tmp_path, max_epochs=2, overfit_batches=2)
+    with pytest.warns(UserWarning, match="turning off the"):
+        trainer.fit(model, loader_of(form, numbered, shuffle=True))
+    assert model.trained == [EVERY[:10]] * 2
+    assert type(trainer.train_dataloader) is FastLoader
+    assert isinstance(trainer.train_dataloader.sampler, SequentialSampler)
+    trainer.train_dataloader.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_limited_epochs_begin_anew(numbered: Path, tmp_path: Path, form: str, no_children: None) -> None:
+    """limit_train_batches breaks an epoch off; the next begins at its start, and nothing of the broken one is left."""
+    model = Recorder()
+    trainer = trainer_of(tmp_path, max_epochs=3, limit_train_batches=3)
+    loader = loader_of(form, numbered)
+    trainer.fit(model, loader)
+    assert model.trained == [EVERY[:15]] * 3
+    loader.close()
+
+
+class StopAt(Callback):
+    """Saves a checkpoint after the batch of that number of the first epoch, and stops."""
+
+    def __init__(self, batch: int, path: Path) -> None:
+        self.batch, self.path = batch, path
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx + 1 == self.batch:
+            trainer.save_checkpoint(self.path)
+            trainer.should_stop = True
+            trainer.limit_train_batches = self.batch
+
+
+@stateful
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: str, shuffle: bool, workers: int) -> None:
+    """A checkpoint of mid-epoch holds the loader's state; a new Trainer and loader go on with the batch after it."""
+    whole = Recorder()
+    trainer_of(tmp_path, max_epochs=2).fit(whole, loader_of(form, numbered, shuffle=shuffle, seed=5))
+    first = Recorder()
+    path = tmp_path / "middle.ckpt"
+    trainer_of(tmp_path, max_epochs=1, callbacks=[StopAt(4, path)]).fit(first, loader_of(form, numbered, shuffle=shuffle, seed=5))
+    states = torch.load(path, weights_only=False)["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    assert len(states) == 1
+    second = Recorder()
+    resumed = loader_of(form, numbered, shuffle=shuffle, seed=5, num_workers=workers, prefetch_factor=4)
+    trainer_of(tmp_path, max_epochs=2).fit(second, resumed, ckpt_path=path, weights_only=False)
+    assert first.trained[0][:20] == whole.trained[0][:20]
+    assert second.trained == [whole.trained[0][20:], whole.trained[1]]
+    resumed.close()
+
+
+@pytest.fixture(scope="module")
+def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What both ranks of lightning_program.py saw."""
+    out = tmp_path_factory.mktemp("lightning")
+    run_program("lightning_program.py", numbered, out)
+    found = reports(out)
+    assert len(found) == 2
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", ["given", "hook"])
+def test_ddp_injects_a_sampler(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
+    """DDP makes a FastLoader with a DistributedSampler out of the given one, and keeps its settings."""
+    kept = {"type": "FastLoader", "sampler": "DistributedSampler", "seed": 9, "batch_size": 5, "num_workers": 2, "persistent_workers": True}
+    for report in two_ranks:
+        assert report[f"{form} {way}"]["train"] == kept
+        assert report[f"{form} {way}"]["validation"] == kept
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", ["given", "hook"])
+def test_ddp_loses_no_sample(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
+    """Over the ranks every sample is trained and validated on exactly once an epoch; training is reshuffled, validation in order."""
+    first, second = (report[f"{form} {way}"] for report in two_ranks)
+    for kind in ("trained", "validated"):
+        assert len(first[kind]) == 2
+        for mine, other in zip(first[kind], second[kind], strict=True):
+            assert sorted(mine + other) == EVERY
+    assert first["trained"][0] != first["trained"][1]
+    assert first["validated"] == [EVERY[0::2]] * 2

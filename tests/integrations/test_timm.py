@@ -1,0 +1,93 @@
+"""timm's PrefetchLoader and its collate functions around a FastLoader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from numbers_data import COUNT, FORMS, loader_of
+from torch.utils.data import DataLoader, RandomSampler
+
+from fastload import FastLoader, PackedDataset
+from fastload import transforms as T
+
+timm_loader = pytest.importorskip("timm.data.loader", reason="timm is not installed, or torchvision, which it imports")
+timm_mixup = pytest.importorskip("timm.data.mixup")
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def bytes_loader(packed: Path, **options: object) -> FastLoader:
+    """uint8 batches of a seeded random transform: what PrefetchLoader expects of its loader."""
+    dataset = PackedDataset(packed, transform=[T.RandomResizedCrop(16), T.RandomHorizontalFlip()])
+    return FastLoader(dataset, **{"batch_size": 5, "num_workers": 2, "shuffle": True, "seed": 4, **options})  # type: ignore[arg-type]
+
+
+def test_packed_batches_are_normalised(numbered: Path) -> None:
+    """PrefetchLoader over packed data gives every batch, (pixels - mean) / std, and leaves the loader's own batches alone."""
+    with bytes_loader(numbered) as loader, bytes_loader(numbered) as plain:
+        prefetch = timm_loader.PrefetchLoader(loader, mean=MEAN, std=STD, device=torch.device("cpu"))
+        assert len(prefetch) == len(loader) == 10
+        assert prefetch.dataset is loader.dataset
+        assert isinstance(prefetch.sampler, RandomSampler)
+        mean, std = (torch.tensor([255 * x for x in v]).view(1, 3, 1, 1) for v in (MEAN, STD))
+        for epoch in range(2):
+            got = list(prefetch)
+            expected = list(plain)
+            assert sorted(int(label) for _, labels in got for label in labels) == list(range(COUNT)), epoch
+            for (images, labels), (raw, same) in zip(got, expected, strict=True):
+                assert raw.dtype == torch.uint8
+                assert torch.equal(labels, same)
+                assert torch.equal(images, raw.to(torch.float32).sub(mean).div(std))
+
+
+def test_plain_dataset(numbered: Path, no_children: None) -> None:
+    """PrefetchLoader over an ordinary Dataset in worker processes, against the same over torch's DataLoader."""
+    loader = loader_of("plain", numbered)
+    torchs = DataLoader(loader.dataset, batch_size=5)
+    mine, theirs = (timm_loader.PrefetchLoader(each, device=torch.device("cpu")) for each in (loader, torchs))
+    for (images, labels), (expected, same) in zip(mine, theirs, strict=True):
+        assert torch.equal(images, expected)
+        assert torch.equal(labels, same)
+    loader.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_fast_collate(numbered: Path, form: str) -> None:
+    """timm's own collate_fn sees samples as tuples, and its batches equal the loader's."""
+    plain, collated = (bytes_loader(numbered) if form == "packed" else loader_of(form, numbered) for _ in range(2))
+    collated.close()
+    collated.collate_fn = timm_loader.fast_collate
+    for (images, labels), (expected, same) in zip(collated, plain, strict=True):
+        assert images.dtype == torch.uint8
+        assert torch.equal(images, expected.to(torch.uint8))
+        assert torch.equal(labels, same)
+    collated.close()
+    plain.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mixup_switches_off(numbered: Path, form: str) -> None:
+    """PrefetchLoader.mixup_enabled reaches the collate_fn of a running FastLoader, in the next epoch."""
+    collate = timm_mixup.FastCollateMixup(mixup_alpha=1.0, num_classes=COUNT, label_smoothing=0.0)
+    loader = (
+        bytes_loader(numbered, batch_size=8, collate_fn=collate)
+        if form == "packed"
+        else loader_of(form, numbered, batch_size=8, collate_fn=collate)
+    )
+    prefetch = timm_loader.PrefetchLoader(loader, device=torch.device("cpu"))
+    assert prefetch.mixup_enabled
+    assert any((targets.max(dim=1).values < 1).any() for _, targets in prefetch)
+    prefetch.mixup_enabled = False
+    for _, targets in prefetch:
+        assert torch.equal(targets.max(dim=1).values, torch.ones(8))
+    loader.close()
+
+
+def test_pixels_kept_by_a_user_stay(numbered: Path) -> None:
+    """PrefetchLoader holds a batch back while it fetches the next; list() of it keeps each as it was."""
+    with bytes_loader(numbered) as loader, bytes_loader(numbered) as plain:
+        kept = list(timm_loader.PrefetchLoader(loader, mean=(0.0,), std=(1 / 255,), device=torch.device("cpu")))
+        for (images, _), (raw, _) in zip(kept, plain, strict=True):
+            assert torch.allclose(images, raw.to(torch.float32), atol=1e-4)
