@@ -60,6 +60,24 @@ class LoaderTimeout(FastloadError, TimeoutError, RuntimeError):
     """No batch became ready within ``timeout`` seconds."""
 
 
+class WorkerError(FastloadError, RuntimeError):
+    """A worker process is gone.
+
+    Attributes:
+        worker: its number.
+        pid: its process.
+        exitcode: as multiprocessing tells it: negative for a signal.
+        indices: the dataset indices of the batch it held.
+    """
+
+    def __init__(self, message: str, *, worker: int = -1, pid: int = -1, exitcode: int = 0, indices: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.pid = pid
+        self.exitcode = exitcode
+        self.indices = indices
+
+
 class ClosedError(FastloadError, RuntimeError):
     """The loader or dataset was closed, or belongs to another process."""
 

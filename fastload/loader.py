@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data._utils.collate import default_convert
-from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 
 from fastload.dataset import PackedDataset, PackedView, packed_view
 from fastload.delivery.batches import Counts, Delivery, PackedIterator
+from fastload.delivery.caller import CallerIterator
+from fastload.delivery.place import place
+from fastload.delivery.worker_batches import WorkerCounts, WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.plan import output_of
 from fastload.sampling import order_seed
@@ -24,6 +26,9 @@ from fastload.workers.threads import ThreadEngine, available_cpus
 
 OnError = Literal["raise", "replace", "skip"]
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+_T = TypeVar("_T", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class _Ahead:
     after: tuple[torch.Tensor, ...]
 
 
-class FastLoader(DataLoader[Any]):
+class FastLoader(DataLoader[_T]):
     """A `torch.utils.data.DataLoader`; on packed data, with a native engine.
 
     1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is
@@ -66,6 +71,8 @@ class FastLoader(DataLoader[Any]):
         memory_format: of uint8 and float image batches: torch.channels_last (default) or torch.contiguous_format.
         dtype: torch.uint8, float32, float16 or bfloat16, written by the native pass; None: what the transform implies.
         seed: of order (with shuffle) and of every random transform.
+        seed_by: "sample" reseeds torch, random and NumPy for every sample, from (seed, epoch, index), where the dataset is Python: then
+            results depend neither on num_workers nor on timing, and all workers fill the rows of one batch. None: as torch.
         on_error: what a sample that cannot be made does: "raise" names it; "replace" puts another sample in its row, chosen by
             (seed, epoch, index), and counts it in `replaced`; "skip" shortens the batch and counts in `skipped`.
 
@@ -103,6 +110,7 @@ class FastLoader(DataLoader[Any]):
         dtype: torch.dtype | None = None,
         seed: int | None = None,
         on_error: OnError = "raise",
+        seed_by: Literal["sample"] | None = None,
     ) -> None:
         if isinstance(dataset, str | os.PathLike):
             dataset = PackedDataset(dataset, transform=transform)
@@ -110,6 +118,8 @@ class FastLoader(DataLoader[Any]):
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
         if on_error not in ("raise", "replace", "skip"):
             raise ArgumentError(f'on_error={on_error!r}: choose "raise", "replace" or "skip"')
+        if seed_by not in (None, "sample"):
+            raise ArgumentError(f'seed_by={seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
         self._view: PackedView | None = packed_view(dataset)
         if num_workers is None:
             num_workers = available_cpus() if self._view is not None else 0
@@ -123,7 +133,10 @@ class FastLoader(DataLoader[Any]):
         self.dtype = dtype
         self.seed = seed
         self.on_error = on_error
+        self.seed_by = seed_by
         self._counts = Counts()
+        self._worker_counts = WorkerCounts()
+        self._alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
         self._next_epoch = 0
         self._engine: ThreadEngine | None = None
         self._ahead: _Ahead | None = None
@@ -150,7 +163,7 @@ class FastLoader(DataLoader[Any]):
         if self._native_view() is not None:
             self._current_engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
-    def __enter__(self) -> FastLoader:
+    def __enter__(self) -> FastLoader[_T]:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -159,6 +172,8 @@ class FastLoader(DataLoader[Any]):
     def close(self) -> None:
         """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating again starts anew."""
         self._ahead = None
+        for iterator in list(self._alive):
+            iterator.close()
         if self._engine is not None and self._engine.pid == os.getpid():
             self._engine.close()
         self._engine = None
@@ -179,13 +194,13 @@ class FastLoader(DataLoader[Any]):
         return self._next_epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_engine": None, "_ahead": None}
+        return {**self.__dict__, "_engine": None, "_ahead": None, "_iterator": None, "_alive": weakref.WeakSet()}
 
     def __iter__(self) -> Any:
         epoch = self._next_epoch
         self._next_epoch += 1
         if self._native_view() is None:
-            return self._torch_iterator(epoch)
+            return self._any_iterator(epoch)
         self._warn_pinning()
         engine, delivery = self._current_engine(), self._delivery()
         ahead, self._ahead = self._ahead, None
@@ -209,15 +224,29 @@ class FastLoader(DataLoader[Any]):
         same = {(d.plan.to_float, d.plan.mean, d.plan.std) for d in self._view.datasets}
         return self._view if len(same) == 1 else None
 
-    def _torch_iterator(self, epoch: int) -> Iterator[Any]:
-        """torch's own engine: for datasets that are not packed, and for transforms that need Python per sample."""
+    def _any_iterator(self, epoch: int) -> Any:
+        """For datasets that are not packed, and for transforms that need Python per sample: worker processes, or the caller's."""
         for dataset in self._view.datasets if self._view is not None else ():
             dataset.set_epoch(epoch)
             if self.seed is not None:
                 dataset.seed = self.seed
         self._seed_order(epoch)
-        iterator = super().__iter__()
-        return iterator if self.device is None else (_to(batch, self.device) for batch in iterator)
+        if isinstance(self._iterator, WorkerIterator) and self._iterator.closed:
+            self._iterator = None
+            self._worker_counts.restarts += 1
+        return super().__iter__()
+
+    def _get_iterator(self) -> Any:
+        if self.num_workers == 0:
+            return CallerIterator(self)
+        self.check_worker_number_rationality()
+        iterator = WorkerIterator(self)
+        self._alive.add(iterator)
+        return iterator
+
+    def _placing(self) -> Callable[[Any], Any] | None:
+        pin = self.pin_memory and torch.accelerator.is_available()
+        return partial(place, pin, self.device) if pin or self.device is not None else None
 
     def _current_engine(self) -> ThreadEngine:
         """This process's engine, made anew after a fork, a close, or a change of a dataset's transform."""
@@ -251,7 +280,7 @@ class FastLoader(DataLoader[Any]):
             in_order=self.in_order,
             timeout=self.timeout,
             depth=self._depth(),
-            place=partial(_place, self.pin_memory and torch.accelerator.is_available(), self.device),
+            place=partial(place, self.pin_memory and torch.accelerator.is_available(), self.device),
             counts=self._counts,
         )
 
@@ -350,25 +379,6 @@ def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:
 def _set_states(generators: list[torch.Generator], states: tuple[torch.Tensor, ...]) -> None:
     for generator, state in zip(generators, states, strict=True):
         generator.set_state(state)
-
-
-def _place(pin: bool, device: torch.device | None, batch: Any) -> Any:
-    if pin:
-        batch = pin_batch(batch)  # type: ignore[no-untyped-call]
-    return batch if device is None else _to(batch, device)
-
-
-def _to(batch: Any, device: torch.device) -> Any:
-    """Moves every tensor of a batch of the usual containers."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=batch.is_pinned() if device.type == "cuda" else False)
-    if isinstance(batch, dict):
-        return {key: _to(value, device) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_to(value, device) for value in batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(_to(value, device) for value in batch)
-    return batch
 
 
 def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:

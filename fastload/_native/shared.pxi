@@ -1,0 +1,118 @@
+# Slots in shared memory, for worker processes.
+#
+# NOTE [ shared slots: lifetimes ]
+# A SharedSlot is this process's mapping of one slot. In a worker its buffer is written; in the parent batches are handed out as
+# SharedLeases, each of which holds the slot: it is free again when the lease is gone, and `retired` if the process forked
+# meanwhile, because the child may still look at it: then it must not be refilled.
+
+cdef extern from "fl_shm.h" nogil:
+    ctypedef struct fl_shm:
+        void *data
+        size_t bytes
+        int fd
+    fl_code fl_shm_create(size_t, fl_shm *, fl_error *)
+    fl_code fl_shm_attach(int, fl_shm *, fl_error *)
+    void fl_shm_release_fd(fl_shm *)
+    void fl_shm_close(fl_shm *)
+    void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)
+    int64_t fl_ticket_claim(const fl_shm *, uint32_t, uint32_t, uint32_t)
+    uint64_t fl_shm_forks()
+
+cdef extern from "fl_watch.h" nogil:
+    fl_code fl_watch_process(int, fl_error *)
+
+cdef long _live_shared = 0, _live_shared_leases = 0
+
+
+def shared_handles():
+    """Live shared slots and leases of them in this process: zero when nothing leaks."""
+    return {"shared_slots": _live_shared, "shared_leases": _live_shared_leases}
+
+
+def watch_process(int pid):
+    """Ends this process with SIGKILL when process `pid` is gone; once per process."""
+    cdef fl_error err
+    check(fl_watch_process(pid, &err), &err)
+
+
+@_cython.no_gc_clear
+cdef class SharedSlot:
+    """One slot of shared memory, as a writable buffer; of at least `bytes` when created, as large as it was made when attached by its fd."""
+
+    cdef fl_shm shm
+    cdef bint counted
+    cdef readonly bint leased
+    cdef readonly bint retired
+
+    def __cinit__(self, size_t bytes=0, *, int fd=-1):
+        cdef fl_error err
+        self.shm.fd = -1
+        with nogil:
+            code = fl_shm_attach(fd, &self.shm, &err) if fd >= 0 else fl_shm_create(bytes, &self.shm, &err)
+        check(code, &err)
+        self.counted = True
+        _add(&_live_shared, 1)
+
+    def __dealloc__(self):
+        fl_shm_close(&self.shm)
+        if self.counted:
+            _add(&_live_shared, -1)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.shm.data, <Py_ssize_t>self.shm.bytes, False, flags)
+
+    @property
+    def address(self):
+        """Where the bytes are mapped in this process."""
+        return <size_t>self.shm.data
+
+    @property
+    def bytes(self):
+        """Its size."""
+        return self.shm.bytes
+
+    @property
+    def fd(self):
+        """The descriptor to send to another process; -1 after release_fd."""
+        return self.shm.fd
+
+    def release_fd(self):
+        """Closes the descriptor; the mapping stays."""
+        fl_shm_release_fd(&self.shm)
+
+    def lease(self):
+        """The bytes for a batch that the user will hold. The slot is leased until the last object that exports them is gone."""
+        if self.leased:
+            raise _errors.ClosedError("a slot that is leased cannot be leased again")
+        cdef SharedLease lease = SharedLease.__new__(SharedLease)
+        lease.slot = self
+        lease.forks = fl_shm_forks()
+        self.leased = True
+        _add(&_live_shared_leases, 1)
+        return lease
+
+    def open_ticket(self, uint32_t batch):
+        """Makes units of a batch claimable; see NOTE [ shm: tickets ]."""
+        fl_ticket_open(&self.shm, batch, batch)
+
+    def claim(self, uint32_t batch, uint32_t limit):
+        """The next unclaimed unit of a batch below `limit`, or -1."""
+        return fl_ticket_claim(&self.shm, batch, batch, limit)
+
+
+@_cython.no_gc_clear
+cdef class SharedLease:
+    """A leased shared slot as a writable buffer."""
+
+    cdef SharedSlot slot
+    cdef uint64_t forks
+
+    def __dealloc__(self):
+        if self.slot is not None:
+            self.slot.leased = False
+            if self.forks != fl_shm_forks():
+                self.slot.retired = True
+            _add(&_live_shared_leases, -1)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.slot.shm.data, <Py_ssize_t>self.slot.shm.bytes, False, flags)

@@ -1,0 +1,172 @@
+"""Messages between a loader and one worker process: pickles with a length in front, file descriptors beside them.
+
+A message is `<u32 length><u8 descriptors>` and then the body; a descriptor travels with the first byte of its message, so that they stay
+in step. The parent never blocks in send (a worker that hangs must not hang the loader); a worker does, and its messages are small, since
+what is large goes into a slot.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import pickle
+import select
+import socket
+import struct
+import weakref
+from collections import deque
+from typing import Any
+
+_HEAD = struct.Struct("<IB")
+_CHUNK = 1 << 16
+_FDS = socket.CMSG_SPACE(16 * 4)
+
+_live: weakref.WeakSet[Channel] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """A forked child lets go of its parent's ends, so that a worker's end of life is seen as such."""
+    for channel in list(_live):
+        channel.close()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+class Disconnected(Exception):
+    """The other side is gone."""
+
+
+class Channel:
+    """One end. Belongs to one thread."""
+
+    def __init__(self, sock: socket.socket, *, parent: bool) -> None:
+        self._socket = sock
+        self._buffer = bytearray()
+        self._fds: deque[int] = deque()
+        self._unsent: deque[tuple[memoryview, list[int]]] = deque()
+        sock.setblocking(not parent)
+        if parent:
+            _live.add(self)
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for poll; -1 once closed."""
+        return self._socket.fileno()
+
+    @property
+    def backlog(self) -> bool:
+        """Messages wait for room in the socket: poll for writing and call flush()."""
+        return bool(self._unsent)
+
+    def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
+        """Sends a picklable message. Raises Disconnected when the other side is gone."""
+        self.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL), fds)
+
+    def send_bytes(self, body: bytes, fds: tuple[int, ...] = ()) -> None:
+        """Sends a message that is pickled already; the descriptors are duplicated if they have to wait."""
+        data = memoryview(_HEAD.pack(len(body), len(fds)) + body)
+        if self._unsent:
+            self._unsent.append((data, [os.dup(fd) for fd in fds]))
+            self.flush()
+            return
+        sent = self._send_some(data, fds)
+        if sent < len(data):
+            kept = [] if sent else [os.dup(fd) for fd in fds]
+            self._unsent.append((data[sent:], kept))
+
+    def flush(self) -> None:
+        """Sends what waits, as far as there is room."""
+        while self._unsent:
+            data, fds = self._unsent[0]
+            sent = self._send_some(data, tuple(fds))
+            if sent:
+                for fd in fds:
+                    os.close(fd)
+                fds = []
+            if sent < len(data):
+                self._unsent[0] = (data[sent:], fds)
+                return
+            self._unsent.popleft()
+
+    def _send_some(self, data: memoryview, fds: tuple[int, ...]) -> int:
+        """Bytes sent: all of them on a blocking socket."""
+        done = 0
+        try:
+            if fds:
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+                done = self._socket.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+            while done < len(data):
+                done += self._socket.send(data[done:], socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            pass
+        except (BrokenPipeError, ConnectionResetError, OSError) as error:
+            raise Disconnected(str(error)) from None
+        return done
+
+    def receive(self) -> tuple[Any, tuple[int, ...]] | None:
+        """The next message and its descriptors, which the caller owns. On the parent's side None when none is complete yet.
+
+        Raises:
+            Disconnected: the other side is gone and everything it sent was received.
+        """
+        while True:
+            message = self._take()
+            if message is not None:
+                return message
+            try:
+                data, ancillary, flags, _ = self._socket.recvmsg(_CHUNK, _FDS, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                return None
+            except (ConnectionResetError, OSError) as error:
+                raise Disconnected(str(error)) from None
+            for level, kind, payload in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    received = array.array("i")
+                    received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
+                    self._fds.extend(received)
+            if flags & socket.MSG_CTRUNC:
+                raise Disconnected("file descriptors were lost: the limit of open files (ulimit -n) is reached")
+            if not data:
+                raise Disconnected("end of stream")
+            self._buffer += data
+
+    def _take(self) -> tuple[Any, tuple[int, ...]] | None:
+        buffer = self._buffer
+        if len(buffer) < _HEAD.size:
+            return None
+        length, count = _HEAD.unpack_from(buffer)
+        end = _HEAD.size + length
+        if len(buffer) < end:
+            return None
+        with memoryview(buffer) as view:
+            message = pickle.loads(view[_HEAD.size : end])
+        del buffer[:end]
+        return message, tuple(self._fds.popleft() for _ in range(count))
+
+    def readable(self) -> bool:
+        """Something can be received without waiting."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0)) and bool(self._socket.recv(1, socket.MSG_PEEK))
+
+    def shut(self) -> None:
+        """Tells the other side that nothing more comes."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Closes the socket and every descriptor that is under way; idempotent."""
+        self._socket.close()
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+        for _, fds in self._unsent:
+            for fd in fds:
+                os.close(fd)
+        self._unsent.clear()
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """The parent's and the worker's socket."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,0 +1,331 @@
+"""A worker process: takes tasks from its channel, makes batches, puts them into slots.
+
+What it does with a task is what torch's worker does: same fetching, same collating, same seeds, same exceptions. Only the way back differs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import IterDataPipe, _DatasetKind, default_collate
+from torch.utils.data._utils import collate as torch_collate
+from torch.utils.data._utils import signal_handling
+from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data.graph_settings import apply_random_seed
+
+from fastload._native import core
+from fastload.workers import rows
+from fastload.workers.channel import Channel, Disconnected
+from fastload.workers.envelope import INLINE_MOST, Arena, Packer
+from fastload.workers.seeding import hold_threads, seed_sample, seed_worker
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker works on; the same for all workers of an iterator but for the worker's number.
+
+    Attributes:
+        kind: torch's _DatasetKind.
+        auto_collation, drop_last, collate_fn, init_fn: as the loader's.
+        base_seed: of torch's worker seeds.
+        shared_seed: of an IterDataPipe, else None.
+        sample_seed: (seed, epoch) under seed_by="sample", else None.
+        rowwise: batches are split over workers, once a sample's layout is known.
+        parent: the process to work for, by PID.
+    """
+
+    dataset: Any
+    kind: int
+    auto_collation: bool
+    drop_last: bool
+    collate_fn: Callable[[Any], Any]
+    init_fn: Callable[[int], None] | None
+    base_seed: int
+    shared_seed: int | None
+    sample_seed: tuple[int, int] | None
+    rowwise: bool
+    parent: int
+    workers: int
+
+
+def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
+    """The whole life of a worker process. `control` is the descriptor of the tickets."""
+    core.watch_process(job.parent)
+    _set_signals()
+    channel = Channel(sock, parent=False)
+    try:
+        Worker(job, number, channel, core.SharedSlot(fd=control)).work()
+    except Disconnected:
+        pass  # the loader is gone, or has closed us: nothing is left to do
+    finally:
+        channel.close()
+
+
+def _set_signals() -> None:
+    """Ctrl-C and what else the parent handles is the parent's affair; ends asked for by SIGTERM run `finally` blocks."""
+    signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]
+    signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN, which programs started from here would inherit
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for name in ("SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM"):
+        number = getattr(signal, name)
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_IGN)
+
+
+class Worker:
+    """One worker's state between tasks."""
+
+    def __init__(self, job: Job, number: int, channel: Channel, control: core.SharedSlot) -> None:
+        self._job = job
+        self._number = number
+        self._channel = channel
+        self._control = control
+        self._dataset = job.dataset
+        self._sample_seed = job.sample_seed
+        self._slots: dict[int, core.SharedSlot] = {}
+        self._packer = Packer()
+        self._arena = Arena(None)
+        self._layout: rows.Layout | None = None
+        self._described = not job.rowwise
+        self._made = 0  # slots
+        self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the task at hand
+        self._slowest: tuple[float, Any] = (0.0, None)
+        self._ended = False  # an iterable dataset's replica is exhausted
+        self._failed: ExceptionWrapper | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        hold_threads()
+        job = self._job
+        seed = seed_worker(job.base_seed, self._number)
+        torch.multiprocessing._set_thread_name("fl_worker")
+        self._reseed(job.shared_seed)
+        torch_worker._worker_info = torch_worker.WorkerInfo(id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset)
+        self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
+        if self._plain_stack is torch_collate.collate_tensor_fn:
+            torch_collate.default_collate_fn_map[torch.Tensor] = self._stack
+        self._in_place = job.collate_fn is default_collate
+        try:
+            if job.init_fn is not None:
+                job.init_fn(self._number)
+            self._make_fetcher()
+        except Exception:
+            self._failed = self._wrapped()
+
+    def _reseed(self, shared_seed: int | None) -> None:
+        if isinstance(self._dataset, IterDataPipe):
+            generator = torch.Generator()
+            generator.manual_seed(shared_seed or 0)
+            self._dataset = apply_random_seed(self._dataset, generator)
+
+    def _make_fetcher(self) -> None:
+        job = self._job
+        self._fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+            job.kind, self._dataset, job.auto_collation, self._collate, job.drop_last
+        )
+
+    def work(self) -> None:
+        """Serves messages until told to stop, or until the parent is gone."""
+        while True:
+            received = self._channel.receive()
+            assert received is not None  # a worker's channel blocks
+            (what, *arguments), fds = received
+            if what == "stop":
+                return
+            getattr(self, f"_on_{what}")(*arguments, *fds)
+
+    def _on_slot(self, number: int, fd: int) -> None:
+        slot = core.SharedSlot(fd=fd)
+        slot.release_fd()
+        self._slots[number] = slot
+
+    def _on_drop(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._slots.pop(number, None)
+
+    def _on_layout(self, layout: rows.Layout) -> None:
+        self._layout = layout
+
+    def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None) -> None:
+        """A new epoch of a persistent worker: the dataset is iterated anew, the random state goes on."""
+        self._ended = False
+        self._sample_seed = sample_seed
+        self._reseed(shared_seed)
+        try:
+            self._make_fetcher()
+        except Exception:
+            self._failed = self._wrapped()
+
+    def _on_first(self, batch: int, ticket: int, index: Any, slot: int | None, hint: int) -> None:
+        """A whole batch for whichever worker is free first."""
+        if self._control.claim(ticket, 1) == 0:
+            self._on_task(batch, index, slot, hint)
+
+    def _on_task(self, batch: int, index: Any, slot: int | None, hint: int) -> None:
+        if self._ended:
+            return  # the parent knows, and waits for nothing
+        self._seconds = [0.0, 0.0]
+        self._slowest = (0.0, None)
+        try:
+            if self._failed is not None:
+                failed, self._failed = self._failed, None
+                self._send("error", batch, failed)
+                return
+            self._arena = Arena(None if slot is None else self._slots[slot])
+            made = self._fetch(index)
+            self._deliver(batch, made, slot, hint)
+        except StopIteration:
+            if self._job.kind == _DatasetKind.Iterable:
+                self._ended = True
+                self._send("end", batch)
+            else:
+                self._send("error", batch, self._wrapped())
+        except Disconnected:
+            raise
+        except Exception:
+            self._send("error", batch, self._wrapped())
+        finally:
+            self._arena = Arena(None)
+
+    def _fetch(self, index: Any) -> Any:
+        begun = time.perf_counter()
+        if self._job.kind == _DatasetKind.Map:
+            samples = self._samples(index) if self._job.auto_collation else self._sample(index)
+            made = self._collate(samples)
+        else:
+            made = self._fetcher.fetch(index)
+        self._seconds[0] = time.perf_counter() - begun - self._seconds[1]
+        return made
+
+    def _samples(self, indices: Any) -> Any:
+        several = getattr(self._dataset, "__getitems__", None)
+        if several and self._sample_seed is None:
+            return several(indices)
+        samples = [self._sample(index) for index in indices]
+        if not self._described and samples:
+            self._described = True
+            layout = rows.describe(samples[0])
+            if layout is not None:
+                self._send("layout", -1, layout)
+        return samples
+
+    def _sample(self, index: Any) -> Any:
+        if self._sample_seed is not None:
+            seed_sample(*self._sample_seed, index)
+        begun = time.perf_counter()
+        sample = self._dataset[index]
+        took = time.perf_counter() - begun
+        self._seconds[0] += took
+        if took > self._slowest[0]:
+            self._slowest = (took, index)
+        return sample
+
+    def _collate(self, samples: Any) -> Any:
+        begun = time.perf_counter()
+        made = self._job.collate_fn(samples)
+        self._seconds[1] += time.perf_counter() - begun
+        return made
+
+    def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+        """torch's collate_tensor_fn, into the slot. Under a collate_fn of the user's, which may keep what it makes, into memory of its own."""
+        first = batch[0]
+        if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
+            return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+        shape = (len(batch), *first.shape)
+        if not self._in_place or first.requires_grad:
+            return torch.stack(batch, 0)
+        if any(each.shape != first.shape for each in batch):
+            return torch.stack(batch, 0)  # says which sizes differ
+        return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
+
+    def _deliver(self, batch: int, made: Any, slot: int | None, hint: int) -> None:
+        """Packs a batch into its slot, or into a new one where that is too small, and tells the parent."""
+        begun = time.perf_counter()
+        fds: tuple[int, ...] = ()
+        envelope = self._pack(made)
+        if self._arena.overflowed:
+            fresh = core.SharedSlot(max(hint, self._arena.needed))
+            slot, fds = self._number_slot(fresh), (fresh.fd,)
+            self._arena = Arena(fresh)
+            envelope = self._pack(made)
+        del made
+        needed = self._arena.needed
+        body: bytes | int = envelope
+        if len(envelope) > INLINE_MOST and self._arena.slot is not None:
+            body = len(envelope)
+            memoryview(self._arena.slot)[needed - body : needed] = envelope
+        self._seconds[1] += time.perf_counter() - begun
+        self._send("done", batch, slot, needed, body, self._told(), fds=fds)
+        if fds and slot is not None:
+            self._slots[slot].release_fd()
+
+    def _pack(self, made: Any) -> bytes:
+        envelope = self._packer.pack(made, self._arena)
+        if len(envelope) > INLINE_MOST:
+            self._arena.needed += len(envelope)
+            self._arena.overflowed |= self._arena.needed > self._arena.room
+        return envelope
+
+    def _number_slot(self, fresh: core.SharedSlot) -> int:
+        """Slots have numbers that no other process gives: the remainder is the maker's."""
+        self._made += 1
+        number = self._made * (self._job.workers + 1) + self._number
+        self._slots[number] = fresh
+        return number
+
+    def _on_rows(self, batch: int, ticket: int, indices: list[Any], slot: int) -> None:
+        """Some rows of a batch that all workers fill: as many as are left whenever this one is free."""
+        total = len(indices)
+        row = self._control.claim(ticket, total)
+        if row < 0 or self._layout is None:
+            return
+        self._seconds, self._slowest = [0.0, 0.0], (0.0, None)
+        writer = rows.RowWriter(self._layout, self._slots[slot], total)
+        made: list[tuple[int, list[Any]]] = []
+        count, odd = 0, False
+        error: tuple[int, ExceptionWrapper] | None = None
+        while row >= 0:
+            count += 1
+            try:
+                if self._failed is not None:
+                    failed, self._failed = self._failed, None
+                    error = error or (row, failed)
+                elif (strings := self._row(writer, row, indices[row])) is None:
+                    odd = True
+                elif strings:
+                    made.append((row, strings))
+            except Exception:
+                error = error or (row, self._wrapped())
+            row = self._control.claim(ticket, total)
+        self._send("part", batch, ticket, count, made, odd, error, self._told())
+
+    def _row(self, writer: rows.RowWriter, row: int, index: Any) -> list[Any] | None:
+        """Makes one sample and puts it in its row; returns its strings, None when it is unlike the others."""
+        sample = self._sample(index)
+        begun = time.perf_counter()
+        values = rows.flatten(sample, writer.layout)
+        try:
+            return None if values is None else writer.write(row, values)
+        except OverflowError:
+            return None
+        finally:
+            self._seconds[1] += time.perf_counter() - begun
+
+    def _told(self) -> tuple[float, float, float, Any, int]:
+        """For the health report: seconds in the dataset and in collating, the slowest sample, tensors that went by value."""
+        return (*self._seconds, *self._slowest, self._packer.by_value)
+
+    def _send(self, what: str, batch: int, *arguments: Any, fds: tuple[int, ...] = ()) -> None:
+        self._channel.send((what, self._number, batch, *arguments), fds)
+
+    def _wrapped(self) -> ExceptionWrapper:
+        return ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]

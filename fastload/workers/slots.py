@@ -1,0 +1,72 @@
+"""The slots of process workers, as the parent keeps them: who has mapped which, and which may be filled again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fastload._native import core
+
+
+@dataclass
+class Slot:
+    """One slot.
+
+    Attributes:
+        number: what messages call it; never used twice.
+        memory: the parent's mapping.
+        known: the workers that have mapped it.
+        busy: a batch is being written into it, or waits in it.
+    """
+
+    number: int
+    memory: core.SharedSlot
+    known: set[int] = field(default_factory=set)
+    busy: bool = False
+
+
+class Slots:
+    """The slots of one set of workers.
+
+    1. A slot is handed out only when no batch is under way in it and no tensor views it: see NOTE [ shared slots: lifetimes ].
+    2. The set grows when none is free, and shrinks back: more than `keep` free ones are let go, and `dropped` says so to the workers.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.all: dict[int, Slot] = {}
+        self.dropped: list[int] = []
+
+    @property
+    def bytes(self) -> int:
+        """Mapped in all."""
+        return sum(slot.memory.bytes for slot in self.all.values())
+
+    def add(self, number: int, memory: core.SharedSlot, known: set[int]) -> Slot:
+        """Takes a new slot in, busy."""
+        slot = self.all[number] = Slot(number, memory, known, busy=True)
+        return slot
+
+    def take(self, least: int, worker: int | None = None) -> Slot | None:
+        """A free slot of at least `least` bytes, now busy; one that `worker` has mapped, if one is named."""
+        best: Slot | None = None
+        free = 0
+        for slot in list(self.all.values()):
+            memory = slot.memory
+            if slot.busy or memory.leased:
+                continue
+            if memory.retired or memory.bytes < least:
+                self.drop(slot)
+                continue
+            free += 1
+            if free > self.keep:
+                self.drop(slot)
+            elif (worker is None or worker in slot.known) and (best is None or memory.bytes < best.memory.bytes):
+                best = slot
+        if best is not None:
+            best.busy = True
+        return best
+
+    def drop(self, slot: Slot) -> None:
+        """Forgets a slot; leases of it stay valid."""
+        if self.all.pop(slot.number, None) is not None:
+            self.dropped.append(slot.number)
