@@ -17,6 +17,7 @@
 
 struct fl_resizer {
     fl_axis across, down;
+    fl_ramp ramp; /* of the last float32 table */
     void *between; /* FL_QUAD: quads of the columns in use. FL_LONG: a ring, row r of the source at slot r % slots */
     void *spare[2]; /* copies of rows whose end a kernel would read beyond */
     void *line[4]; /* finished rows that the sink does not take as they are */
@@ -30,6 +31,7 @@ typedef struct job {
     const fl_view *view;
     const fl_sink *sink;
     const fl_kernels *kernels;
+    const fl_ramp *ramp; /* or NULL */
     const fl_axis *across, *down;
     uint32_t x, at_y; /* the window's left column and top row in the sink; the column is already mirrored */
     size_t n; /* bytes of a row of the window */
@@ -145,7 +147,9 @@ static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
 
 static uint32_t sink_y(const job *job, uint32_t i) { return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i; }
 
-static void store_row(const job *job, uint32_t y, const uint8_t *rgb) { fl_sink_row(job->sink, job->kernels, job->x, y, rgb, job->n / 3); }
+static void store_row(const job *job, uint32_t y, const uint8_t *rgb) {
+    fl_sink_row(job->sink, job->kernels, job->ramp, job->x, y, rgb, job->n / 3);
+}
 
 static fl_code run_copy(const job *job, const fl_axis_key *across, const fl_axis_key *down, fl_error *err) {
     const fl_code code = reserve_lines(job, 1, err);
@@ -261,6 +265,7 @@ fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec
 
     job job = {.resizer = resizer, .view = view, .sink = sink, .across = &resizer->across, .down = &resizer->down};
     job.kernels = atomic_load(&scalar_only) ? &fl_kernels_scalar : best_kernels();
+    if (sink->dtype == FL_F32 && job.kernels != &fl_kernels_scalar) job.ramp = fl_ramp_of(&resizer->ramp, sink->lut);
     job.x = sink->hflip ? sink->width - spec->at_x - spec->window.width : spec->at_x;
     job.at_y = spec->at_y;
     job.n = (size_t)spec->window.width * 3;

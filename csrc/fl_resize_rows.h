@@ -105,7 +105,19 @@ typedef struct fl_kernels {
 extern const fl_kernels fl_kernels_scalar;
 extern const fl_kernels fl_kernels_avx2; /* only on x86-64 */
 
-/* n RGB pixels into the sink's type and layout, at (x, y) of the stored (already mirrored) image. */
-void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, uint32_t x, uint32_t y, const uint8_t *rgb, size_t n);
+/* A float32 table that is (byte / 255 - mean) / std, each step rounded to float32, found out from the table alone: `found` only when the
+ * formula gives all its 768 values bit for bit on this CPU. Kept by the resizer from image to image. */
+typedef struct fl_ramp {
+    float table[3][256], mean[3], std[3];
+    bool known, found; /* table is set; it is such a ramp */
+} fl_ramp;
+
+/* NULL when the table's values must be looked up. */
+const fl_ramp *fl_ramp_of(fl_ramp *ramp, const void *table);
+void fl_ramp_interleaved(const fl_ramp *ramp, const uint8_t *rgb, float *dst, size_t n); /* n pixels */
+void fl_ramp_plane(const fl_ramp *ramp, int channel, const uint8_t *bytes, float *dst, size_t n); /* n bytes of one channel */
+
+/* n RGB pixels into the sink's type and layout, at (x, y) of the stored (already mirrored) image. ramp may be NULL. */
+void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, const fl_ramp *ramp, uint32_t x, uint32_t y, const uint8_t *rgb, size_t n);
 
 #endif

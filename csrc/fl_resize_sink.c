@@ -25,12 +25,28 @@ static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype 
 
 size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) { return (size_t)width * height * 3 * element_size(dtype); }
 
-void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, uint32_t x, uint32_t y, const uint8_t *rgb, size_t n) {
+/* Planes of floats `plane` elements apart. */
+static void ramp_planar(const fl_ramp *ramp, const fl_kernels *kernels, const uint8_t *rgb, float *dst, size_t plane, size_t n) {
+    enum { PIXELS = 256 };
+    uint8_t bytes[3][PIXELS];
+    for (size_t i = 0; i < n; i += PIXELS) {
+        const size_t m = n - i < PIXELS ? n - i : PIXELS;
+        kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
+        for (int c = 0; c < 3; c++) fl_ramp_plane(ramp, c, bytes[c], dst + (size_t)c * plane + i, m);
+    }
+}
+
+void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, const fl_ramp *ramp, uint32_t x, uint32_t y, const uint8_t *rgb,
+                 size_t n) {
     const size_t at = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;
     if (sink->dtype == FL_U8) {
         uint8_t *data = sink->data;
         if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
         else kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
+    } else if (ramp != NULL) {
+        float *data = sink->data;
+        if (sink->layout == FL_HWC) fl_ramp_interleaved(ramp, rgb, data + 3 * at, n);
+        else ramp_planar(ramp, kernels, rgb, data + at, plane, n);
     } else if (sink->dtype == FL_F32) {
         uint32_t *data = sink->data; /* the bits of a float: copied, never calculated with */
         if (sink->layout == FL_HWC) word_interleaved(rgb, sink->lut, data + 3 * at, n);
@@ -48,5 +64,5 @@ void fl_sink_fill(const fl_sink *sink, const uint8_t rgb[3]) {
     for (int i = 0; i < 3 * PIXELS; i++) line[i] = rgb[i % 3];
     for (uint32_t y = 0; y < sink->height; y++)
         for (uint32_t x = 0; x < sink->width; x += PIXELS)
-            fl_sink_row(sink, &fl_kernels_scalar, x, y, line, sink->width - x < PIXELS ? sink->width - x : PIXELS);
+            fl_sink_row(sink, &fl_kernels_scalar, NULL, x, y, line, sink->width - x < PIXELS ? sink->width - x : PIXELS);
 }
