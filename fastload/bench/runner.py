@@ -8,6 +8,7 @@ CPU time is read at the same two moments. The first epoch is never measured.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
 import json
@@ -176,15 +177,21 @@ def run_once(spec: TurnSpec) -> Json:
         import fastload  # noqa: F401  (so that the imports do not count as part of the epoch)
     print("ready", flush=True)  # noqa: T201
     sys.stdin.readline()
+    if spec.rehearsal:
+        rehearsed = build(dataclasses.replace(spec, source=spec.rehearsal, images=spec.batch_size, rehearsal=""))
+        next(iter(rehearsed))
+        if hasattr(rehearsed, "close"):
+            rehearsed.close()
     loader = build(spec)
-    read = measure.tree_read_bytes()
+    read, cpu = measure.tree_read_bytes(), measure.tree_cpu_seconds()
     start = time.perf_counter()
     consumer = Consumer(loader, spec)
     batches = consumer.epoch()
     wall = consumer.arrived - start
-    after = measure.tree_read_bytes()
+    after, cpu = measure.tree_read_bytes(), measure.tree_cpu_seconds() - cpu
     return {
         "images_per_s": batches * spec.batch_size / wall,
+        "cpu_s_per_1000": cpu / (batches * spec.batch_size) * 1000,
         "first_batch_s": consumer.first,
         "images": batches * spec.batch_size,
         "read_bytes": None if read is None or after is None else after - read,

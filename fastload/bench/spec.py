@@ -45,6 +45,8 @@ class TurnSpec:
         epochs: epochs of growth, repeats of latency.
         step_ms: the consumer sleeps this long on each batch, as a training step that runs on a device does.
         persistent: torch's persistent_workers.
+        rehearsal: for ``once``: another packed dataset of one batch or more; a batch of it is delivered before the epoch,
+            so that the program's own code (torch's, numpy's, this package's), evicted too, is not what is measured.
     """
 
     kind: Kind
@@ -60,6 +62,7 @@ class TurnSpec:
     step_ms: float = 0.0
     persistent: bool = True
     seed: int = 0
+    rehearsal: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in TITLES:

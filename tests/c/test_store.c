@@ -271,8 +271,7 @@ static void test_cut(const uint8_t *good, uint64_t bytes) {
         CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
     }
     CHECK(whole > 0 && whole < SAMPLES);
-    fl_reader_free(reader);
-    fl_store_close(store);
+    fl_reader_free(reader), fl_store_close(store);
     CHECK(unlink(other) == 0);
     check_live(0, 0);
 }
