@@ -9,13 +9,15 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.dataset import PackedDataset
+    from fastload.health import HealthMonitor
     from fastload.loader import FastLoader
     from fastload.packing import pack
 
-__all__ = ["FastLoader", "PackedDataset", "__version__", "errors", "pack", "transforms"]
+__all__ = ["FastLoader", "HealthMonitor", "PackedDataset", "__version__", "errors", "pack", "transforms"]
 
 _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
+    "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
     "pack": ("fastload.packing", "pack"),
     "errors": ("fastload.errors", None),

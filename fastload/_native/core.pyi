@@ -1,13 +1,14 @@
 """Types of the native module; one section for each of its parts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from mmap import mmap
 from os import PathLike
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+_T = TypeVar("_T")
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap | npt.NDArray[np.uint8]
 
 # --- store.pxi
@@ -204,3 +205,27 @@ class SharedSlot:
 
 class SharedLease:
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+# ---- steps.pxi
+
+class StepRing:
+    @property
+    def window(self) -> int: ...
+    def __init__(self, window: int) -> None: ...
+    def add(self, wait_s: float, step_s: float, samples: int, first: bool) -> None: ...
+    def copy(self) -> tuple[bytes, bytes, bytes, int, tuple[int, int, int, float, float]]: ...
+
+class TimedIterator(Generic[_T]):
+    def __init__(
+        self,
+        ring: StepRing,
+        iterator: Iterator[_T],
+        waited_s: float,
+        count: Callable[[Any], int],
+        plain: bool,
+        on_first: Callable[[Any], None],
+    ) -> None: ...
+    def __iter__(self) -> TimedIterator[_T]: ...
+    def __next__(self) -> _T: ...
+    def __len__(self) -> int: ...
+    def __getattr__(self, name: str) -> Any: ...

@@ -1,0 +1,200 @@
+"""Figures as text, and what to change: each piece of advice names a knob, and the figure that speaks for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from fastload.health.figures import Figures, Waits
+
+KEEPS_UP = 0.05
+"""Part of the loop's time that waiting may take before anything is worth a change: below it the gain is lost in noise."""
+SPIKY = 0.5
+"""Part of all waiting in the slowest steps from which rare slow batches, not throughput, are what to mend."""
+ENVELOPES = 0.1
+"""Part of batches, or of bytes, in pickled envelopes from which they are worth a change."""
+IDLE = 0.5
+"""Workers busy for less than this part of the time, while the loop waits, are held up by something that more workers do not mend."""
+SPARE_PIXELS = 2.2
+"""Longer side of a stored picture over the crop's side, at which RandomResizedCrop seldom enlarges: 500 for 224."""
+SHOWN = 5
+"""Slow samples that the text names."""
+_MENDS = {
+    "read": "keep the packed data on a faster disk or in memory, or pack with a smaller --max-side or --quality: fewer bytes",
+    "collate": "return tensors or arrays of one shape and let default_collate write them in place",
+    "copy": "pass pin_memory=True and keep batches uint8 until they are on the device",
+    "augment": "leave fewer transforms to the device, or do those that are native in transform=",
+}
+
+
+def advise(figures: Figures) -> list[str]:
+    """What to change, the most useful first; never empty."""
+    if figures.waiting is None or figures.waiting_first is None or figures.waiting_within is None:
+        return ["no step has been seen yet: iterate the monitor, or feed it by observe()"]
+    found: list[str] = []
+    if figures.waiting_within >= KEEPS_UP:
+        found += _on_spikes(figures) or _on_rate(figures)
+    if figures.waiting_first >= KEEPS_UP:
+        found.append(_on_first_waits(figures))
+    if not found:
+        found.append(f"the loader keeps up: the loop waits for data {_percent(figures.waiting)} of the time; a faster loader gains no more")
+    return [*found, *_on_counters(figures)]
+
+
+def _on_spikes(figures: Figures) -> list[str]:
+    """Advice where a few slow batches make up most of the waiting; else nothing."""
+    p50, p99 = figures.wait_s.p50, figures.wait_s.p99
+    if figures.tail is None or figures.tail < SPIKY or p50 is None or p99 is None:
+        return []
+    prefetch = figures.prefetch_factor or 2
+    deeper = f"raise prefetch_factor from {prefetch} to {2 * prefetch}"
+    if figures.engine == "threads":
+        mend = f"{deeper}, or pack the largest pictures smaller: --max-side {_max_side(figures)}"
+    elif figures.engine is None:
+        mend = f'{deeper}, or use FastLoader with seed_by="sample": a slow sample then holds up one row'
+    elif figures.seed_by == "sample":
+        mend = deeper
+    else:
+        mend = f'pass seed_by="sample": a batch is then split over workers and a slow sample holds up one row; or {deeper}'
+    if not figures.workers:
+        mend = f"set num_workers to {_useful_workers(figures)}: num_workers=0 loads in the loop itself, and waits for every slow sample"
+    head = f"waiting for data {_percent(figures.waiting)} of the time, {_percent(figures.tail)} of it in a few slow batches"
+    return [f"{head} (p99 {_time(p99)}, p50 {_time(p50)}): {mend}"]
+
+
+def _on_rate(figures: Figures) -> list[str]:
+    """Advice where the loader is slow throughout."""
+    shares = figures.stage_shares
+    bound = max(shares, key=lambda name: shares[name]) if shares else None
+    head = f"waiting for data {_percent(figures.waiting)} of the time"
+    if bound is not None:
+        head += f", {bound}-bound ({_percent(shares[bound])} of a sample's time)"
+    knobs = [knob for knob in (_workers_knob(figures), _stage_knob(figures, bound)) if knob is not None]
+    if not knobs:
+        knobs = [f"all {figures.cpus} CPUs have a worker; what is left is less work per sample"]
+    return [f"{head}: {', or '.join(knobs)}"]
+
+
+def _workers_knob(figures: Figures) -> str | None:
+    workers, busy = figures.workers, figures.worker_busy
+    if workers is None:
+        return f"set num_workers to {figures.cpus}, the CPUs there are"
+    useful = _useful_workers(figures)
+    if workers == 0:
+        return f"set num_workers to {useful}: num_workers=0 loads in the loop itself"
+    if busy is not None and busy < IDLE:
+        prefetch = figures.prefetch_factor or 2
+        idle = f"workers are busy only {_percent(busy)} of the time"
+        return f"raise prefetch_factor from {prefetch} to {2 * prefetch} ({idle}; if that changes nothing, other processes take the CPUs)"
+    return f"raise num_workers from {workers} to {useful}" if useful > workers else None
+
+
+def _useful_workers(figures: Figures) -> int:
+    """Workers with which the loop would stop waiting if they scale: at most one a CPU."""
+    within = min(figures.waiting_within or 0.0, 0.99)
+    return max(1, min(figures.cpus, math.ceil(max(1, figures.workers or 0) / (1 - within))))
+
+
+def _stage_knob(figures: Figures, bound: str | None) -> str | None:
+    if bound in ("decode", "resize"):
+        return f"pack with --max-side {_max_side(figures)}"
+    if bound == "python" or (bound is None and figures.engine != "threads"):
+        return "pack the dataset (fastload pack), so that native threads decode it"
+    return _MENDS.get(bound) if bound is not None else None
+
+
+def _max_side(figures: Figures) -> str:
+    if figures.image_side is None:
+        return "about twice the crop's side"
+    return str(math.ceil(figures.image_side * SPARE_PIXELS / 50) * 50)
+
+
+def _on_first_waits(figures: Figures) -> str:
+    first = figures.first_wait_s
+    typical = _time(first.p50 or 0.0)
+    head = f"{_percent(figures.waiting_first)} of the time goes on the first batch of each epoch (p50 {typical})"
+    if first.count < 2:
+        return f"{_percent(figures.waiting_first)} of the time went on the first batch ({typical}): a start-up, which longer runs pay once"
+    if not figures.workers:
+        return f"{head}: set num_workers to {_useful_workers(figures)}, so that batches are made ahead of the loop"
+    if figures.engine != "threads" and not figures.persistent_workers:
+        return f"{head}: pass persistent_workers=True, so that workers outlive an epoch"
+    return f"{head}: make epochs longer, such as by a sampler that repeats; workers already outlive them"
+
+
+def _on_counters(figures: Figures) -> Iterator[str]:
+    batches, size = figures.envelope_share, figures.envelope_bytes_share
+    if max(batches or 0.0, size or 0.0) >= ENVELOPES:
+        yield (
+            f"{_percent(batches)} of batches ({_percent(size)} of bytes) travel in pickled envelopes: return tensors or arrays, "
+            "of the same structure and type in every batch, from __getitem__ or collate_fn"
+        )
+    if figures.restarts:
+        yield (
+            f"{figures.restarts} workers were started anew: look for what ended them; if memory ran out, lower num_workers or "
+            "prefetch_factor"
+        )
+    lost = [f"{count} {what}" for count, what in ((figures.replaced, "replaced"), (figures.skipped, "skipped")) if count]
+    if lost:
+        yield (
+            f"samples that could not be made: {' and '.join(lost)}; `fastload verify --decode` names them, "
+            'on_error="raise" stops at the first'
+        )
+
+
+def report(figures: Figures) -> str:
+    """The figures as lines of text, and the advice below them. Lines whose figures are unknown are left out."""
+    lines = [_title(figures), *(f"  {name:<18}{text}" for name, text in _lines(figures) if text is not None), "advice:"]
+    return "\n".join([*lines, *(f"- {text}" for text in advise(figures))])
+
+
+def _title(figures: Figures) -> str:
+    seen = f"the last {figures.window_steps:,} of {figures.steps:,} steps, {figures.epochs:,} epochs"
+    runs = [f"engine {figures.engine}"] if figures.engine is not None else []
+    runs += [f"{figures.workers} workers"] if figures.workers is not None else []
+    return f"loader's health: {', '.join([seen, *runs, f'{figures.cpus} CPUs'])}"
+
+
+def _lines(figures: Figures) -> Iterator[tuple[str, str | None]]:
+    if figures.waiting is not None:
+        parts = f"{_percent(figures.waiting_within)} within epochs, {_percent(figures.waiting_first)} on first batches"
+        yield "waiting for data", f"{_percent(figures.waiting)} of the time ({parts})"
+    yield "wait", _waits(figures.wait_s)
+    yield "first wait", _waits(figures.first_wait_s)
+    yield "samples/s", _known(figures.samples_per_s, lambda rate: f"{rate:,.1f}")
+    yield "queue", _known(figures.ready, lambda ready: f"{ready} of {_or_unknown(figures.depth)} batches ready")
+    shares = figures.stage_shares
+    stages = ", ".join(f"{name} {_time(seconds)} ({_percent(shares.get(name))})" for name, seconds in figures.stage_s.items())
+    yield "a sample's time", stages or None
+    yield "workers busy", _known(figures.worker_busy, _percent)
+    envelopes = f"{_percent(figures.envelope_share)} of batches, {_percent(figures.envelope_bytes_share)} of bytes"
+    yield "envelopes", _known(figures.envelope_share, lambda _: envelopes)
+    counts = [f"{name} {count}" for name in ("restarts", "replaced", "skipped") if (count := getattr(figures, name)) is not None]
+    yield "counted", ", ".join(counts) or None
+    yield "slow samples", ", ".join(f"{key} {_time(seconds)}" for key, seconds in figures.slow[:SHOWN]) or None
+
+
+def _waits(waits: Waits) -> str | None:
+    if waits.p50 is None or waits.p99 is None or waits.max is None:
+        return None
+    return f"p50 {_time(waits.p50)}, p99 {_time(waits.p99)}, max {_time(waits.max)}"
+
+
+def _known(value: float | None, text: Callable[[float], str]) -> str | None:
+    return None if value is None else text(value)
+
+
+def _or_unknown(value: float | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _percent(part: float | None) -> str:
+    if part is None:
+        return "?"
+    return f"{part:.0%}" if part >= 0.1 else f"{part:.1%}"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"

@@ -1,0 +1,201 @@
+"""From counted steps and a loader's counters to figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.health.ring import Steps
+from fastload.workers.threads import available_cpus
+
+STAGES = ("read", "decode", "resize", "python", "collate", "copy", "augment")
+"""In the order that a sample meets them; the workers do the first five."""
+WORKER_STAGES = STAGES[:5]
+TAIL = 0.05
+"""The part of the steps, the slowest, whose share of all waiting tells spikes from a loader that is slow throughout."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Waits of some steps, in seconds; None where there was no such step. Quantiles interpolate linearly."""
+
+    count: int
+    p50: float | None
+    p99: float | None
+    max: float | None
+    last: float | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a monitor knows at one moment; None is unknown.
+
+    Attributes:
+        steps, epochs, samples: counted since the monitor was made.
+        window_steps: the last steps, which the times below are of.
+        waiting: part of the loop's time spent waiting for data, 0 to 1.
+        waiting_first: the part of the loop's time spent on the first waits of epochs; contained in `waiting`.
+        load_step_ratio: time waited over time worked.
+        wait_s: waits, without the first ones of epochs.
+        first_wait_s: first waits of epochs, from iter() on.
+        tail: of the time in wait_s, the part that the slowest 5% of its steps took (fewer with many workers: see measure()).
+        samples_per_s: of the whole loop; step_s: mean time worked on a batch.
+        engine, workers, cpus, prefetch_factor, persistent_workers, seed_by, in_order, pin_memory: how the loader runs.
+        ready, depth: finished batches that wait now; batches in flight at most.
+        stage_s: seconds per sample and stage, summed over workers, since the loader was made.
+        worker_busy: part of the workers' time that the stages account for, at the window's rate.
+        batches, bytes: delivered since the loader was made; envelope_batches, envelope_bytes: of those, pickled ones.
+        envelope_share, envelope_bytes_share: the same, as parts of 1.
+        restarts, replaced, skipped: workers started anew; samples that on_error put another in place of, or left out.
+        slow: the slowest samples: (key, seconds), slowest first.
+        image_side: pixels, the longer side of the batches' images.
+    """
+
+    steps: int
+    epochs: int
+    samples: int
+    window_steps: int
+    waiting: float | None
+    waiting_first: float | None
+    load_step_ratio: float | None
+    wait_s: Waits
+    first_wait_s: Waits
+    tail: float | None
+    samples_per_s: float | None
+    step_s: float | None
+    all_wait_s: float
+    all_step_s: float
+    engine: str | None
+    workers: int | None
+    cpus: int
+    prefetch_factor: int | None
+    persistent_workers: bool | None
+    seed_by: str | None
+    in_order: bool | None
+    pin_memory: bool | None
+    ready: int | None
+    depth: int | None
+    stage_s: dict[str, float]
+    worker_busy: float | None
+    batches: int | None
+    bytes: int | None
+    envelope_batches: int | None
+    envelope_bytes: int | None
+    envelope_share: float | None
+    envelope_bytes_share: float | None
+    restarts: int | None
+    replaced: int | None
+    skipped: int | None
+    slow: tuple[tuple[Any, float], ...]
+    image_side: int | None
+
+    @property
+    def waiting_within(self) -> float | None:
+        """Part of the loop's time spent waiting inside epochs."""
+        return None if self.waiting is None or self.waiting_first is None else self.waiting - self.waiting_first
+
+    @property
+    def stage_shares(self) -> dict[str, float]:
+        """Each stage's part of a sample's time; empty when unknown."""
+        whole = sum(self.stage_s.values())
+        return {name: seconds / whole for name, seconds in self.stage_s.items()} if whole > 0 else {}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as JSON can hold them."""
+        slow = [{"key": _json_key(key), "seconds": seconds} for key, seconds in self.slow]
+        return {**asdict(self), "stage_share": self.stage_shares, "slow": slow}
+
+
+def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any], side: int | None) -> Figures:
+    """Computes the figures.
+
+    `tail` looks at the slowest 5% of the steps, but at no more than a quarter of one in `workers` of them: with one worker per batch, all
+    others' batches follow each long wait at once, and that is no spike.
+    """
+    wait, step, within = steps.wait_s, steps.step_s, steps.wait_s[~steps.first]
+    waited, worked = float(wait.sum()), float(step.sum())
+    first_waited = float(wait[steps.first].sum())
+    whole = waited + worked
+    rate = int(steps.samples.sum()) / whole if whole > 0 else None
+    workers = _first_known(stats.get("workers"), settings.get("num_workers"))
+    stage_s = _per_sample(stats)
+    busy = [stage_s[name] for name in WORKER_STAGES if name in stage_s]
+    return Figures(
+        steps=steps.steps,
+        epochs=steps.epochs,
+        samples=steps.all_samples,
+        window_steps=len(wait),
+        waiting=waited / whole if whole > 0 else None,
+        waiting_first=first_waited / whole if whole > 0 else None,
+        load_step_ratio=waited / worked if worked > 0 else None,
+        wait_s=_waits(within),
+        first_wait_s=_waits(wait[steps.first]),
+        tail=_tail(within, min(TAIL, 0.25 / max(1, workers or 1))),
+        samples_per_s=rate,
+        step_s=worked / len(wait) if len(wait) else None,
+        all_wait_s=steps.all_wait_s,
+        all_step_s=steps.all_step_s,
+        engine=stats.get("engine"),
+        workers=workers,
+        cpus=available_cpus(),
+        prefetch_factor=settings.get("prefetch_factor"),
+        persistent_workers=settings.get("persistent_workers"),
+        seed_by=settings.get("seed_by"),
+        in_order=settings.get("in_order"),
+        pin_memory=settings.get("pin_memory"),
+        ready=stats.get("ready"),
+        depth=stats.get("depth"),
+        stage_s=stage_s,
+        worker_busy=sum(busy) * rate / workers if busy and rate is not None and workers else None,
+        batches=stats.get("batches"),
+        bytes=stats.get("bytes"),
+        envelope_batches=stats.get("envelope_batches"),
+        envelope_bytes=stats.get("envelope_bytes"),
+        envelope_share=_part(stats.get("envelope_batches"), stats.get("batches")),
+        envelope_bytes_share=_part(stats.get("envelope_bytes"), stats.get("bytes")),
+        restarts=stats.get("restarts"),
+        replaced=stats.get("replaced"),
+        skipped=stats.get("skipped"),
+        slow=tuple(sorted(((key, float(seconds)) for key, seconds in stats.get("slow", ())), key=lambda pair: -pair[1])),
+        image_side=side,
+    )
+
+
+def _waits(found: npt.NDArray[np.float64]) -> Waits:
+    if not len(found):
+        return Waits(0, None, None, None, None)
+    p50, p99 = np.quantile(found, (0.5, 0.99)).tolist()
+    return Waits(len(found), p50, p99, float(found.max()), float(found[-1]))
+
+
+def _tail(found: npt.NDArray[np.float64], part: float) -> float | None:
+    """The share of the sum that the largest `part` of the values, at least one, makes up; None below 1 / TAIL values."""
+    whole = float(found.sum())
+    if len(found) < 1 / TAIL or whole <= 0:
+        return None
+    largest = max(1, int(len(found) * part))
+    return float(np.sort(found)[-largest:].sum()) / whole
+
+
+def _per_sample(stats: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds per sample by stage, known stages in their order; empty before the first sample."""
+    seconds: Mapping[str, float] = stats.get("stage_seconds") or {}
+    samples = stats.get("samples") or 0
+    names: Iterable[str] = [*(name for name in STAGES if name in seconds), *(name for name in seconds if name not in STAGES)]
+    return {name: float(seconds[name]) / samples for name in names} if samples > 0 else {}
+
+
+def _part(some: float | None, whole: float | None) -> float | None:
+    return some / whole if some is not None and whole else None
+
+
+def _first_known(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _json_key(key: Any) -> Any:
+    return key if isinstance(key, str | int) else str(key)

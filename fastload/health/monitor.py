@@ -1,0 +1,151 @@
+"""HealthMonitor: times a loop's steps, and puts them beside what its loader counted."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from fastload._native import core
+from fastload.errors import ArgumentError
+from fastload.health import advice, exporters
+from fastload.health.figures import Figures, measure
+from fastload.health.ring import steps_of
+from fastload.health.samples import count_samples, image_side
+
+if TYPE_CHECKING:
+    from fastload.health.exporters import HealthCollector, ScalarWriter
+
+T = TypeVar("T")
+Stats = Callable[[], Mapping[str, Any]]
+SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "seed_by", "pin_memory", "in_order", "timeout")
+"""Attributes of a loader that the advice names."""
+
+
+class HealthMonitor(Generic[T]):
+    """Watches a loop: how long it waits for data, how long it works, and why.
+
+    1. Iterate it in place of the iterable it wraps: `for batch in HealthMonitor(loader)`. Or wrap nothing and feed it, by observe() or
+       by watch() around an iterator.
+    2. A step is a wait for a batch and the work until the next is asked for; it counts once that has happened. So a step during which
+       the loop is left does not count. An epoch's first wait begins at iter(), and is reported apart from the others.
+    3. Times are of the last `window` steps; totals, and what `stats` tells, of the whole life.
+    4. One thread may observe while another reads; several may observe.
+    5. `len()` and every attribute that a monitor does not have itself (set_epoch, dataset, ...) are the wrapped iterable's.
+
+    Args:
+        iterable: what to iterate: a FastLoader, torch's DataLoader, anything.
+        stats: called for each report: the loader's counters, as FastLoader.stats() gives them; keys that are missing are unknown. None:
+            the iterable's own `stats`, where it has one.
+        window: steps to look back on.
+        count: samples in a batch; by default the length of its first tensor.
+
+    Raises:
+        ArgumentError: window is not positive, or stats cannot be called.
+    """
+
+    def __init__(
+        self,
+        iterable: Iterable[T] | None = None,
+        *,
+        stats: Stats | None = None,
+        window: int = 1000,
+        count: Callable[[Any], int] = count_samples,
+    ) -> None:
+        if stats is not None and not callable(stats):
+            raise ArgumentError(f"stats={stats!r}: give a function without arguments that returns a dict, such as loader.stats")
+        self._iterable = iterable
+        self._stats = stats
+        self._count = count
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+            raise ArgumentError(f"window={window!r}: give the number of steps to look back on, at least 1")
+        self._ring = core.StepRing(window)
+        self._side: int | None = None
+        self._owner: weakref.ref[Any] | None = None
+
+    @classmethod
+    def of(cls, loader: Any, *, window: int = 1000) -> HealthMonitor[Any]:
+        """A monitor that the loader itself feeds and keeps; it holds the loader weakly, and asks it for stats() and settings."""
+        monitor: HealthMonitor[Any] = cls(window=window)
+        monitor._owner = weakref.ref(loader)
+        return monitor
+
+    def __iter__(self) -> Iterator[T]:
+        if self._iterable is None:
+            raise TypeError("this HealthMonitor wraps no iterable: give it one, HealthMonitor(loader), or feed it by observe()")
+        began = perf_counter()
+        return self.watch(iter(self._iterable), began)
+
+    def __len__(self) -> int:
+        return len(self._iterable)  # type: ignore[arg-type]  # without a length this is the TypeError that len() should raise
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self._iterable is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._iterable, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_owner": None}  # a copy's loader is another one, and its steps are its own
+
+    def observe(self, wait_s: float, step_s: float, samples: int, first: bool = False) -> None:
+        """Counts a step: seconds waited for its batch, seconds worked on it, samples in it, whether it began an epoch.
+
+        Raises:
+            ArgumentError: a time or a count is negative or not finite.
+        """
+        self._ring.add(wait_s, step_s, samples, first)
+
+    def watch(self, iterator: Iterator[T], began: float | None = None) -> core.TimedIterator[T]:
+        """The iterator of one pass, its steps counted as they are made.
+
+        The first wait runs from `began`, the time.perf_counter() at which making the iterator began, to now, and then from the first
+        next() on; what the user does in between is no wait. A wait that fails is not counted.
+        """
+        waited_s = 0.0 if began is None else max(0.0, perf_counter() - began)
+        return core.TimedIterator(self._ring, iterator, waited_s, self._count, self._count is count_samples, self._look_at)
+
+    def _look_at(self, batch: Any) -> None:
+        self._side = image_side(batch) or self._side
+
+    def figures(self) -> Figures:
+        """Every figure as of now."""
+        source = self._iterable if self._owner is None else self._owner()
+        stats = self._stats or getattr(source, "stats", None)
+        settings = {name: getattr(source, name) for name in SETTINGS if hasattr(source, name)}
+        counted = stats() if callable(stats) else {}
+        return measure(steps_of(self._ring), counted, settings, self._side)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure, and the advice, as JSON can hold them; None is unknown."""
+        figures = self.figures()
+        return {**figures.as_dict(), "advice": advice.advise(figures)}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """as_dict() as JSON text."""
+        return json.dumps(self.as_dict(), indent=indent, allow_nan=False)
+
+    def report(self) -> str:
+        """The figures as text, and what to change."""
+        return advice.report(self.figures())
+
+    def to_tensorboard(self, writer: ScalarWriter, step: int, prefix: str = "fastload") -> None:
+        """Adds every known number as a scalar `prefix/...` at this step to a torch.utils.tensorboard.SummaryWriter, or its like."""
+        exporters.to_tensorboard(self.figures(), writer, step, prefix)
+
+    def collector(self, labels: Mapping[str, str] | None = None) -> HealthCollector:
+        """For the registry of a Prometheus client that serves by itself: `REGISTRY.register(monitor.collector())`."""
+        return exporters.HealthCollector(self.figures, labels)
+
+    def prometheus_text(self, labels: Mapping[str, str] | None = None) -> str:
+        """Every known number in Prometheus' text format, each sample with these labels.
+
+        Raises:
+            MissingLibrary: prometheus-client is not installed.
+            ArgumentError: a label has a name that Prometheus or a metric of ours forbids.
+        """
+        return exporters.prometheus_text(self.collector(labels))

@@ -1,0 +1,87 @@
+"""What a batch tells about itself, without importing the library that its tensors come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import islice
+from typing import Any
+
+_CHANNELS = (1, 3, 4)
+_PLAIN = (int, float, str, bytes)
+_PARTS = 8
+"""Parts of a container that are looked at: a list of a thousand strings must not cost a thousand looks at every step."""
+
+
+def count_samples(batch: Any) -> int:
+    """Samples in a batch: the length of its first tensor or array.
+
+    Containers (mappings, lists, tuples, dataclasses) are searched in order, the first 8 parts of each. A tensor without dimensions
+    counts 1. Without a tensor a mapping counts as its first sized value, anything else as its own `len()`, text and numbers as 1.
+    """
+    shape = _first_shape(batch)
+    if shape is None:
+        return _length(batch)
+    return shape[0] if shape else 1
+
+
+def _first_shape(batch: Any) -> tuple[int, ...] | None:
+    kind = type(batch)
+    if kind in _PLAIN:
+        return None
+    if kind is list or kind is tuple:
+        if not batch:
+            return None
+        head = batch[0]
+        shape = getattr(head, "shape", None)  # (images, labels), the usual case, told without a search
+        if isinstance(shape, tuple):
+            return shape
+    else:
+        shape = getattr(batch, "shape", None)
+        if isinstance(shape, tuple):
+            return shape
+    for part in islice(_parts(batch), _PARTS):
+        if (shape := _first_shape(part)) is not None:
+            return shape
+    return None
+
+
+def image_side(batch: Any) -> int | None:
+    """The longer side of the batch's pictures: of the first tensor (N, C, H, W) or (N, H, W, C) of 1, 3 or 4 channels; None if none."""
+    for shape in _shapes(batch):
+        if len(shape) == 4:
+            if shape[1] in _CHANNELS:
+                return int(max(shape[2:]))
+            if shape[3] in _CHANNELS:
+                return int(max(shape[1:3]))
+    return None
+
+
+def _shapes(batch: Any) -> Iterator[tuple[int, ...]]:
+    shape = getattr(batch, "shape", None)
+    if isinstance(shape, tuple):
+        yield shape
+        return
+    for part in islice(_parts(batch), _PARTS):
+        yield from _shapes(part)
+
+
+def _parts(batch: Any) -> Iterable[Any]:
+    if isinstance(batch, Mapping):
+        return batch.values()
+    if isinstance(batch, list | tuple):
+        return batch
+    if is_dataclass(batch) and not isinstance(batch, type):
+        return (getattr(batch, field.name) for field in fields(batch))
+    return ()
+
+
+def _length(batch: Any) -> int:
+    if isinstance(batch, str | bytes):
+        return 1
+    if isinstance(batch, Mapping):
+        return next((_length(value) for value in batch.values() if not isinstance(value, str | bytes) and hasattr(value, "__len__")), 1)
+    try:
+        return len(batch)
+    except TypeError:
+        return 1
