@@ -6,42 +6,25 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, default_collate
-from torch.utils.data._utils.collate import default_convert
+from torch.utils.data import DataLoader
 
 from fastload.dataset import PackedDataset, PackedView, packed_view
-from fastload.delivery.batches import Counts, Delivery, PackedIterator
 from fastload.delivery.caller import CallerIterator
+from fastload.delivery.packed_epochs import PackedEpochs, native_view
 from fastload.delivery.place import place
 from fastload.delivery.worker_batches import WorkerCounts, WorkerIterator
 from fastload.errors import ArgumentError
-from fastload.plan import output_of
 from fastload.sampling import order_seed
-from fastload.workers.threads import ThreadEngine, available_cpus
+from fastload.workers.threads import available_cpus
 
 OnError = Literal["raise", "replace", "skip"]
-_DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
 _T = TypeVar("_T", covariant=True)
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """The next epoch, begun before it was asked for, and the state under which it is the right one."""
-
-    iterator: PackedIterator
-    seed: int | None
-    epoch: int
-    engine: ThreadEngine
-    delivery: Delivery
-    before: tuple[torch.Tensor, ...]
-    after: tuple[torch.Tensor, ...]
 
 
 class FastLoader(DataLoader[_T]):
@@ -134,12 +117,10 @@ class FastLoader(DataLoader[_T]):
         self.seed = seed
         self.on_error = on_error
         self.seed_by = seed_by
-        self._counts = Counts()
+        self._packed = PackedEpochs(self)
         self._worker_counts = WorkerCounts()
         self._alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
         self._next_epoch = 0
-        self._engine: ThreadEngine | None = None
-        self._ahead: _Ahead | None = None
         self._own_generator = seed is not None and generator is None and bool(shuffle)
         super().__init__(
             dataset,
@@ -160,8 +141,8 @@ class FastLoader(DataLoader[_T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
-        if self._native_view() is not None:
-            self._current_engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
+        if native_view(self._view) is not None:
+            self._packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
     def __enter__(self) -> FastLoader[_T]:
         return self
@@ -171,12 +152,9 @@ class FastLoader(DataLoader[_T]):
 
     def close(self) -> None:
         """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating again starts anew."""
-        self._ahead = None
         for iterator in list(self._alive):
             iterator.close()
-        if self._engine is not None and self._engine.pid == os.getpid():
-            self._engine.close()
-        self._engine = None
+        self._packed.close()
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; samplers that have a set_epoch are told as well."""
@@ -194,35 +172,25 @@ class FastLoader(DataLoader[_T]):
         return self._next_epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_engine": None, "_ahead": None, "_iterator": None, "_alive": weakref.WeakSet()}
+        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._packed = PackedEpochs(self)
+        self._alive = weakref.WeakSet()
 
     def __iter__(self) -> Any:
         epoch = self._next_epoch
         self._next_epoch += 1
-        if self._native_view() is None:
+        if native_view(self._view) is None:
             return self._any_iterator(epoch)
         self._warn_pinning()
-        engine, delivery = self._current_engine(), self._delivery()
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and self._is_right(ahead, engine, delivery, epoch):
-            _set_states(self._generators(), ahead.after)
-            return ahead.iterator.start()
-        del ahead
-        return self._start_epoch(engine, delivery, epoch).start()
+        return self._packed.iterate(epoch)
 
     def check_worker_number_rationality(self) -> None:
         """DataLoader's warning about more processes than CPUs; threads over packed data are not processes."""
         if self._view is None:
             super().check_worker_number_rationality()
-
-    def _native_view(self) -> PackedView | None:
-        """The packed rows, when the native engine can run all of what is asked."""
-        if self._view is None or not all(d.plan.native for d in self._view.datasets):
-            return None
-        if any(d.image_field not in d.fields for d in self._view.datasets):
-            return None
-        same = {(d.plan.to_float, d.plan.mean, d.plan.std) for d in self._view.datasets}
-        return self._view if len(same) == 1 else None
 
     def _any_iterator(self, epoch: int) -> Any:
         """For datasets that are not packed, and for transforms that need Python per sample: worker processes, or the caller's."""
@@ -248,51 +216,15 @@ class FastLoader(DataLoader[_T]):
         pin = self.pin_memory and torch.accelerator.is_available()
         return partial(place, pin, self.device) if pin or self.device is not None else None
 
-    def _current_engine(self) -> ThreadEngine:
-        """This process's engine, made anew after a fork, a close, or a change of a dataset's transform."""
-        view = self._native_view()
-        assert view is not None
-        sources = [d.source for d in view.datasets]
-        engine = self._engine
-        if engine is not None and engine.pid == os.getpid() and not engine.core.closed and engine.core.sources == sources:
-            return engine
-        if engine is not None and engine.pid == os.getpid():
-            self.close()
-        layout = {None: "HWC", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}.get(self.memory_format)
-        if layout is None:
-            raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
-        if self.dtype is not None and self.dtype not in _DTYPE_NAMES:
-            raise ArgumentError(f"dtype={self.dtype}: native batches are uint8, float32, float16 or bfloat16")
-        output = output_of(view.datasets[0].plan, None if self.dtype is None else _DTYPE_NAMES[self.dtype], layout)
-        batch_size = self.batch_size or getattr(self.batch_sampler, "batch_size", None) or 1
-        self._engine = ThreadEngine(view, self.num_workers, output, self._depth(), int(batch_size))
-        return self._engine
-
-    def _depth(self) -> int:
-        return self.prefetch_factor or 1
-
-    def _delivery(self) -> Delivery:
-        default = default_collate if self._auto_collation else default_convert
-        return Delivery(
-            collate=None if self.collate_fn is default else self.collate_fn,
-            batched=self._auto_collation,
-            on_error=self.on_error,
-            in_order=self.in_order,
-            timeout=self.timeout,
-            depth=self._depth(),
-            place=partial(place, self.pin_memory and torch.accelerator.is_available(), self.device),
-            counts=self._counts,
-        )
-
     @property
     def replaced(self) -> int:
         """Samples that on_error="replace" has put another in place of, since the loader was made."""
-        return self._counts.replaced
+        return self._packed.counts.replaced
 
     @property
     def skipped(self) -> int:
         """Samples that on_error="skip" has left out, since the loader was made."""
-        return self._counts.skipped
+        return self._packed.counts.skipped
 
     def _warn_pinning(self) -> None:
         if self.pin_memory and self.pin_memory_device:
@@ -303,82 +235,6 @@ class FastLoader(DataLoader[_T]):
     def _seed_order(self, epoch: int) -> None:
         if self._own_generator and self.seed is not None:
             self.generator.manual_seed(order_seed(self.seed, epoch))
-
-    def _start_epoch(self, engine: ThreadEngine, delivery: Delivery, epoch: int) -> PackedIterator:
-        """Draws as DataLoader does: first the base seed, then, at the first pull, the sampler's own."""
-        self._seed_order(epoch)
-        batches = iter(self._index_sampler)
-        if self.seed is None:
-            seed, drawn_epoch = int(torch.empty((), dtype=torch.int64).random_(generator=self.generator)), 0
-        else:
-            seed, drawn_epoch = self.seed, epoch
-        return PackedIterator(
-            engine,
-            batches,
-            delivery,
-            seed,
-            drawn_epoch,
-            partial(len, self._index_sampler),
-            self._successor(engine, delivery),
-        )
-
-    def _successor(self, engine: ThreadEngine, delivery: Delivery) -> Callable[[], PackedIterator | None]:
-        """_begin_ahead for an iterator to call; holds the loader weakly, so that dropping the loader ends its threads at once."""
-        loader = weakref.ref(self)
-
-        def begin() -> PackedIterator | None:
-            alive = loader()
-            return None if alive is None else alive._begin_ahead(engine, delivery)
-
-        return begin
-
-    # NOTE [ loader: the next epoch, begun early ]
-    # When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at
-    # once, under the guess that nothing changes: the generators are saved, the draws made, the generators put back. iter()
-    # takes it only if epoch, engine and generators are what they were, and then sets the generators to what the draws left;
-    # otherwise it is dropped. So the user's own random numbers, and every batch, are the same as without it.
-
-    def _begin_ahead(self, engine: ThreadEngine, delivery: Delivery) -> PackedIterator | None:
-        if self._ahead is not None or engine is not self._engine or not self._can_begin_early():
-            return None
-        generators = self._generators()
-        before = _states(generators)
-        epoch = self._next_epoch
-        iterator = self._start_epoch(engine, delivery, epoch)
-        iterator.start(1)
-        self._ahead = _Ahead(iterator, self.seed, epoch, engine, delivery, before, _states(generators))
-        _set_states(generators, before)
-        return iterator
-
-    def _can_begin_early(self) -> bool:
-        """Whether the sampler draws everything at its first pull, from generators known here."""
-        sampler = self.sampler if self.batch_size is None else getattr(self.batch_sampler, "sampler", None)
-        if self.batch_size is not None and type(self.batch_sampler) is not BatchSampler:
-            return False
-        if type(sampler) is SequentialSampler:
-            return True
-        return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
-
-    def _generators(self) -> list[torch.Generator]:
-        sampler = getattr(self.batch_sampler, "sampler", self.sampler)
-        found = [torch.default_generator, self.generator, getattr(sampler, "generator", None)]
-        return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
-
-    def _is_right(self, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery, epoch: int) -> bool:
-        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != self.seed or ahead.delivery != delivery:
-            return False
-        if self._own_generator:
-            return True  # the order is a function of (seed, epoch) alone
-        return all(torch.equal(a, b) for a, b in zip(ahead.before, _states(self._generators()), strict=True))
-
-
-def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:
-    return tuple(g.get_state() for g in generators)
-
-
-def _set_states(generators: list[torch.Generator], states: tuple[torch.Tensor, ...]) -> None:
-    for generator, state in zip(generators, states, strict=True):
-        generator.set_state(state)
 
 
 def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:

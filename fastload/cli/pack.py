@@ -40,8 +40,8 @@ def pack(
     ] = "ignore",
     check: Annotated[
         Literal["structure", "entropy"],
-        typer.Option(help="How far a JPEG is checked: its markers, or all of its coded data too, which takes longer."),
-    ] = "structure",
+        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker."),
+    ] = "entropy",
     on_error: Annotated[
         Literal["raise", "skip"], typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
     ] = "raise",

@@ -31,7 +31,7 @@ class PackOptions:
     max_side: int | None = None
     min_side: int | None = None
     exif: str = "ignore"
-    check: str = "structure"
+    check: str = "entropy"
     on_error: str = "raise"
     shuffle: bool = False
     seed: int = 0

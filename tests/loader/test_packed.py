@@ -14,6 +14,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
+from fastload.delivery.packed_epochs import native_view
 from fastload.errors import ArgumentError, BatchShapeError, ClosedError
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -151,7 +152,7 @@ def test_held_batches_are_never_overwritten(packed: Path) -> None:
         held = list(loader)
         for a, b in zip(copies, held, strict=True):
             assert batches_equal(a, b)
-        ring = loader._engine.ring
+        ring = loader._packed.engine().ring
         assert ring.counts()["leased"] >= len(held)
         del a, b
         view = held[3][0][1:2, :, 5:9]
@@ -182,7 +183,7 @@ def test_subset_and_concat_keep_the_engine(packed: Path, packed_same_size: Path)
     a, b = PackedDataset(packed, transform=TRAIN, seed=4), PackedDataset(packed_same_size, transform=TRAIN, seed=4)
     mixed = ConcatDataset([Subset(a, [3, 1, -1, 20]), b[5:9], b, Subset(ConcatDataset([b, a]), [0, 40, 31])])
     with FastLoader(mixed, batch_size=5, seed=4, num_workers=2) as loader:
-        assert loader._native_view() is not None
+        assert native_view(loader._view) is not None
         for got, expected in zip(loader, DataLoader(mixed, batch_size=5), strict=True):
             assert batches_equal(got, expected)
 
@@ -274,8 +275,8 @@ def test_next_epoch_begins_early_and_is_dropped_when_wrong(packed: Path) -> None
     ds = PackedDataset(packed, transform=TRAIN)
     with FastLoader(ds, batch_size=10, shuffle=True, seed=6, num_workers=2) as loader:
         first = epoch(loader)
-        assert loader._ahead is not None
-        assert loader._ahead.epoch == 1
+        assert loader._packed._ahead is not None
+        assert loader._packed._ahead.epoch == 1
         second = epoch(loader)
         loader.set_epoch(0)
         assert all(batches_equal(a, b) for a, b in zip(first, epoch(loader), strict=True))
