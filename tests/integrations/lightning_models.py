@@ -33,6 +33,8 @@ class Recorder(LightningModule):
 
     def training_step(self, batch: Any, _: int) -> torch.Tensor:
         images, labels = batch
+        if not self.trained:  # a run resumed in mid-epoch has no start of it
+            self.trained.append([])
         self.trained[-1] += labels.tolist()
         loss: torch.Tensor = self.net(images).square().mean()
         return loss

@@ -105,13 +105,12 @@ class StopAt(Callback):
         if batch_idx + 1 == self.batch:
             trainer.save_checkpoint(self.path)
             trainer.should_stop = True
-            trainer.limit_train_batches = self.batch
 
 
 @stateful
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: str, shuffle: bool, workers: int) -> None:
     """A checkpoint of mid-epoch holds the loader's state; a new Trainer and loader go on with the batch after it."""
     whole = Recorder()
@@ -122,7 +121,7 @@ def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: s
     states = torch.load(path, weights_only=False)["loops"]["fit_loop"]["state_dict"]["combined_loader"]
     assert len(states) == 1
     second = Recorder()
-    resumed = loader_of(form, numbered, shuffle=shuffle, seed=5, num_workers=workers, prefetch_factor=4)
+    resumed = loader_of(form, numbered, shuffle=shuffle, seed=5, num_workers=workers, prefetch_factor=4 if workers else None)
     trainer_of(tmp_path, max_epochs=2).fit(second, resumed, ckpt_path=path, weights_only=False)
     assert first.trained[0][:20] == whole.trained[0][:20]
     assert second.trained == [whole.trained[0][20:], whole.trained[1]]
