@@ -9,7 +9,8 @@ and a round is as long as epochs take to make --seconds. The loaders: FastLoader
 batches of 64), and FastLoader and torch's DataLoader on a dataset of integers (batches of 64), the shortest batches there are.
 Method, a batch: a list of equal batches is walked with and without the monitor, in turns, and the difference in the thread's
 CPU time divided by its length; the median over the rounds is shown.
-Caveats: on a shared machine rounds lie 10% apart and more, far more than the monitor costs. So the microseconds over
+Caveats: FastLoader always feeds a monitor of its own, loader.health; around it, what is measured is a second one, which
+does the same again. On a shared machine rounds lie 10% apart and more, far more than the monitor costs. So the microseconds over
 the loader's own time a batch, in its fastest round, say more than the ratio; the ratio says that nothing else is lost.
 """
 

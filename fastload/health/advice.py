@@ -99,7 +99,7 @@ def _stage_knob(figures: Figures, bound: str | None) -> str | None:
     if bound in ("decode", "resize"):
         return f"pack with --max-side {_max_side(figures)}"
     if bound == "python" or (bound is None and figures.engine != "threads"):
-        return "pack the dataset (fastload pack), so that native threads decode it"
+        return "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"
     return _MENDS.get(bound) if bound is not None else None
 
 

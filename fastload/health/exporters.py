@@ -21,7 +21,7 @@ _COUNTERS = {
     "wait_seconds": ("all_wait_s", "Time that the loop has waited for data."),
     "step_seconds": ("all_step_s", "Time that the loop has worked on batches."),
     "batches": ("batches", "Batches that the loader has delivered."),
-    "bytes": ("bytes", "Bytes that the loader has delivered."),
+    "bytes": ("bytes", "Bytes that the loader has delivered through slots."),
     "envelope_batches": ("envelope_batches", "Batches that travelled pickled."),
     "envelope_bytes": ("envelope_bytes", "Bytes that travelled pickled."),
     "restarts": ("restarts", "Workers that were started anew."),

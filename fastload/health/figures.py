@@ -48,8 +48,9 @@ class Figures:
         ready, depth: finished batches that wait now; batches in flight at most.
         stage_s: seconds per sample and stage, summed over workers, since the loader was made.
         worker_busy: part of the workers' time that the stages account for, at the window's rate.
-        batches, bytes: delivered since the loader was made; envelope_batches, envelope_bytes: of those, pickled ones.
-        envelope_share, envelope_bytes_share: the same, as parts of 1.
+        batches, bytes: delivered since the loader was made, bytes through slots; envelope_batches: of those, pickled ones;
+            envelope_bytes: pickled, besides `bytes`.
+        envelope_share, envelope_bytes_share: pickled parts of all batches, and of all bytes.
         restarts, replaced, skipped: workers started anew; samples that on_error put another in place of, or left out.
         slow: the slowest samples: (key, seconds), slowest first.
         image_side: pixels, the longer side of the batches' images.
@@ -123,6 +124,7 @@ def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any],
     rate = int(steps.samples.sum()) / whole if whole > 0 else None
     workers = _first_known(stats.get("workers"), settings.get("num_workers"))
     stage_s = _per_sample(stats)
+    slots, pickled = stats.get("bytes"), stats.get("envelope_bytes")
     busy = [stage_s[name] for name in WORKER_STAGES if name in stage_s]
     return Figures(
         steps=steps.steps,
@@ -156,7 +158,7 @@ def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any],
         envelope_batches=stats.get("envelope_batches"),
         envelope_bytes=stats.get("envelope_bytes"),
         envelope_share=_part(stats.get("envelope_batches"), stats.get("batches")),
-        envelope_bytes_share=_part(stats.get("envelope_bytes"), stats.get("bytes")),
+        envelope_bytes_share=_part(pickled, None if pickled is None or slots is None else slots + pickled),
         restarts=stats.get("restarts"),
         replaced=stats.get("replaced"),
         skipped=stats.get("skipped"),

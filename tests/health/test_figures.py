@@ -92,7 +92,7 @@ def test_counters_become_shares_and_times_per_sample() -> None:
     assert found["stage_s"] == pytest.approx({"python": 1e-3, "collate": 1e-4, "warp": 1e-5})
     assert found["stage_share"] == pytest.approx({"python": 1 / 1.11, "collate": 0.1 / 1.11, "warp": 0.01 / 1.11})
     assert found["worker_busy"] == pytest.approx(640 * 1.1e-3 / 2)  # 640 samples a second, two workers; warp is none of their stages
-    assert (found["envelope_share"], found["envelope_bytes_share"]) == (0.25, 0.02)
+    assert (found["envelope_share"], found["envelope_bytes_share"]) == (0.25, 20_000 / 1_020_000)
     assert (found["ready"], found["depth"], found["restarts"], found["replaced"], found["skipped"]) == (1, 4, 1, 2, 3)
     assert found["slow"] == [{"key": "('c', 1)", "seconds": 0.4}, {"key": 7, "seconds": 0.3}, {"key": "b.jpg", "seconds": 0.2}]
     assert (found["engine"], found["workers"], found["prefetch_factor"], found["seed_by"]) == ("processes", 2, 4, "sample")

@@ -151,6 +151,23 @@ def test_fastloader_on_any_dataset() -> None:
         assert monitor.figures().samples == 10
 
 
+def test_fastloader_feeds_its_own_monitor(packed: Path) -> None:
+    """loader.health has counted each pass, beside the engine's own counters, for every engine."""
+    data = TensorDataset(torch.arange(10))
+    for engine, loader, steps, samples in (
+        ("threads", FastLoader(packed, 8, transform=[T.RandomResizedCrop(32)], num_workers=1), 7, 50),
+        ("processes", FastLoader(data, batch_size=4, num_workers=1), 3, 10),
+        ("caller", FastLoader(data, batch_size=4), 3, 10),
+    ):
+        with loader:
+            for _ in range(2):
+                assert sum(1 for _ in loader) == steps
+            figures = loader.health.figures()
+            report = loader.health.report()
+        assert (figures.engine, figures.steps, figures.epochs, figures.samples) == (engine, 2 * steps, 2, 2 * samples)
+        assert f"engine {engine}" in report
+
+
 def test_the_iterables_own_stats_and_settings_are_read() -> None:
     """A loader's stats() is found; a stats= given wins; set_epoch and other attributes pass through, private ones do not."""
     loader = Loader([torch.zeros(3)], FULL_STATS, num_workers=5, prefetch_factor=3, _secret=1)
