@@ -89,6 +89,8 @@ ENVELOPE_LEAST = 4096
 """Bytes of pickle from which a batch counts as one that did not fit its slot."""
 TICKETS = 4
 """Tickets per batch in flight: a worker may come late by that many rounds."""
+OVERSIZE = 4
+"""A free slot that many times larger than the largest of the last batches is let go."""
 
 
 class WorkerIterator(_BaseDataLoaderIter):
@@ -129,6 +131,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._active = [True] * self._num_workers
         self._sampled_out = False
         self._closed = False
+        self._ended = False  # everything was delivered
         self._pid = os.getpid()
         context = loader.multiprocessing_context or torch.multiprocessing
         me = weakref.ref(self)
@@ -170,20 +173,22 @@ class WorkerIterator(_BaseDataLoaderIter):
     @property
     def closed(self) -> bool:
         """No worker serves this iterator any more."""
-        return self._closed
+        return self._closed or self._pid != os.getpid()
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """The next epoch of persistent workers. What is under way for the one before is waited for, as torch does, and thrown away."""
         self._queue.clear()
-        while self._tasks:
-            self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
+        while True:
             for task in [task for task in self._tasks.values() if task.made is not None]:
                 self._forget(task)
+            if not self._tasks:
+                break
+            self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
         super()._reset(loader, first_iter)
         self._place = loader._placing()
         self._active = [True] * self._num_workers
         self._turn = 0
-        self._sampled_out = False
+        self._sampled_out = self._ended = False
         self._send_all(("epoch", self._shared_seed, self._sample_seed(loader)))
         self._fill()
 
@@ -199,7 +204,11 @@ class WorkerIterator(_BaseDataLoaderIter):
             task = Task(next(self._numbers), index)
             self._tasks[task.number] = task
             self._queue.append(task)
-            self._dispatch(task)
+            try:
+                self._dispatch(task)
+            except BaseException:  # a batch that nobody makes must not be waited for
+                self.close()
+                raise
 
     def _dispatch(self, task: Task) -> None:
         if self._slots.dropped:
@@ -208,17 +217,24 @@ class WorkerIterator(_BaseDataLoaderIter):
         if self._layout is not None and not task.odd and len(task.index):
             self._dispatch_rows(task, self._layout)
             return
-        least = max(self._sizes)
+        least = self._usual()
         if not self._shared:
             task.worker = self._next_active()
-            task.slot = self._slots.take(least, task.worker)
+            task.slot = self._slots.take(least, task.worker, most=OVERSIZE * max(self._sizes))
             slot = None if task.slot is None else task.slot.number
             self._pool.send(task.worker, ("task", task.number, task.index, slot, least))
             return
-        task.slot = self._slots.take(least)
+        task.slot = self._slots.take(least, most=OVERSIZE * max(self._sizes))
         self._share(task.slot)
         slot = None if task.slot is None else task.slot.number
         self._send_all(("first", task.number, self._open_ticket(task), task.index, slot, least))
+
+    def _usual(self) -> int:
+        """Bytes of a slot that all but the largest tenth of the last batches fit into, in steps of an eighth, so that it is steady."""
+        sizes = sorted(self._sizes)
+        size = sizes[len(sizes) - 1 - len(sizes) // 10]
+        step = 1 << max(12, size.bit_length() - 4)
+        return -(-size // step) * step
 
     def _next_active(self) -> int:
         """In order, the next worker in turn that is not exhausted; else the one with least to do."""
@@ -233,7 +249,8 @@ class WorkerIterator(_BaseDataLoaderIter):
 
     def _dispatch_rows(self, task: Task, layout: rows.Layout) -> None:
         size = layout.bytes(len(task.index))
-        task.slot = self._slots.take(size)
+        self._sizes.append(size)
+        task.slot = self._slots.take(size, most=OVERSIZE * max(self._sizes))
         if task.slot is None:
             number = next(self._made_slots) * (self._num_workers + 1) + self._num_workers
             task.slot = self._slots.add(number, core.SharedSlot(size), set())
@@ -249,10 +266,13 @@ class WorkerIterator(_BaseDataLoaderIter):
 
     def _share(self, slot: Slot | None) -> None:
         """Sees that every worker has mapped the slot."""
-        for number in range(self._num_workers) if slot is not None else ():
-            if slot is not None and number not in slot.known:
+        if slot is None:
+            return
+        for number in range(self._num_workers):
+            if number not in slot.known:
                 self._pool.send(number, ("slot", slot.number), (slot.memory.fd,))
                 slot.known.add(number)
+        slot.memory.release_fd()  # so that batches that are held take no file descriptor
 
     def _send_all(self, message: Any) -> None:
         pickled = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
@@ -270,11 +290,12 @@ class WorkerIterator(_BaseDataLoaderIter):
             if task is not None:
                 return self._finish(task)
             if not self._queue:
+                if self._closed and not self._ended:
+                    raise ClosedError("this iterator's workers were closed before its end: iterate the loader anew")
+                self._ended = True
                 if not self._persistent:
                     self.close()
                 raise StopIteration
-            if self._closed:
-                raise ClosedError("this iterator's workers were closed: iterate the loader anew")
             front = self._queue[0].worker
             ours = [front] if self._in_order and front is not None else list(range(self._num_workers))
             self._listen(ours, None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -289,8 +310,8 @@ class WorkerIterator(_BaseDataLoaderIter):
         return None
 
     def _finish(self, task: Task) -> Any:
-        self._fill()
         try:
+            self._fill()
             assert task.made is not None
             batch = task.made()
         finally:
@@ -333,12 +354,16 @@ class WorkerIterator(_BaseDataLoaderIter):
         given = None if task is None else task.slot
         if fd is not None and slot is not None:
             memory = core.SharedSlot(fd=fd)
-            if not self._shared:
-                memory.release_fd()  # nobody else will want it
             if given is not None:
                 given.busy = False
             given = self._slots.add(slot, memory, {worker})
+            if self._shared:
+                self._share(given)
+            else:
+                memory.release_fd()  # nobody else will want it
         if task is None:
+            if given is not None:
+                given.busy = False
             return
         task.slot = given
         task.made = functools.partial(_unpacked, None if given is None else given.memory, needed, body)

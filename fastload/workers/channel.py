@@ -38,6 +38,10 @@ class Disconnected(Exception):
     """The other side is gone."""
 
 
+class DescriptorsLost(Disconnected):
+    """A descriptor came that this process had no room for: the messages that follow make no sense."""
+
+
 class Channel:
     """One end. Belongs to one thread."""
 
@@ -79,7 +83,11 @@ class Channel:
         """Sends what waits, as far as there is room."""
         while self._unsent:
             data, fds = self._unsent[0]
-            sent = self._send_some(data, tuple(fds))
+            try:
+                sent = self._send_some(data, tuple(fds))
+            except Disconnected:
+                self._forget_unsent()
+                raise
             if sent:
                 for fd in fds:
                     os.close(fd)
@@ -109,6 +117,7 @@ class Channel:
 
         Raises:
             Disconnected: the other side is gone and everything it sent was received.
+            DescriptorsLost: this process may open no more files.
         """
         while True:
             message = self._take()
@@ -126,7 +135,10 @@ class Channel:
                     received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
                     self._fds.extend(received)
             if flags & socket.MSG_CTRUNC:
-                raise Disconnected("file descriptors were lost: the limit of open files (ulimit -n) is reached")
+                raise DescriptorsLost(
+                    "a slot's file descriptor could not be taken in: this process has as many open files as it may. Raise the limit "
+                    "(ulimit -n), or hold fewer batches at once"
+                )
             if not data:
                 raise Disconnected("end of stream")
             self._buffer += data
@@ -148,7 +160,10 @@ class Channel:
         """Something can be received without waiting."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(0)) and bool(self._socket.recv(1, socket.MSG_PEEK))
+        try:
+            return bool(poll.poll(0)) and bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:  # a reset: it ended with messages unread
+            return False
 
     def shut(self) -> None:
         """Tells the other side that nothing more comes."""
@@ -161,6 +176,9 @@ class Channel:
         for fd in self._fds:
             os.close(fd)
         self._fds.clear()
+        self._forget_unsent()
+
+    def _forget_unsent(self) -> None:
         for _, fds in self._unsent:
             for fd in fds:
                 os.close(fd)

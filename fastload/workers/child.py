@@ -5,7 +5,7 @@ What it does with a task is what torch's worker does: same fetching, same collat
 
 from __future__ import annotations
 
-import os
+import pickle
 import signal
 import socket
 import sys
@@ -24,7 +24,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 
 from fastload._native import core
 from fastload.workers import rows
-from fastload.workers.channel import Channel, Disconnected
+from fastload.workers.channel import Channel, DescriptorsLost, Disconnected
 from fastload.workers.envelope import INLINE_MOST, Arena, Packer
 from fastload.workers.seeding import hold_threads, seed_sample, seed_worker
 
@@ -64,6 +64,8 @@ def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
     channel = Channel(sock, parent=False)
     try:
         Worker(job, number, channel, core.SharedSlot(fd=control)).work()
+    except DescriptorsLost:
+        raise
     except Disconnected:
         pass  # the loader is gone, or has closed us: nothing is left to do
     finally:
@@ -113,7 +115,7 @@ class Worker:
         self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
         if self._plain_stack is torch_collate.collate_tensor_fn:
             torch_collate.default_collate_fn_map[torch.Tensor] = self._stack
-        self._in_place = job.collate_fn is default_collate
+        self._in_place = False  # only while the batch itself is collated: what a dataset collates for itself, it may keep
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)
@@ -214,7 +216,7 @@ class Worker:
         if not self._described and samples:
             self._described = True
             layout = rows.describe(samples[0])
-            if layout is not None:
+            if layout is not None and _travels(layout):
                 self._send("layout", -1, layout)
         return samples
 
@@ -231,12 +233,15 @@ class Worker:
 
     def _collate(self, samples: Any) -> Any:
         begun = time.perf_counter()
-        made = self._job.collate_fn(samples)
-        self._seconds[1] += time.perf_counter() - begun
-        return made
+        self._in_place = self._job.collate_fn is default_collate
+        try:
+            return self._job.collate_fn(samples)
+        finally:
+            self._in_place = False
+            self._seconds[1] += time.perf_counter() - begun
 
     def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
-        """torch's collate_tensor_fn, into the slot. Under a collate_fn of the user's, which may keep what it makes, into memory of its own."""
+        """torch's collate_tensor_fn, into the slot; what the user's own code collates, and may keep, into memory of its own."""
         first = batch[0]
         if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
             return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
@@ -252,7 +257,9 @@ class Worker:
         begun = time.perf_counter()
         fds: tuple[int, ...] = ()
         envelope = self._pack(made)
-        if self._arena.overflowed:
+        while self._arena.overflowed:  # again where the second packing takes more: views of one tensor, longer offsets
+            if fds and slot is not None:
+                del self._slots[slot]
             fresh = core.SharedSlot(max(hint, self._arena.needed))
             slot, fds = self._number_slot(fresh), (fresh.fd,)
             self._arena = Arena(fresh)
@@ -325,7 +332,22 @@ class Worker:
         return (*self._seconds, *self._slowest, self._packer.by_value)
 
     def _send(self, what: str, batch: int, *arguments: Any, fds: tuple[int, ...] = ()) -> None:
-        self._channel.send((what, self._number, batch, *arguments), fds)
+        message = what, self._number, batch, *arguments
+        try:
+            body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError):  # an exception of a local class
+            import cloudpickle
+
+            body = cloudpickle.dumps(message)
+        self._channel.send_bytes(body, fds)
 
     def _wrapped(self) -> ExceptionWrapper:
         return ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
+
+
+def _travels(layout: rows.Layout) -> bool:
+    """Whether it can be sent: a named tuple of a local class cannot, nor can some keys."""
+    try:
+        return bool(pickle.loads(pickle.dumps(layout)) == layout)
+    except Exception:
+        return False

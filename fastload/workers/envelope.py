@@ -125,6 +125,7 @@ class Packer:
         code = _CODES.get(tensor.dtype)
         if (
             code is None
+            or tensor.is_nested
             or tensor.layout is not torch.strided
             or tensor.requires_grad
             or tensor.device.type != "cpu"

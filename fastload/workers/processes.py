@@ -22,7 +22,7 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import ResourceError, WorkerError
-from fastload.workers.channel import Channel, Disconnected, pair
+from fastload.workers.channel import Channel, DescriptorsLost, Disconnected, pair
 
 GRACE = 0.3
 """Seconds that close() gives a worker to finish what it does, and again after SIGTERM."""
@@ -144,6 +144,7 @@ class Pool:
 
         Raises:
             WorkerError: one of them is gone.
+            ResourceError: this process may open no more files.
         """
         workers = [self.workers[n] for n in numbers]
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -151,6 +152,8 @@ class Pool:
             for worker in workers:
                 try:
                     message = worker.channel.receive()
+                except DescriptorsLost as error:
+                    raise ResourceError(str(error)) from None
                 except Disconnected:
                     raise self._died(worker) from None
                 if message is not None:
@@ -169,6 +172,10 @@ class Pool:
             by_fd[fd] = by_fd[worker.death] = worker
             poll.register(fd, select.POLLIN | (select.POLLOUT if worker.channel.backlog else 0))
             poll.register(worker.death, select.POLLIN)
+        for worker in self.workers:
+            if worker not in workers and worker.channel.backlog:
+                by_fd[worker.channel.fileno()] = worker
+                poll.register(worker.channel.fileno(), select.POLLOUT)
         for fd, event in poll.poll(None if timeout is None else int(timeout * 1000) + 1):
             worker = by_fd[fd]
             if fd != worker.death:

@@ -85,12 +85,12 @@ def _container(kind: type, keys: Any, children: list[Any], leaves: list[Leaf]) -
 
 def _leaf(value: Any) -> Leaf | None:
     kind = type(value)
-    if kind is torch.Tensor:
+    if kind is torch.Tensor and not value.is_nested:
         plain = value.layout is torch.strided and value.device.type == "cpu" and not value.requires_grad and not value.is_conj()
         code = _CODES.get(value.dtype, -1)
         return Leaf(kind, code, tuple(value.shape)) if plain and code >= 0 and not value.is_neg() and value.numel() else None
     if kind is np.ndarray:
-        if value.dtype.kind not in "biufc" or not value.dtype.isnative or not value.size:
+        if value.dtype.kind not in "biufc" or not value.dtype.isnative or not value.size or any(step < 0 for step in value.strides):
             return None
         try:
             code = _CODES[torch.from_numpy(np.empty(0, value.dtype)).dtype]
@@ -124,7 +124,8 @@ def _flatten(value: Any, template: Any, out: list[Any]) -> bool:
     if type(value) is not kind:
         return False
     if kind is dict:
-        return tuple(value) == keys and all(_flatten(value[key], child, out) for key, child in zip(keys, children, strict=True))
+        same = tuple(value) == keys and all(type(a) is type(b) for a, b in zip(value, keys, strict=True))  # 1 == True == 1.0
+        return same and all(_flatten(value[key], child, out) for key, child in zip(keys, children, strict=True))
     return len(value) == keys and all(_flatten(each, child, out) for each, child in zip(value, children, strict=True))
 
 
@@ -160,15 +161,15 @@ def batch_of(layout: Layout, rows: int, strings: list[list[Any]]) -> Any:
     offsets = layout.offsets(rows)
     lists = iter(range(len(layout.leaves)))
 
-    def build(template: Any) -> Any:
+    def build(template: Any, strings_as: type = list) -> Any:
         if isinstance(template, int):
             leaf = layout.leaves[template]
             if leaf.code < 0:
                 column = next(lists)
-                return [row[column] for row in strings]
+                return strings_as(row[column] for row in strings)
             return rebuild_tensor(offsets[template], leaf.code, (rows, *leaf.shape), None)
         kind, keys, children = template
-        built = [build(child) for child in children]
+        built = [build(child, list if kind is dict else tuple) for child in children]  # default_collate transposes sequences by zip
         if kind is dict:
             return dict(zip(keys, built, strict=True))
         return kind(*built) if hasattr(kind, "_fields") else built

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,11 @@ def seed_worker(base_seed: int, worker: int) -> int:
 
 def seed_sample(seed: int, epoch: int, index: Any) -> None:
     """Seeds torch, random and NumPy for one sample, from (seed, epoch, index) alone; an index that is no integer counts by its repr."""
-    if not isinstance(index, int | np.integer) or index < 0:
+    with suppress(TypeError):
+        index = operator.index(index)
+    if not isinstance(index, int) or index < 0:
         index = int.from_bytes(hashlib.blake2b(repr(index).encode(), digest_size=8).digest(), "little")
-    words = core.random_words(seed, epoch, int(index) & (2**64 - 1), _STREAM, 4)
+    words = core.random_words(seed, epoch, index & (2**64 - 1), _STREAM, 4)
     wide = words[0] | words[1] << 32
     torch.manual_seed(wide)
     random.seed(wide)

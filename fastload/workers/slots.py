@@ -46,15 +46,15 @@ class Slots:
         slot = self.all[number] = Slot(number, memory, known, busy=True)
         return slot
 
-    def take(self, least: int, worker: int | None = None) -> Slot | None:
-        """A free slot of at least `least` bytes, now busy; one that `worker` has mapped, if one is named."""
+    def take(self, least: int, worker: int | None = None, most: int | None = None) -> Slot | None:
+        """A free slot of at least `least` bytes, now busy; one that `worker` has mapped, if one is named. Of more than `most`: let go."""
         best: Slot | None = None
         free = 0
         for slot in list(self.all.values()):
             memory = slot.memory
             if slot.busy or memory.leased:
                 continue
-            if memory.retired or memory.bytes < least:
+            if memory.retired or memory.bytes < least or (most is not None and memory.bytes > max(least, most)):
                 self.drop(slot)
                 continue
             free += 1
