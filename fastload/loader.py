@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -13,11 +14,13 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload.dataset import PackedDataset, PackedView, packed_view
+from fastload.delivery import account
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.packed_epochs import PackedEpochs, native_view
 from fastload.delivery.place import place
 from fastload.delivery.worker_batches import WorkerCounts, WorkerIterator
 from fastload.errors import ArgumentError
+from fastload.health import HealthMonitor
 from fastload.sampling import order_seed
 from fastload.workers.threads import available_cpus
 
@@ -118,6 +121,7 @@ class FastLoader(DataLoader[_T]):
         self.on_error = on_error
         self.seed_by = seed_by
         self._packed = PackedEpochs(self)
+        self.health = HealthMonitor.of(self)
         self._worker_counts = WorkerCounts()
         self._alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
         self._next_epoch = 0
@@ -177,15 +181,19 @@ class FastLoader(DataLoader[_T]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._packed = PackedEpochs(self)
+        self.health = HealthMonitor.of(self)
         self._alive = weakref.WeakSet()
 
     def __iter__(self) -> Any:
+        began = time.perf_counter()
         epoch = self._next_epoch
         self._next_epoch += 1
         if native_view(self._view) is None:
-            return self._any_iterator(epoch)
-        self._warn_pinning()
-        return self._packed.iterate(epoch)
+            iterator = self._any_iterator(epoch)
+        else:
+            self._warn_pinning()
+            iterator = self._packed.iterate(epoch)
+        return self.health.watch(iterator, began)
 
     def check_worker_number_rationality(self) -> None:
         """DataLoader's warning about more processes than CPUs; threads over packed data are not processes."""
@@ -215,6 +223,20 @@ class FastLoader(DataLoader[_T]):
     def _placing(self) -> Callable[[Any], Any] | None:
         pin = self.pin_memory and torch.accelerator.is_available()
         return partial(place, pin, self.device) if pin or self.device is not None else None
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the loader was made.
+
+        Keys, of which those that the engine does not count are missing: "engine" ("threads", "processes" or "caller"), "workers",
+        "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage, over all workers), "slots",
+        "slot_bytes", "envelope_batches" and "envelope_bytes" (what went by pickle instead), "restarts", "replaced", "skipped",
+        "slow" (the slowest samples, as (index, seconds)).
+        """
+        return account.stats(self)
+
+    def explain(self) -> str:
+        """Which engine runs and why, as lines of text; after an epoch also what did not fit the slots."""
+        return account.explain(self)
 
     @property
     def replaced(self) -> int:

@@ -74,9 +74,9 @@ class WorkerCounts:
         self.python_seconds += python
         self.collate_seconds += collate
         self.bytes += needed
-        self.envelope_bytes += body
         if by_value or body > ENVELOPE_LEAST:
             self.envelope_batches += 1
+            self.envelope_bytes += body
         if slowest > 0 and (len(self.slow) < SLOW_KEPT or slowest > self.slow[-1][1]):
             self.slow.append((key, slowest))
             self.slow.sort(key=lambda each: -each[1])
