@@ -94,7 +94,7 @@ pytest: build
 
 CTEST := build/ctest
 CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
-TSAN_TESTS := $(filter test_ring% test_pool% test_pipeline%,$(CTESTS))
+TSAN_TESTS := $(filter test_ring% test_pool% test_pipeline% test_shm%,$(CTESTS))
 CTEST_FLAGS := -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -g -Icsrc -Itests/c
 # Asked when a recipe runs, not when make starts: pkg-config may be installed in between.
 CTEST_CFLAGS = $(shell pkg-config --cflags libjpeg libturbojpeg lmdb)
