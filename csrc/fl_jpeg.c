@@ -145,11 +145,15 @@ static void fit_scratch(fl_jpeg *jpeg, size_t rows, size_t stride) {
     size_t need = (rows * stride + TAIL + 63) / 64 * 64;
     bool oversized = jpeg->capacity > KEEP && need < jpeg->capacity / 4;
     if (need <= jpeg->capacity && !oversized) return;
+    /* Powers of two: growing to each larger box in turn leaves the allocator with holes that the next one does not fit; pages beyond
+     * the largest box are never touched and so take no memory. */
+    size_t room = need <= KEEP ? 1 << 20 : need;
+    while (room < need) room *= 2;
     free(jpeg->scratch);
     jpeg->capacity = 0;
-    jpeg->scratch = aligned_alloc(64, need);
-    if (!jpeg->scratch) fl_jpeg_io_fail(&jpeg->io, FL_ENOMEM, "no memory for the decoded box (%zu bytes)", need);
-    jpeg->capacity = need;
+    jpeg->scratch = aligned_alloc(64, room);
+    if (!jpeg->scratch) fl_jpeg_io_fail(&jpeg->io, FL_ENOMEM, "no memory for the decoded box (%zu bytes)", room);
+    jpeg->capacity = room;
 }
 
 static void read_rows(fl_jpeg *jpeg, uint32_t end, size_t stride) {

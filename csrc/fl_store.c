@@ -17,7 +17,7 @@
 #include "fl_store_tree.h"
 
 /* A buffer larger than KEEP is given back when the next record needs less than a quarter of it: see fl_jpeg.c. */
-enum { NAME_SIZE = 256, KEEP = 4 << 20, ROUND = 64 << 10 };
+enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10 };
 static const uint64_t RESIDENT_DEFAULT = 64; /* lookups, each of which maps 64 KiB around a leaf page: see shard_bind */
 
 typedef struct shard {
@@ -314,7 +314,8 @@ static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
     bool oversized = reader->room > KEEP && size < reader->room / 4;
     if (size <= reader->room && !oversized) return FL_OK;
     free(reader->buffer);
-    reader->room = (size / ROUND + 1) * ROUND; /* size <= the file's, so this does not wrap */
+    reader->room = size <= KEEP ? ROOM_MIN : size; /* powers of two: see fit_scratch in fl_jpeg.c */
+    while (reader->room < size) reader->room *= 2;
     reader->buffer = malloc(reader->room);
     if (reader->buffer) return FL_OK;
     reader->room = 0;
