@@ -22,9 +22,11 @@ from torch.utils.data._utils.collate import default_convert
 
 from fastload.dataset import PackedView
 from fastload.delivery.batches import Counts, Delivery, PackedIterator
+from fastload.delivery.course import begin, follow, fresh
 from fastload.delivery.place import place
 from fastload.errors import ArgumentError
 from fastload.plan import output_of
+from fastload.sampling import Course
 from fastload.workers.threads import ThreadEngine
 
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -72,11 +74,13 @@ class PackedEpochs:
         assert loader is not None
         engine, delivery = self.engine(), self._delivery(loader)
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and self._is_right(loader, ahead, engine, delivery, epoch):
+        course = begin(loader, epoch, loader.seed is None)
+        if ahead is not None and not course.resumed and self._is_right(loader, ahead, engine, delivery, epoch):
             _set_states(_generators(loader), ahead.after)
+            loader._course = ahead.iterator.course
             return ahead.iterator.start()
         del ahead
-        return self._start(loader, engine, delivery, epoch).start()
+        return self._start(loader, engine, delivery, course).start()
 
     def engine(self) -> ThreadEngine:
         """This process's engine, made anew after a fork, a close, or a change of a dataset's transform."""
@@ -104,9 +108,13 @@ class PackedEpochs:
         """This process's engine, if there is one."""
         return self._engine if self._engine is not None and self._engine.pid == os.getpid() else None
 
+    def forget_ahead(self) -> None:
+        """The next epoch is to begin at iter()."""
+        self._ahead = None
+
     def close(self) -> None:
         """Stops the threads; idempotent."""
-        self._ahead = None
+        self.forget_ahead()
         if self.running is not None:
             self.running.close()
         self._engine = None
@@ -124,16 +132,18 @@ class PackedEpochs:
             counts=self.counts,
         )
 
-    def _start(self, loader: Any, engine: ThreadEngine, delivery: Delivery, epoch: int) -> PackedIterator:
+    def _start(self, loader: Any, engine: ThreadEngine, delivery: Delivery, course: Course) -> PackedIterator:
         """Draws as DataLoader does: first the base seed, then, at the first pull, the sampler's own."""
-        loader._seed_order(epoch)
+        loader._seed_order(course.epoch)
         batches = iter(loader._index_sampler)
         if loader.seed is None:
             seed, drawn_epoch = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator)), 0
         else:
-            seed, drawn_epoch = loader.seed, epoch
+            seed, drawn_epoch = loader.seed, course.epoch
+        course.base_seed = seed
+        pulls = follow(loader, course, batches)
         length = partial(len, loader._index_sampler)
-        return PackedIterator(engine, batches, delivery, seed, drawn_epoch, length, self._successor(engine, delivery))
+        return PackedIterator(engine, pulls, delivery, seed, drawn_epoch, length, self._successor(engine, delivery), course)
 
     def _successor(self, engine: ThreadEngine, delivery: Delivery) -> Callable[[], PackedIterator | None]:
         epochs = weakref.ref(self)
@@ -151,7 +161,7 @@ class PackedEpochs:
         generators = _generators(loader)
         before = _states(generators)
         epoch = loader.epoch
-        iterator = self._start(loader, engine, delivery, epoch)
+        iterator = self._start(loader, engine, delivery, fresh(loader, epoch, loader.seed is None))
         iterator.start(1)
         self._ahead = _Ahead(iterator, loader.seed, epoch, engine, delivery, before, _states(generators))
         _set_states(generators, before)
@@ -171,9 +181,9 @@ def _depth(loader: Any) -> int:
 
 def _can_begin_early(loader: Any) -> bool:
     """Whether the sampler draws everything at its first pull, from generators known here."""
-    sampler = loader.sampler if loader.batch_size is None else getattr(loader.batch_sampler, "sampler", None)
-    if loader.batch_size is not None and type(loader.batch_sampler) is not BatchSampler:
-        return False
+    sampler = loader.batch_sampler.sampler if type(loader.batch_sampler) is BatchSampler else loader.sampler
+    if loader._auto_collation and type(loader.batch_sampler) is not BatchSampler:
+        return False  # .sampler is then one that nobody uses
     if type(sampler) is SequentialSampler:
         return True
     return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)

@@ -50,6 +50,7 @@ class Channel:
         self._buffer = bytearray()
         self._fds: deque[int] = deque()
         self._unsent: deque[tuple[memoryview, list[int]]] = deque()
+        self._corked: bytearray | None = None
         sock.setblocking(not parent)
         if parent:
             _live.add(self)
@@ -70,6 +71,27 @@ class Channel:
     def send_bytes(self, body: bytes, fds: tuple[int, ...] = ()) -> None:
         """Sends a message that is pickled already; the descriptors are duplicated if they have to wait."""
         data = memoryview(_HEAD.pack(len(body), len(fds)) + body)
+        if self._corked is not None:
+            if not fds:
+                self._corked += data
+                return
+            self.uncork()
+            self._send_data(data, fds)
+            self.cork()
+            return
+        self._send_data(data, fds)
+
+    def cork(self) -> None:
+        """Keeps messages back until uncork(), which sends them as one: each send may wake the other side at the cost of this one's CPU."""
+        self._corked = bytearray()
+
+    def uncork(self) -> None:
+        """Sends what was kept back."""
+        data, self._corked = self._corked, None
+        if data:
+            self._send_data(memoryview(data), ())
+
+    def _send_data(self, data: memoryview, fds: tuple[int, ...]) -> None:
         if self._unsent:
             self._unsent.append((data, [os.dup(fd) for fd in fds]))
             self.flush()

@@ -17,7 +17,7 @@ import select
 import signal
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fastload._native import core
@@ -128,6 +128,18 @@ class Pool:
     def processes(self) -> list[Any]:
         """The multiprocessing objects of the workers."""
         return [worker.process for worker in self.workers]
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is sent in this block goes to each worker at once, at its end."""
+        for worker in self.workers:
+            worker.channel.cork()
+        try:
+            yield
+        finally:
+            for worker in self.workers:
+                with contextlib.suppress(Disconnected):
+                    worker.channel.uncork()
 
     def send(self, number: int, message: Any, fds: tuple[int, ...] = ()) -> None:
         """Sends to one worker. A worker that is gone is noticed by receive()."""
