@@ -129,7 +129,9 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor, at: str) -> None:
 def same(a: Any, b: Any, at: str = "value") -> None:
     """`a` is `b`: type for type, element for element; raises AssertionError that names the place."""
     assert type(a) is type(b), f"{at}: {type(a).__name__} is not {type(b).__name__}: {a!r}, {b!r}"
-    if isinstance(a, torch.Tensor):
+    if isinstance(a, type):
+        assert a is b, f"{at}: {a} is not {b}"
+    elif isinstance(a, torch.Tensor):
         _same_tensor(a, b, at)
     elif isinstance(a, np.ndarray):
         assert a.dtype == b.dtype, at

@@ -145,7 +145,6 @@ SAMPLES: dict[str, Callable[[int], Any]] = {
     "sparse csr": lambda i: torch.ones(2, 2).to_sparse_csr(),
     "nested tensor": lambda i: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.strided),
     "quantized": lambda i: torch.quantize_per_tensor(torch.ones(4) * i, 0.1, 3, torch.qint8),
-    "meta tensor": lambda i: torch.ones(2, device="meta"),
     "array 0-d": lambda i: np.array(i),
     "array of no elements": lambda i: np.zeros((0, 3), np.float32),
     "array, Fortran order": lambda i: np.asfortranarray(np.arange(6.0).reshape(2, 3) + i),
