@@ -14,14 +14,15 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload.dataset import PackedDataset, PackedView, packed_view
-from fastload.delivery import account
+from fastload.delivery import account, resume
 from fastload.delivery.caller import CallerIterator
+from fastload.delivery.course import begin
 from fastload.delivery.packed_epochs import PackedEpochs, native_view
 from fastload.delivery.place import place
 from fastload.delivery.worker_batches import WorkerCounts, WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
-from fastload.sampling import order_seed
+from fastload.sampling import Course, order_seed
 from fastload.workers.threads import available_cpus
 
 OnError = Literal["raise", "replace", "skip"]
@@ -125,6 +126,8 @@ class FastLoader(DataLoader[_T]):
         self._worker_counts = WorkerCounts()
         self._alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
         self._next_epoch = 0
+        self._course: Course | None = None
+        self._pending: dict[str, Any] | None = None
         self._own_generator = seed is not None and generator is None and bool(shuffle)
         super().__init__(
             dataset,
@@ -176,7 +179,7 @@ class FastLoader(DataLoader[_T]):
         return self._next_epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None}
+        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None, "_course": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -195,6 +198,31 @@ class FastLoader(DataLoader[_T]):
             iterator = self._packed.iterate(epoch)
         return self.health.watch(iterator, began)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the last `iter()` stands, as JSON can hold it: at the batches that the loop has had, not those prefetched.
+
+        Before the first `iter()`, and once the loop has had the last batch, it stands at the beginning of the next epoch. A dataset's or sampler's own
+        state_dict() becomes part of it as it is.
+        """
+        return resume.state_of(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next `iter()` goes on where `state_dict()` was, with the same batches in the same order as if never interrupted.
+
+        1. num_workers, prefetch_factor and persistent_workers may be others. batch_size, drop_last, seed, the dataset's length and the kind of
+           sampler may not, where the state is of mid-epoch.
+        2. Nothing that was had is read again: the sampler's draws are repeated, its batches dropped. torch's generators that the order comes from
+           are set as they were; with a sampler of your own that keeps no state, random's and NumPy's too. set_epoch() with another epoch drops the position.
+        3. Random transforms repeat where they follow (seed, epoch, index): packed data, and seed_by="sample". Otherwise workers are seeded as
+           at the epoch's beginning.
+        4. An iterable dataset's replicas go on by their own state_dict()/load_state_dict(), else by making and dropping samples; num_workers
+           must then be the same.
+
+        Raises:
+            ArgumentError: the state is of another version, damaged, or does not fit this loader.
+        """
+        resume.load(self, state)
+
     def check_worker_number_rationality(self) -> None:
         """DataLoader's warning about more processes than CPUs; threads over packed data are not processes."""
         if self._view is None:
@@ -210,6 +238,7 @@ class FastLoader(DataLoader[_T]):
         if isinstance(self._iterator, WorkerIterator) and self._iterator.closed:
             self._iterator = None
             self._worker_counts.restarts += 1
+        begin(self, epoch)
         return super().__iter__()
 
     def _get_iterator(self) -> Any:

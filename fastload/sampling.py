@@ -1,6 +1,10 @@
-"""Which sample, when: seeds of epochs, substitutes for bad samples, and positions of a loader's dataset in packed ones."""
+"""Which sample, when: seeds of epochs, substitutes for bad samples, and where a pass stands for state_dict()."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from fastload._native import core
 
@@ -19,3 +23,157 @@ def order_seed(seed: int, epoch: int) -> int:
 def substitutes(seed: int, epoch: int, index: int, count: int) -> list[int]:
     """Positions (0 .. count-1) to try, in order, in place of the sample `index`: a pure function of its arguments."""
     return [word % count for word in core.random_words(seed, epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES)]
+
+
+@dataclass
+class Replica:
+    """One copy of an iterable dataset, as far as the user has had its batches.
+
+    Attributes:
+        batches: how many.
+        state: the dataset's own state after the last of them; None where it has none.
+        ended: it was exhausted in making the last of them.
+    """
+
+    batches: int = 0
+    state: dict[str, Any] | None = None
+    ended: bool = False
+
+
+@dataclass
+class Course:
+    """Where one pass stands: the batches that the user has had, whatever was pulled or made ahead of that.
+
+    1. Batches count from 0 at the epoch's beginning, in the order of the sampler, over all the resumes of the epoch.
+    2. An iterator calls take() for the batch whose turn it is and deliver() when the user gets it. A batch that was taken and failed is passed
+       over by the next delivery; until then it counts as not had, so that a resume tries it again.
+    3. Everything here but `start` and `now`, which belong to whoever captured them, is JSON.
+
+    Attributes:
+        epoch: the loader's number of it.
+        start: generators as they were before the first draw of the pass, by name.
+        now: generators to be set after the draws that a resume replays, by name.
+        resumed: the pass began with a loaded state.
+        drawn: the pass drew a base seed of its own; persistent workers draw one for all their passes.
+        base_seed, passes: of the workers: their seed, and how many passes they had made before.
+        sampler: name, epoch and own state of the sampler, as of the beginning.
+        batches, samples: how many the user has had.
+        position: every batch below it is done with.
+        beyond: those above it that are done with as well (in_order=False).
+        at: the number of the batch that was pulled last.
+        replicas, turn: of an iterable dataset, by worker; whose turn is next.
+        ended: the iterator has raised StopIteration.
+        live: asks an iterable dataset in this process for its state.
+    """
+
+    epoch: int = 0
+    start: dict[str, Any] = field(default_factory=dict)
+    now: dict[str, Any] = field(default_factory=dict)
+    resumed: bool = False
+    drawn: bool = True
+    base_seed: int | None = None
+    passes: int = 0
+    sampler: dict[str, Any] = field(default_factory=dict)
+    batches: int = 0
+    samples: int = 0
+    position: int = 0
+    beyond: set[int] = field(default_factory=set)
+    at: int = -1
+    replicas: list[Replica] = field(default_factory=list)
+    turn: int = 0
+    ended: bool = False
+    live: Callable[[], Replica] | None = None
+    pulls: Pulls | None = None
+    _taken: list[tuple[int, int, int | None, Replica | None]] = field(default_factory=list)
+
+    def take(self, number: int, samples: int, worker: int | None = None, replica: Replica | None = None) -> None:
+        """The batch `number` leaves the queue. From an iterable dataset: made by `worker`, which then stood at `replica`."""
+        self._taken.append((number, samples, worker, replica))
+
+    def deliver(self) -> None:
+        """The batch taken last is the user's; what failed before it is passed over."""
+        self.batches += 1
+        self.samples += self._taken[-1][1]
+        for number, _, worker, replica in self._taken:
+            if worker is not None:
+                self._advance(worker, replica)
+            elif number == self.position:
+                self.position += 1
+            else:
+                self.beyond.add(number)
+        self._taken.clear()
+        while self.position in self.beyond:
+            self.beyond.remove(self.position)
+            self.position += 1
+        if self.pulls is not None:
+            self.pulls.forget(self.position)
+
+    def _advance(self, worker: int, replica: Replica | None) -> None:
+        theirs = self.replicas[worker]
+        theirs.batches += 1
+        if replica is not None:
+            self.place(worker, replica)
+        self.turn = (worker + 1) % len(self.replicas)
+
+    def place(self, worker: int, replica: Replica) -> None:
+        """A worker's replica of an iterable dataset stands there."""
+        self.replicas[worker].state, self.replicas[worker].ended = replica.state, replica.ended
+
+    def end(self) -> None:
+        """The user has seen the end of the pass."""
+        self.ended = True
+
+
+class Pulls(Iterator[Any]):
+    """A pass's index batches, numbered, from where its course stands.
+
+    1. Batches that the course is done with are drawn and dropped, so that the sampler's draws are those of an uninterrupted pass; a sampler
+       with a state of its own (`told` asks for it) was set to that position already.
+    2. What the sampler's state was after each pull is kept until the user has had that batch, and what comes before it.
+    """
+
+    def __init__(self, course: Course, indices: Iterator[Any], told: Callable[[], Any] | None) -> None:
+        self._course = course
+        self._indices = indices
+        self._told = told
+        self._states: dict[int, Any] = {course.position: course.sampler.get("state")}
+        self._next = course.position if self._states[course.position] is not None else 0
+        self._peeked: list[tuple[int, Any]] = []
+        course.at = course.position - 1
+        course.pulls = self
+        while self._next < course.position:
+            next(self._indices)
+            self._next += 1
+        self._done = frozenset(course.beyond)
+
+    def __next__(self) -> Any:
+        number, index = self._peeked.pop() if self._peeked else self._pull()
+        self._course.at = number
+        return index
+
+    def _pull(self) -> tuple[int, Any]:
+        while True:
+            index = next(self._indices)
+            number = self._next
+            self._next += 1
+            if self._told is not None:
+                self._states[self._next] = self._told()
+            if number not in self._done:
+                return number, index
+
+    def exhausted(self) -> bool:
+        """Nothing follows what was pulled. Draws one more batch, which is kept, to find out."""
+        if not self._peeked:
+            try:
+                self._peeked.append(self._pull())
+            except StopIteration:
+                return True
+        return False
+
+    def state(self) -> Any:
+        """The sampler's own state with everything before the course's position drawn; None where it has none."""
+        return self._states.get(self._course.position)
+
+    def forget(self, position: int) -> None:
+        for number in [number for number in self._states if number < position]:
+            del self._states[number]

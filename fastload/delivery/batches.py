@@ -13,7 +13,7 @@ from torch.utils.data import default_collate
 
 from fastload._native import core
 from fastload.delivery.lease import images_of
-from fastload.sampling import substitutes
+from fastload.sampling import Course, substitutes
 from fastload.workers.threads import ThreadEngine
 
 READ_AHEAD = 96
@@ -71,18 +71,21 @@ class PackedIterator(Iterator[Any]):
         epoch: int,
         length: Callable[[], int],
         successor: Callable[[], PackedIterator | None],
+        course: Course,
     ) -> None:
         self._engine = engine
         self._batches: Iterator[Any] | None = batches
         self._delivery = delivery
         self._seed = seed
         self.epoch = epoch
+        self.course = course
         self._length = length
         self._make_successor = successor
         self._successor: PackedIterator | None = None
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
         self._in_flight: deque[core.Batch | Exception] = deque()
+        self._numbers: deque[int] = deque()  # of what is in flight, then of what is announced
 
     def __iter__(self) -> PackedIterator:
         return self
@@ -117,6 +120,7 @@ class PackedIterator(Iterator[Any]):
             except (IndexError, RuntimeError, ValueError) as error:
                 batch = error
             self._announced.append(batch)
+            self._numbers.append(self.course.at)
             waiting += len(positions) or 1
         return bool(self._announced)
 
@@ -125,12 +129,14 @@ class PackedIterator(Iterator[Any]):
             self.start()
             self._begin_next_epoch()
             if not self._in_flight:
+                self.course.end()
                 raise StopIteration
             batch = self._take()
             if isinstance(batch, Exception):
                 raise batch
             delivered = self._deliver(batch)
             if delivered is not _NOTHING:
+                self.course.deliver()
                 return delivered
 
     def _begin_next_epoch(self) -> None:
@@ -153,6 +159,8 @@ class PackedIterator(Iterator[Any]):
             which = self._in_flight.index(waiting[core.wait_any(waiting, self._delivery.timeout)])
         batch = self._in_flight[which]
         del self._in_flight[which]
+        self.course.take(self._numbers[which], batch.rows if isinstance(batch, core.Batch) else 0)
+        del self._numbers[which]
         if len(self._in_flight) < self._delivery.depth:
             self.start()
         return batch

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
+from fastload.delivery.course import attach
 from fastload.errors import ArgumentError
+from fastload.sampling import Replica
+from fastload.workers.replica import fetcher_after, replica_of
 from fastload.workers.seeding import kept_state, seed_sample
 
 
@@ -27,22 +31,49 @@ class CallerIterator(_SingleProcessDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        self._iterable = self._dataset_kind == _DatasetKind.Iterable
+        self._course = attach(self, loader, int(self._iterable))
+        if self._iterable:
+            self._resume()
         self._place = loader._placing()
         self._by_sample = loader.seed_by == "sample"
         if not self._by_sample:
             return
         if self._dataset_kind != _DatasetKind.Map:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
-        seed, epoch = (int(self._base_seed), 0) if loader.seed is None else (loader.seed, loader.epoch - 1)
+        seed, epoch = (int(self._base_seed), self._course.passes) if loader.seed is None else (loader.seed, loader.epoch - 1)
         self._dataset_fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
             self._dataset_kind, _Seeded(self._dataset, seed, epoch), self._auto_collation, self._collate_fn, self._drop_last
         )
 
+    def _resume(self) -> None:
+        past = self._course.replicas[0]
+        if past.batches:
+            samples = past.batches * (self._index_sampler.batch_size if self._auto_collation else 1)
+            self._dataset_fetcher = fetcher_after(past, samples, self._dataset, self._make_fetcher)
+            self._dataset_fetcher.ended = past.ended
+        self._course.live = partial(replica_of, self._dataset_fetcher)
+
+    def _make_fetcher(self) -> Any:
+        return _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
+
     def _next_data(self) -> Any:
-        index = self._next_index()  # type: ignore[no-untyped-call]
-        if self._by_sample:
-            with kept_state():
-                batch = self._dataset_fetcher.fetch(index)
-        else:
-            batch = self._dataset_fetcher.fetch(index)
-        return batch if self._place is None else self._place(batch)
+        try:
+            index = self._next_index()  # type: ignore[no-untyped-call]
+            self._course.take(self._course.at, len(index) if self._auto_collation else 1, 0 if self._iterable else None)
+            batch = self._fetch(index)
+        except StopIteration:
+            self._course.end()
+            raise
+        if self._place is not None:
+            batch = self._place(batch)
+        self._course.deliver()
+        return batch
+
+    def _fetch(self, index: Any) -> Any:
+        if not self._by_sample:
+            return self._dataset_fetcher.fetch(index)
+        with kept_state():
+            return self._dataset_fetcher.fetch(index)

@@ -20,7 +20,9 @@ from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind, default_co
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_init_fn
 
 from fastload._native import core
+from fastload.delivery.course import attach
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
+from fastload.sampling import Replica
 from fastload.workers import rows
 from fastload.workers.child import Job
 from fastload.workers.envelope import opened, unpack
@@ -34,16 +36,19 @@ class Task:
 
     Attributes:
         number: counts up over all epochs of the workers.
+        at: its number in its pass, for state_dict().
         index: what the sampler gave.
         worker: who makes it; None: whoever is free.
         slot: what it was given to be written into.
         left: rows that are not made yet, where several workers make them.
         strings: by row, what of those rows is no tensor.
+        replica: where the worker's iterable dataset stood afterwards, if it told.
         made: a callable that gives the batch, or raises; None while under way.
     """
 
     number: int
     index: Any
+    at: int = 0
     worker: int | None = None
     slot: Slot | None = None
     ticket: int = -1
@@ -51,6 +56,7 @@ class Task:
     strings: dict[int, list[Any]] = field(default_factory=dict)
     error: tuple[int, ExceptionWrapper] | None = None
     odd: bool = False
+    replica: Replica | None = None
     made: Callable[[], Any] | None = None
 
 
@@ -117,6 +123,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._shared = self._by_sample or (not self._in_order and self._dataset_kind == _DatasetKind.Map)
         self._rowwise = self._by_sample and self._auto_collation and self._collate_fn is default_collate
         self._passes = 0
+        self._attach(loader)
         self._counts: WorkerCounts = loader._worker_counts
         self._place: Callable[[Any], Any] | None = loader._placing()
         self._slots = Slots(self._depth + 2)
@@ -127,8 +134,6 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._numbers = itertools.count()
         self._tickets = itertools.count(1)
         self._made_slots = itertools.count(1)
-        self._turn = 0
-        self._active = [True] * self._num_workers
         self._sampled_out = False
         self._closed = False
         self._ended = False  # everything was delivered
@@ -136,7 +141,17 @@ class WorkerIterator(_BaseDataLoaderIter):
         context = loader.multiprocessing_context or torch.multiprocessing
         me = weakref.ref(self)
         self._pool = Pool(context, self._num_workers, TICKETS * self._depth, self._job(loader), lambda n: _held(me(), n))
-        self._fill()
+        with self._pool.together():
+            self._fill()
+
+    def _attach(self, loader: Any) -> None:
+        """Begins the loader's course, or goes on where its resumed one stands."""
+        self._course = course = attach(self, loader, self._num_workers if self._dataset_kind == _DatasetKind.Iterable else 0)
+        if course.resumed:
+            self._passes = course.passes
+        course.passes = self._passes
+        self._turn = course.turn
+        self._active = [not each.ended for each in course.replicas] or [True] * self._num_workers
 
     def _job(self, loader: Any) -> Job:
         init_fn = loader.worker_init_fn
@@ -155,6 +170,8 @@ class WorkerIterator(_BaseDataLoaderIter):
             rowwise=self._rowwise,
             parent=os.getpid(),
             workers=self._num_workers,
+            replicas=tuple(self._course.replicas) if self._course.batches else (),
+            batch_size=loader.batch_size or 1,
         )
 
     def _sample_seed(self, loader: Any) -> tuple[int, int] | None:
@@ -186,11 +203,11 @@ class WorkerIterator(_BaseDataLoaderIter):
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
         super()._reset(loader, first_iter)
         self._place = loader._placing()
-        self._active = [True] * self._num_workers
-        self._turn = 0
+        self._attach(loader)
         self._sampled_out = self._ended = False
-        self._send_all(("epoch", self._shared_seed, self._sample_seed(loader)))
-        self._fill()
+        with self._pool.together():
+            self._send_all(("epoch", self._shared_seed, self._sample_seed(loader)))
+            self._fill()
 
     # ---- tasks out
 
@@ -201,7 +218,7 @@ class WorkerIterator(_BaseDataLoaderIter):
             except StopIteration:
                 self._sampled_out = True
                 return
-            task = Task(next(self._numbers), index)
+            task = Task(next(self._numbers), index, self._course.at)
             self._tasks[task.number] = task
             self._queue.append(task)
             try:
@@ -293,6 +310,7 @@ class WorkerIterator(_BaseDataLoaderIter):
                 if self._closed and not self._ended:
                     raise ClosedError("this iterator's workers were closed before its end: iterate the loader anew")
                 self._ended = True
+                self._course.end()
                 if not self._persistent:
                     self.close()
                 raise StopIteration
@@ -310,6 +328,8 @@ class WorkerIterator(_BaseDataLoaderIter):
         return None
 
     def _finish(self, task: Task) -> Any:
+        samples = len(task.index) if self._auto_collation else 1
+        self._course.take(task.at, samples, task.worker if self._course.replicas else None, task.replica)
         try:
             self._fill()
             assert task.made is not None
@@ -317,8 +337,11 @@ class WorkerIterator(_BaseDataLoaderIter):
         finally:
             self._forget(task)
         self._counts.batches += 1
-        self._counts.samples += len(task.index) if self._auto_collation else 1
-        return batch if self._place is None else self._place(batch)
+        self._counts.samples += samples
+        if self._place is not None:
+            batch = self._place(batch)
+        self._course.deliver()
+        return batch
 
     def _forget(self, task: Task) -> None:
         self._tasks.pop(task.number, None)
@@ -367,6 +390,10 @@ class WorkerIterator(_BaseDataLoaderIter):
             return
         task.slot = given
         task.made = functools.partial(_unpacked, None if given is None else given.memory, needed, body)
+
+    def _on_replica(self, worker: int, task: Task | None, replica: Replica) -> None:
+        if task is not None:
+            task.replica = replica
 
     def _on_error(self, worker: int, task: Task | None, error: ExceptionWrapper) -> None:
         if task is not None:

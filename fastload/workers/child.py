@@ -23,9 +23,11 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from fastload._native import core
+from fastload.sampling import Replica
 from fastload.workers import rows
 from fastload.workers.channel import Channel, DescriptorsLost, Disconnected
 from fastload.workers.envelope import INLINE_MOST, Arena, Packer
+from fastload.workers.replica import fetcher_after, is_stateful, replica_of
 from fastload.workers.seeding import hold_threads, seed_sample, seed_worker
 
 
@@ -41,6 +43,8 @@ class Job:
         sample_seed: (seed, epoch) under seed_by="sample", else None.
         rowwise: batches are split over workers, once a sample's layout is known.
         parent: the process to work for, by PID.
+        replicas: of an iterable dataset resumed in mid-epoch, where each worker's stands; else empty.
+        batch_size: samples in one of its batches.
     """
 
     dataset: Any
@@ -55,6 +59,8 @@ class Job:
     rowwise: bool
     parent: int
     workers: int
+    replicas: tuple[Replica, ...] = ()
+    batch_size: int = 1
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
@@ -119,9 +125,17 @@ class Worker:
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)
-            self._make_fetcher()
+            self._resume()
         except Exception:
             self._failed = self._wrapped()
+
+    def _resume(self) -> None:
+        """Makes the first fetcher, where the dataset's replica stands."""
+        past = self._job.replicas[self._number] if self._job.replicas else None
+        if past is None or not past.batches:
+            self._make_fetcher()
+        else:
+            fetcher_after(past, past.batches * self._job.batch_size, self._dataset, self._make_fetcher)
 
     def _reseed(self, shared_seed: int | None) -> None:
         if isinstance(self._dataset, IterDataPipe):
@@ -129,11 +143,12 @@ class Worker:
             generator.manual_seed(shared_seed or 0)
             self._dataset = apply_random_seed(self._dataset, generator)
 
-    def _make_fetcher(self) -> None:
+    def _make_fetcher(self) -> Any:
         job = self._job
         self._fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
             job.kind, self._dataset, job.auto_collation, self._collate, job.drop_last
         )
+        return self._fetcher
 
     def work(self) -> None:
         """Serves messages until told to stop, or until the parent is gone."""
@@ -184,6 +199,7 @@ class Worker:
                 return
             self._arena = Arena(None if slot is None else self._slots[slot])
             made = self._fetch(index)
+            self._tell_replica(batch)
             self._deliver(batch, made, slot, hint)
         except StopIteration:
             if self._job.kind == _DatasetKind.Iterable:
@@ -197,6 +213,14 @@ class Worker:
             self._send("error", batch, self._wrapped())
         finally:
             self._arena = Arena(None)
+
+    def _tell_replica(self, batch: int) -> None:
+        """For state_dict(): where the iterable dataset stands after this batch, if it can tell, or is exhausted."""
+        if self._job.kind != _DatasetKind.Iterable:
+            return
+        fetcher = self._fetcher
+        if fetcher.ended or is_stateful(fetcher.dataset) or is_stateful(fetcher.dataset_iter):
+            self._send("replica", batch, replica_of(fetcher))
 
     def _fetch(self, index: Any) -> Any:
         begun = time.perf_counter()

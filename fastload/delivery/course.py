@@ -1,0 +1,213 @@
+"""The beginning of a pass: its generators captured, or set to where a loaded state has them.
+
+NOTE [ resuming: draws are made again ]
+A pass's order is what its sampler draws from the generators as they were when the pass began. So a state holds those generators' states, and
+how many batches the user has had. To resume, the generators are set to that, everything is drawn in the same sequence (iter() of the sampler,
+base seed, indices), and the index batches that the user has had are dropped before anything is read. What was prefetched is not in the state,
+so a resume may prefetch otherwise. torch's global generator serves the model as well; where nothing of the pass will be drawn from it any
+more, it is set, after that, to what it was when the state was taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _InfiniteConstantSampler
+from torch.utils.data.distributed import DistributedSampler
+
+from fastload.errors import ArgumentError
+from fastload.sampling import Course, Pulls, Replica
+from fastload.workers.replica import is_stateful
+
+_DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
+_DRAWS_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+"""Without a generator of their own, these draw from torch's global one at their first pull only."""
+
+
+def begin(loader: Any, epoch: int, base_drawn: bool = True) -> Course:
+    """The course of the loader's next pass: resumed where a loaded state asks for that, else fresh. `base_drawn`: a base seed will be drawn."""
+    state, loader._pending = loader._pending, None
+    if state is None or state["epoch"] != epoch:
+        loader._course = fresh(loader, epoch, base_drawn)
+    else:
+        loader._course = _resumed(loader, state)
+        set_generators(loader, loader._course.start)
+        _load_sampler(loader, loader._course)
+    course: Course = loader._course
+    return course
+
+
+def fresh(loader: Any, epoch: int, base_drawn: bool = True) -> Course:
+    """The course of a pass that begins now."""
+    sampler = innermost(loader)
+    position = {"name": type(sampler).__name__, "epoch": getattr(sampler, "epoch", None)}
+    stateful = _stateful(loader)
+    if stateful is not None:
+        position["state"] = stateful.state_dict()
+    return Course(epoch=epoch, start=capture(loader, base_drawn), drawn=loader._iterator is None, sampler=position)
+
+
+def _resumed(loader: Any, state: dict[str, Any]) -> Course:
+    return Course(
+        epoch=state["epoch"],
+        start=state["start"],
+        now=state["now"],
+        resumed=True,
+        drawn=state["drawn"],
+        base_seed=state["base_seed"],
+        passes=state["passes"],
+        sampler=state["sampler"],
+        batches=state["batches"],
+        samples=state["samples"],
+        position=state["position"],
+        beyond=set(state["beyond"]),
+        replicas=[Replica(**each) for each in state["replicas"]],
+        turn=state["turn"],
+    )
+
+
+def _load_sampler(loader: Any, course: Course) -> None:
+    sampler = _stateful(loader)
+    if sampler is not None and course.sampler.get("state") is not None:
+        sampler.load_state_dict(course.sampler["state"])
+
+
+def follow(loader: Any, course: Course, indices: Iterator[Any]) -> Pulls:
+    """The pass's index batches from where the course stands; afterwards the generators are as they were when its state was taken."""
+    sampler = _stateful(loader)
+    told: Callable[[], Any] | None = None
+    if sampler is not None and (not course.resumed or course.sampler.get("state") is not None):
+        told = sampler.state_dict
+    pulls = Pulls(course, indices, told)
+    set_generators(loader, course.now)
+    return pulls
+
+
+def attach(iterator: Any, loader: Any, replicas: int = 0) -> Course:
+    """Sets an iterator of torch's kind, made or reset, to the course that its loader has begun. `replicas`: of an iterable dataset."""
+    course: Course = loader._course if loader._course is not None else begin(loader, 0)
+    if course.resumed and not course.drawn:  # the base class has drawn a base seed all the same
+        set_generators(loader, course.start)
+        _load_sampler(loader, course)
+        _BaseDataLoaderIter._reset(iterator, loader)  # type: ignore[no-untyped-call]
+    if course.resumed and course.base_seed is not None:
+        iterator._base_seed = course.base_seed
+    course.base_seed = int(iterator._base_seed)
+    iterator._num_yielded = course.batches
+    if replicas and not course.replicas:
+        course.replicas = [Replica() for _ in range(replicas)]
+    iterator._sampler_iter = follow(loader, course, iterator._sampler_iter)
+    return course
+
+
+def innermost(loader: Any) -> Any:
+    """The sampler whose draws decide the order."""
+    index = loader._index_sampler
+    return index.sampler if type(index) is BatchSampler else index
+
+
+def _stateful(loader: Any) -> Any:
+    sampler = innermost(loader)
+    return sampler if is_stateful(sampler) else None
+
+
+def _iterates_as(sampler: Any, kinds: tuple[type, ...]) -> bool:
+    return any(type(sampler).__iter__ is kind.__iter__ for kind in kinds)  # type: ignore[attr-defined]
+
+
+def _generators(loader: Any, base_drawn: bool) -> dict[str, torch.Generator]:
+    """The generators that a pass draws from, by name: "default" is torch's global one."""
+    if loader._own_generator and loader.seed is not None:
+        return {}  # seeded for every epoch
+    found: list[Any] = [loader.generator or torch.default_generator] if base_drawn else []
+    sampler = innermost(loader)
+    own = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
+    found += own
+    if not _iterates_as(sampler, _DRAWS_NOTHING) and not any(own):
+        found.append(torch.default_generator)
+    out: dict[str, torch.Generator] = {}
+    for each in found:
+        if isinstance(each, torch.Generator):
+            name = "loader" if each is loader.generator else "default" if each is torch.default_generator else "sampler"
+            out[name] = each
+    return out
+
+
+def capture(loader: Any, base_drawn: bool) -> dict[str, Any]:
+    """The state of every generator that the next pass draws from; with a sampler of unknown ways also those of random and NumPy."""
+    out: dict[str, Any] = {name: each.get_state() for name, each in _generators(loader, base_drawn).items()}
+    sampler = innermost(loader)
+    if not _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) and not is_stateful(sampler):
+        out["random"] = random.getstate()
+        out["numpy"] = np.random.get_state()
+    return out
+
+
+def capture_now(loader: Any, course: Course) -> dict[str, Any]:
+    """torch's global generator as it is, where the rest of the course draws nothing from it."""
+    sampler = innermost(loader)
+    settled = _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or is_stateful(sampler)
+    if "default" not in course.start or not settled or getattr(sampler, "generator", None) is torch.default_generator:
+        return {}
+    return {"default": torch.default_generator.get_state()}
+
+
+def set_generators(loader: Any, states: dict[str, Any]) -> None:
+    """Sets generators to captured states.
+
+    Raises:
+        ArgumentError: a state is of a generator that this loader has not.
+    """
+    if not states:
+        return
+    known = {"default": torch.default_generator, **_generators(loader, True)}
+    for name, state in states.items():
+        if name == "random":
+            random.setstate(state)
+        elif name == "numpy":
+            np.random.set_state(state)
+        elif name in known:
+            known[name].set_state(state)
+        else:
+            whose = "generator=" if name == "loader" else "a sampler that has a generator"
+            raise ArgumentError(f"the state to resume from was taken with {whose}: make this loader with one as well")
+
+
+def packed_states(states: dict[str, Any]) -> dict[str, Any]:
+    """Captured states as JSON holds them."""
+    out: dict[str, Any] = {}
+    for name, state in states.items():
+        if name == "random":
+            out[name] = [state[0], _text(np.array(state[1], "<u4")), state[2]]
+        elif name == "numpy":
+            out[name] = [_text(np.asarray(state[1], "<u4")), *state[2:]]
+        else:
+            out[name] = _text(state.numpy())
+    return out
+
+
+def unpacked_states(states: dict[str, Any]) -> dict[str, Any]:
+    """What packed_states() was made from."""
+    out: dict[str, Any] = {}
+    for name, state in states.items():
+        if name == "random":
+            out[name] = (state[0], tuple(_array(state[1], "<u4").tolist()), state[2])
+        elif name == "numpy":
+            out[name] = ("MT19937", _array(state[0], "<u4").astype(np.uint32), *state[1:])
+        else:
+            out[name] = torch.from_numpy(_array(state, "u1").copy())
+    return out
+
+
+def _text(array: np.ndarray[Any, Any]) -> str:
+    return base64.b64encode(array.tobytes()).decode()
+
+
+def _array(text: str, dtype: str) -> np.ndarray[Any, Any]:
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype)

@@ -1,0 +1,184 @@
+"""A loader's state_dict() and load_state_dict(). See NOTE [ resuming: draws are made again ]."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+from torch.utils.data import _DatasetKind
+
+from fastload.delivery import course as courses
+from fastload.delivery.packed_epochs import native_view
+from fastload.errors import ArgumentError
+from fastload.sampling import Course
+
+VERSION = 1
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "kind": str,
+    "epoch": int,
+    "batches": int,
+    "samples": int,
+    "position": int,
+    "beyond": list,
+    "seed": (int, type(None)),
+    "base_seed": (int, type(None)),
+    "drawn": bool,
+    "passes": int,
+    "start": dict,
+    "now": dict,
+    "sampler": dict,
+    "batch_size": (int, type(None)),
+    "drop_last": bool,
+    "length": (int, type(None)),
+    "num_workers": int,
+    "replicas": list,
+    "turn": int,
+}
+
+
+def state_of(loader: Any) -> dict[str, Any]:
+    """FastLoader.state_dict()."""
+    if loader._pending is not None:
+        return _as_json(loader, courses._resumed(loader, loader._pending), loader._pending["now"])
+    course = loader._course
+    if course is not None and course.live is not None and course.batches:
+        course.place(0, course.live())
+    if course is None or _is_over(loader, course):
+        return _as_json(loader, _next_pass(loader), {})
+    began = course.batches or course.position or course.beyond
+    return _as_json(loader, course, courses.capture_now(loader, course) if began else {})
+
+
+def _next_pass(loader: Any) -> Course:
+    """The course of the pass that the next iter() would begin."""
+    course = courses.fresh(loader, loader.epoch, _draws_base_seed(loader))
+    if not course.drawn:
+        course.base_seed, course.passes = int(loader._iterator._base_seed), loader._iterator._passes
+    return course
+
+
+def _draws_base_seed(loader: Any) -> bool:
+    return native_view(loader._view) is None or loader.seed is None
+
+
+def _is_over(loader: Any, course: Course) -> bool:
+    """Whether the user has had everything of this pass, StopIteration or not."""
+    if course.ended:
+        return True
+    if course.replicas:
+        return all(each.ended for each in course.replicas)
+    if course.pulls is None or course.position <= course.at or course.beyond:
+        return False  # batches are under way
+    try:
+        if course.position < len(loader._index_sampler):
+            return False
+    except (TypeError, NotImplementedError):
+        pass
+    return course.pulls.exhausted()
+
+
+def _as_json(loader: Any, course: Course, now: dict[str, Any]) -> dict[str, Any]:
+    sampler = dict(course.sampler)
+    if course.pulls is not None and (state := course.pulls.state()) is not None:
+        sampler["state"] = state
+    return {
+        "version": VERSION,
+        "kind": _kind(loader),
+        "epoch": course.epoch,
+        "batches": course.batches,
+        "samples": course.samples,
+        "position": course.position,
+        "beyond": sorted(course.beyond),
+        "seed": loader.seed,
+        "base_seed": course.base_seed,
+        "drawn": course.drawn,
+        "passes": course.passes,
+        "start": courses.packed_states(course.start),
+        "now": courses.packed_states(now),
+        "sampler": copy.deepcopy(sampler),
+        "batch_size": _batch_size(loader),
+        "drop_last": bool(loader.drop_last),
+        "length": _length(loader),
+        "num_workers": loader.num_workers,
+        "replicas": [copy.deepcopy(asdict(each)) for each in course.replicas],
+        "turn": course.turn,
+    }
+
+
+def _kind(loader: Any) -> str:
+    return "iterable" if loader._dataset_kind == _DatasetKind.Iterable else "map"
+
+
+def _batch_size(loader: Any) -> int | None:
+    size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _length(loader: Any) -> int | None:
+    return len(loader.dataset) if _kind(loader) == "map" and hasattr(loader.dataset, "__len__") else None
+
+
+def load(loader: Any, state: dict[str, Any]) -> None:
+    """FastLoader.load_state_dict()."""
+    if state:
+        state = _checked(state)
+        _check_fits(loader, state)
+    loader._iterator = None
+    loader._packed.forget_ahead()
+    loader._course = None
+    loader._pending = state or None
+    if not state:
+        return
+    loader._next_epoch = state["epoch"]
+    sampler = courses.innermost(loader)
+    if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
+        sampler.set_epoch(state["sampler"]["epoch"])
+    if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
+        warnings.warn(
+            f"the dataset has no state_dict() and load_state_dict(): to resume, the samples of {state['batches']} batches are made and thrown away",
+            stacklevel=3,
+        )
+
+
+def _checked(state: dict[str, Any]) -> dict[str, Any]:
+    """A state that has the form of state_dict()'s, its generators unpacked."""
+    if not isinstance(state, dict) or "version" not in state:
+        raise ArgumentError("this is no state of FastLoader.state_dict(): load what another FastLoader's state_dict() gave")
+    if state["version"] != VERSION:
+        raise ArgumentError(f"the state has version {state['version']!r}, this release reads version {VERSION}: use the release that saved it")
+    for name, kind in _FIELDS.items():
+        if not isinstance(state.get(name, ...), kind):
+            raise ArgumentError(f"the state is damaged: {name} is {state.get(name)!r}. Load what state_dict() gave, unchanged")
+    if any(state[name] < 0 for name in ("epoch", "batches", "samples", "position", "passes", "turn")):
+        raise ArgumentError("the state is damaged: a count is negative. Load what state_dict() gave, unchanged")
+    try:
+        unpacked = {name: courses.unpacked_states(state[name]) for name in ("start", "now")}
+    except (ValueError, TypeError, IndexError) as error:
+        raise ArgumentError(f"the state is damaged: its generators cannot be read ({error}). Load what state_dict() gave, unchanged") from error
+    return {**copy.deepcopy({name: state[name] for name in _FIELDS if name not in unpacked}), **unpacked}
+
+
+def _check_fits(loader: Any, state: dict[str, Any]) -> None:
+    """Refuses a state of mid-epoch whose count of batches means something else to this loader."""
+    ours: dict[str, Any] = {"kind": _kind(loader)}
+    if state["batches"] or state["position"] or state["beyond"]:
+        ours |= {"batch_size": _batch_size(loader), "drop_last": bool(loader.drop_last), "length": _length(loader), "seed": loader.seed}
+        name = type(courses.innermost(loader)).__name__
+        if state["sampler"].get("name") != name:
+            raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
+    for name, value in ours.items():
+        if state[name] != value:
+            raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
+    if state["replicas"] and len(state["replicas"]) != max(1, loader.num_workers):
+        raise ArgumentError(
+            f"the state holds an iterable dataset's position in {state['num_workers']} workers, this loader has num_workers={loader.num_workers}: "
+            "each worker's replica goes on from its own position, so resume with the same number"
+        )
+    if state["replicas"] and state["turn"] >= len(state["replicas"]):
+        raise ArgumentError(f"the state is damaged: turn {state['turn']} of {len(state['replicas'])} workers")
+
+
+_SAME = "resume with the same"
+_NAMES = {"kind": "dataset kind", "batch_size": "batch_size", "drop_last": "drop_last", "length": "dataset length", "seed": "seed"}
