@@ -27,6 +27,7 @@ from fastload.workers import rows
 from fastload.workers.child import Job
 from fastload.workers.envelope import opened, unpack
 from fastload.workers.processes import Pool
+from fastload.workers.seeding import blas_libraries
 from fastload.workers.slots import Slot, Slots
 
 
@@ -139,6 +140,8 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._ended = False  # everything was delivered
         self._pid = os.getpid()
         context = loader.multiprocessing_context or torch.multiprocessing
+        if context.get_start_method() == "fork":
+            blas_libraries()
         me = weakref.ref(self)
         self._pool = Pool(context, self._num_workers, TICKETS * self._depth, self._job(loader), lambda n: _held(me(), n))
         with self._pool.together():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
 import os
@@ -12,7 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
+import numpy.random  # noqa: F401  (it is loaded when first used: 40 ms that a forked worker should not spend)
 import torch
+from threadpoolctl import ThreadpoolController
 from torch.utils.data._utils.worker import _generate_state
 
 from fastload._native import core
@@ -68,6 +71,10 @@ def hold_threads() -> None:
     if "OPENCV_FOR_THREADS_NUM" in ours and "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(1)
     if "OPENBLAS_NUM_THREADS" in ours:
-        from threadpoolctl import threadpool_limits
+        blas_libraries().limit(limits=1, user_api="blas")
 
-        threadpool_limits(1, user_api="blas")
+
+@functools.cache
+def blas_libraries() -> ThreadpoolController:
+    """The libraries loaded by now whose threads can be counted. To look for them takes milliseconds: a parent does, and forks with it."""
+    return ThreadpoolController()
