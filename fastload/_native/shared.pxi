@@ -35,6 +35,15 @@ def watch_process(int pid):
     check(fl_watch_process(pid, &err), &err)
 
 
+# An exception in these is told to sys.unraisablehook: nobody is there to catch it.
+cdef void _end_lease(SharedSlot slot) noexcept:
+    slot.event = slot.end_of_lease()
+
+
+cdef void _end_slot(SharedSlot slot) noexcept:
+    slot.at_close(slot.event)
+
+
 @_cython.no_gc_clear
 cdef class SharedSlot:
     """One slot of shared memory, as a writable buffer; of at least `bytes` when created, as large as it was made when attached by its fd."""
@@ -43,6 +52,7 @@ cdef class SharedSlot:
     cdef bint counted
     cdef readonly bint leased
     cdef readonly bint retired
+    cdef object end_of_lease, at_close, event
 
     def __cinit__(self, size_t bytes=0, *, int fd=-1):
         cdef fl_error err
@@ -54,6 +64,8 @@ cdef class SharedSlot:
         _add(&_live_shared, 1)
 
     def __dealloc__(self):
+        if self.at_close is not None:
+            _end_slot(self)
         fl_shm_close(&self.shm)
         if self.counted:
             _add(&_live_shared, -1)
@@ -79,6 +91,18 @@ cdef class SharedSlot:
     def release_fd(self):
         """Closes the descriptor; the mapping stays."""
         fl_shm_release_fd(&self.shm)
+
+    def guard(self, end_of_lease, at_close):
+        """For pinned memory. end_of_lease() is called when a lease ends and returns an event: the slot stays `cooling` until its query()
+        is true. at_close(event) is called before the memory is unmapped, with the last event or None."""
+        self.end_of_lease, self.at_close = end_of_lease, at_close
+
+    @property
+    def cooling(self):
+        """A device may still be reading: the slot must not be refilled yet."""
+        if self.event is not None and self.event.query():
+            self.event = None
+        return self.event is not None
 
     def lease(self):
         """The bytes for a batch that the user will hold. The slot is leased until the last object that exports them is gone."""
@@ -109,6 +133,11 @@ cdef class SharedLease:
 
     def __dealloc__(self):
         if self.slot is not None:
+            if self.slot.end_of_lease is not None:
+                self.slot.event = None
+                _end_lease(self.slot)
+                if self.slot.event is None:  # then nobody knows when a copy has ended
+                    self.slot.retired = True
             self.slot.leased = False
             if self.forks != fl_shm_forks():
                 self.slot.retired = True

@@ -20,6 +20,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind, default_co
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_init_fn
 
 from fastload._native import core
+from fastload.delivery import pin
 from fastload.delivery.course import attach
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
 from fastload.sampling import Replica
@@ -127,7 +128,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._attach(loader)
         self._counts: WorkerCounts = loader._worker_counts
         self._place: Callable[[Any], Any] | None = loader._placing()
-        self._slots = Slots(self._depth + 2)
+        self._slots = Slots(self._depth + 2, pin.register if self._pin_memory and pin.can_register() else None)
         self._sizes: deque[int] = deque([1], maxlen=64)
         self._layout: rows.Layout | None = None
         self._tasks: dict[int, Task] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fastload._native import core
@@ -28,11 +29,13 @@ class Slots:
     """The slots of one set of workers.
 
     1. A slot is handed out only when no batch is under way in it and no tensor views it: see NOTE [ shared slots: lifetimes ].
-    2. The set grows when none is free, and shrinks back: more than `keep` free ones are let go, and `dropped` says so to the workers.
+    2. `prepare`, which may pin it, is called once with the memory of each.
+    3. The set grows when none is free, and shrinks back: more than `keep` free ones are let go, and `dropped` says so to the workers.
     """
 
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, prepare: Callable[[core.SharedSlot], object] | None = None) -> None:
         self.keep = keep
+        self._prepare = prepare
         self.all: dict[int, Slot] = {}
         self.dropped: list[int] = []
 
@@ -43,6 +46,8 @@ class Slots:
 
     def add(self, number: int, memory: core.SharedSlot, known: set[int]) -> Slot:
         """Takes a new slot in, busy."""
+        if self._prepare is not None:
+            self._prepare(memory)
         slot = self.all[number] = Slot(number, memory, known, busy=True)
         return slot
 
@@ -52,7 +57,7 @@ class Slots:
         free = 0
         for slot in list(self.all.values()):
             memory = slot.memory
-            if slot.busy or memory.leased:
+            if slot.busy or memory.leased or memory.cooling:
                 continue
             if memory.retired or memory.bytes < least or (most is not None and memory.bytes > max(least, most)):
                 self.drop(slot)
