@@ -201,22 +201,24 @@ class FastLoader(DataLoader[_T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the last `iter()` stands, as JSON can hold it: at the batches that the loop has had, not those prefetched.
 
-        Before the first `iter()`, and once the loop has had the last batch, it stands at the beginning of the next epoch. A dataset's or sampler's own
-        state_dict() becomes part of it as it is.
+        Before the first `iter()`, and once the loop has had the last batch, it stands at the beginning of the next epoch. The own
+        state_dict() of an iterable dataset, and of a sampler, becomes part of it as it is.
         """
         return resume.state_of(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where `state_dict()` was, with the same batches in the same order as if never interrupted.
 
-        1. num_workers, prefetch_factor and persistent_workers may be others. batch_size, drop_last, seed, the dataset's length and the kind of
-           sampler may not, where the state is of mid-epoch.
-        2. Nothing that was had is read again: the sampler's draws are repeated, its batches dropped. torch's generators that the order comes from
-           are set as they were; with a sampler of your own that keeps no state, random's and NumPy's too. set_epoch() with another epoch drops the position.
-        3. Random transforms repeat where they follow (seed, epoch, index): packed data, and seed_by="sample". Otherwise workers are seeded as
-           at the epoch's beginning.
-        4. An iterable dataset's replicas go on by their own state_dict()/load_state_dict(), else by making and dropping samples; num_workers
-           must then be the same.
+        1. num_workers, prefetch_factor and persistent_workers may be others. batch_size, drop_last, seed, the dataset's length and the
+           kind of sampler may not, where the state is of mid-epoch.
+        2. Nothing that was had is read again: the sampler's draws are repeated, its batches dropped. The generators that the order comes
+           from are set as they were, torch's global one among them where it is used; with a sampler of your own that keeps no state,
+           random's and NumPy's too.
+        3. Random transforms are the same where they follow (seed, epoch, index): on packed data, and with seed_by="sample". Otherwise
+           workers are seeded as at the epoch's beginning.
+        4. An iterable dataset's replicas go on by their own state_dict() and load_state_dict(), else by making samples and dropping them;
+           num_workers must then be the same.
+        5. set_epoch() with another epoch drops the position: that epoch runs from its beginning.
 
         Raises:
             ArgumentError: the state is of another version, damaged, or does not fit this loader.

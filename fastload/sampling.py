@@ -45,8 +45,8 @@ class Course:
     """Where one pass stands: the batches that the user has had, whatever was pulled or made ahead of that.
 
     1. Batches count from 0 at the epoch's beginning, in the order of the sampler, over all the resumes of the epoch.
-    2. An iterator calls take() for the batch whose turn it is and deliver() when the user gets it. A batch that was taken and failed is passed
-       over by the next delivery; until then it counts as not had, so that a resume tries it again.
+    2. An iterator calls take() for the batch whose turn it is and deliver() when the user gets it. A batch that was taken and failed is
+       passed over by the next delivery; until then it counts as not had, so that a resume tries it again.
     3. Everything here but `start` and `now`, which belong to whoever captured them, is JSON.
 
     Attributes:

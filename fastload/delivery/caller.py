@@ -10,7 +10,6 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from fastload.delivery.course import attach
 from fastload.errors import ArgumentError
-from fastload.sampling import Replica
 from fastload.workers.replica import fetcher_after, replica_of
 from fastload.workers.seeding import kept_state, seed_sample
 

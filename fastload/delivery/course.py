@@ -1,11 +1,11 @@
 """The beginning of a pass: its generators captured, or set to where a loaded state has them.
 
 NOTE [ resuming: draws are made again ]
-A pass's order is what its sampler draws from the generators as they were when the pass began. So a state holds those generators' states, and
-how many batches the user has had. To resume, the generators are set to that, everything is drawn in the same sequence (iter() of the sampler,
-base seed, indices), and the index batches that the user has had are dropped before anything is read. What was prefetched is not in the state,
-so a resume may prefetch otherwise. torch's global generator serves the model as well; where nothing of the pass will be drawn from it any
-more, it is set, after that, to what it was when the state was taken.
+A pass's order is what its sampler draws from the generators as they were when the pass began. So a state holds those generators' states,
+and how many batches the user has had. To resume, the generators are set to that, everything is drawn in the same sequence (iter() of the
+sampler, base seed, indices), and the index batches that the user has had are dropped before anything is read. What was prefetched is not in
+the state, so a resume may prefetch otherwise. torch's global generator serves the model as well; where nothing of the pass will be drawn
+from it any more, it is set, after that, to what it was when the state was taken.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ _DRAWS_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
 def begin(loader: Any, epoch: int, base_drawn: bool = True) -> Course:
-    """The course of the loader's next pass: resumed where a loaded state asks for that, else fresh. `base_drawn`: a base seed will be drawn."""
+    """The course of the loader's next pass: resumed where a loaded state asks for that, else fresh.
+
+    `base_drawn` says that the pass will draw a base seed.
+    """
     state, loader._pending = loader._pending, None
     if state is None or state["epoch"] != epoch:
         loader._course = fresh(loader, epoch, base_drawn)
     else:
-        loader._course = _resumed(loader, state)
+        loader._course = resumed(loader, state)
         set_generators(loader, loader._course.start)
         _load_sampler(loader, loader._course)
     course: Course = loader._course
@@ -53,7 +56,7 @@ def fresh(loader: Any, epoch: int, base_drawn: bool = True) -> Course:
     return Course(epoch=epoch, start=capture(loader, base_drawn), drawn=loader._iterator is None, sampler=position)
 
 
-def _resumed(loader: Any, state: dict[str, Any]) -> Course:
+def resumed(loader: Any, state: dict[str, Any]) -> Course:
     return Course(
         epoch=state["epoch"],
         start=state["start"],
@@ -95,13 +98,14 @@ def attach(iterator: Any, loader: Any, replicas: int = 0) -> Course:
     if course.resumed and not course.drawn:  # the base class has drawn a base seed all the same
         set_generators(loader, course.start)
         _load_sampler(loader, course)
-        _BaseDataLoaderIter._reset(iterator, loader)  # type: ignore[no-untyped-call]
+        _BaseDataLoaderIter._reset(iterator, loader)
     if course.resumed and course.base_seed is not None:
         iterator._base_seed = course.base_seed
     course.base_seed = int(iterator._base_seed)
     iterator._num_yielded = course.batches
     if replicas and not course.replicas:
         course.replicas = [Replica() for _ in range(replicas)]
+    loader._seed_order(course.epoch)  # where seed= decides the order, it does so whether or not a base seed was drawn
     iterator._sampler_iter = follow(loader, course, iterator._sampler_iter)
     return course
 
@@ -117,8 +121,8 @@ def _stateful(loader: Any) -> Any:
     return sampler if is_stateful(sampler) else None
 
 
-def _iterates_as(sampler: Any, kinds: tuple[type, ...]) -> bool:
-    return any(type(sampler).__iter__ is kind.__iter__ for kind in kinds)  # type: ignore[attr-defined]
+def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
+    return any(type(sampler).__iter__ is kind.__iter__ for kind in kinds)
 
 
 def _generators(loader: Any, base_drawn: bool) -> dict[str, torch.Generator]:
@@ -159,24 +163,39 @@ def capture_now(loader: Any, course: Course) -> dict[str, Any]:
 
 
 def set_generators(loader: Any, states: dict[str, Any]) -> None:
-    """Sets generators to captured states.
-
-    Raises:
-        ArgumentError: a state is of a generator that this loader has not.
-    """
-    if not states:
-        return
-    known = {"default": torch.default_generator, **_generators(loader, True)}
+    """Sets generators to captured states."""
+    known = _known(loader) if states else {}
     for name, state in states.items():
         if name == "random":
             random.setstate(state)
         elif name == "numpy":
             np.random.set_state(state)
-        elif name in known:
+        else:
             known[name].set_state(state)
+
+
+def check_generators(loader: Any, states: dict[str, Any]) -> None:
+    """Tries captured states out.
+
+    Raises:
+        ArgumentError: one is of a generator that this loader has not.
+        RuntimeError, ValueError, TypeError: one is no state of its generator.
+    """
+    known = _known(loader)
+    for name, state in states.items():
+        if name == "random":
+            random.Random().setstate(state)
+        elif name == "numpy":
+            np.random.RandomState().set_state(state)
+        elif name in known:
+            torch.Generator(known[name].device).set_state(state)
         else:
             whose = "generator=" if name == "loader" else "a sampler that has a generator"
-            raise ArgumentError(f"the state to resume from was taken with {whose}: make this loader with one as well")
+            raise ArgumentError(f"the state was taken with {whose}, which this loader lacks: make it with one as well")
+
+
+def _known(loader: Any) -> dict[str, torch.Generator]:
+    return {"default": torch.default_generator, **_generators(loader, True)}
 
 
 def packed_states(states: dict[str, Any]) -> dict[str, Any]:

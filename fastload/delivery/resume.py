@@ -15,6 +15,7 @@ from fastload.errors import ArgumentError
 from fastload.sampling import Course
 
 VERSION = 1
+_REPLICA = {"batches", "state", "ended"}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "kind": str,
     "epoch": int,
@@ -41,7 +42,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 def state_of(loader: Any) -> dict[str, Any]:
     """FastLoader.state_dict()."""
     if loader._pending is not None:
-        return _as_json(loader, courses._resumed(loader, loader._pending), loader._pending["now"])
+        return _as_json(loader, courses.resumed(loader, loader._pending), loader._pending["now"])
     course = loader._course
     if course is not None and course.live is not None and course.batches:
         course.place(0, course.live())
@@ -102,8 +103,8 @@ def _as_json(loader: Any, course: Course, now: dict[str, Any]) -> dict[str, Any]
         "drop_last": bool(loader.drop_last),
         "length": _length(loader),
         "num_workers": loader.num_workers,
-        "replicas": [copy.deepcopy(asdict(each)) for each in course.replicas],
-        "turn": course.turn,
+        "replicas": [copy.deepcopy(asdict(each)) for each in course.replicas if course.batches],
+        "turn": course.turn if course.batches else 0,
     }
 
 
@@ -125,6 +126,7 @@ def load(loader: Any, state: dict[str, Any]) -> None:
     if state:
         state = _checked(state)
         _check_fits(loader, state)
+        _check_generators(loader, state)
     loader._iterator = None
     loader._packed.forget_ahead()
     loader._course = None
@@ -137,7 +139,7 @@ def load(loader: Any, state: dict[str, Any]) -> None:
         sampler.set_epoch(state["sampler"]["epoch"])
     if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
         warnings.warn(
-            f"the dataset has no state_dict() and load_state_dict(): to resume, the samples of {state['batches']} batches are made and thrown away",
+            f"the dataset has no state_dict() and load_state_dict(): to resume, {state['batches']} batches of samples are made and dropped",
             stacklevel=3,
         )
 
@@ -145,19 +147,42 @@ def load(loader: Any, state: dict[str, Any]) -> None:
 def _checked(state: dict[str, Any]) -> dict[str, Any]:
     """A state that has the form of state_dict()'s, its generators unpacked."""
     if not isinstance(state, dict) or "version" not in state:
-        raise ArgumentError("this is no state of FastLoader.state_dict(): load what another FastLoader's state_dict() gave")
+        raise ArgumentError("this is no state of a FastLoader: load what state_dict() of one gave")
     if state["version"] != VERSION:
-        raise ArgumentError(f"the state has version {state['version']!r}, this release reads version {VERSION}: use the release that saved it")
+        raise ArgumentError(
+            f"the state has version {state['version']!r}, and this release reads version {VERSION}: load it with the release that saved it"
+        )
     for name, kind in _FIELDS.items():
         if not isinstance(state.get(name, ...), kind):
-            raise ArgumentError(f"the state is damaged: {name} is {state.get(name)!r}. Load what state_dict() gave, unchanged")
-    if any(state[name] < 0 for name in ("epoch", "batches", "samples", "position", "passes", "turn")):
-        raise ArgumentError("the state is damaged: a count is negative. Load what state_dict() gave, unchanged")
+            raise _damaged(f"{name} is {state.get(name)!r}")
+    for name in ("epoch", "batches", "samples", "position", "passes", "turn"):
+        if state[name] < 0:
+            raise _damaged(f"{name} is {state[name]}")
+    if not all(isinstance(number, int) for number in state["beyond"]):
+        raise _damaged(f"beyond is {state['beyond']!r}")
+    if not all(isinstance(each, dict) and each.keys() == _REPLICA for each in state["replicas"]):
+        raise _damaged("replicas has other keys")
+    if state["turn"] >= max(1, len(state["replicas"])):
+        raise _damaged(f"turn is {state['turn']} of {len(state['replicas'])}")
     try:
         unpacked = {name: courses.unpacked_states(state[name]) for name in ("start", "now")}
     except (ValueError, TypeError, IndexError) as error:
-        raise ArgumentError(f"the state is damaged: its generators cannot be read ({error}). Load what state_dict() gave, unchanged") from error
+        raise _damaged(f"its generators cannot be read ({error})") from error
     return {**copy.deepcopy({name: state[name] for name in _FIELDS if name not in unpacked}), **unpacked}
+
+
+def _check_generators(loader: Any, state: dict[str, Any]) -> None:
+    try:
+        for name in ("start", "now"):
+            courses.check_generators(loader, state[name])
+    except ArgumentError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise _damaged(f"its generators cannot be read ({error})") from error
+
+
+def _damaged(what: str) -> ArgumentError:
+    return ArgumentError(f"the state is damaged: {what}. Load what state_dict() gave, unchanged")
 
 
 def _check_fits(loader: Any, state: dict[str, Any]) -> None:
@@ -173,11 +198,9 @@ def _check_fits(loader: Any, state: dict[str, Any]) -> None:
             raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
     if state["replicas"] and len(state["replicas"]) != max(1, loader.num_workers):
         raise ArgumentError(
-            f"the state holds an iterable dataset's position in {state['num_workers']} workers, this loader has num_workers={loader.num_workers}: "
-            "each worker's replica goes on from its own position, so resume with the same number"
+            f"the state holds where an iterable dataset stood in {state['num_workers']} workers, and this loader has "
+            f"num_workers={loader.num_workers}: each worker's replica goes on from a position of its own, so {_SAME} number"
         )
-    if state["replicas"] and state["turn"] >= len(state["replicas"]):
-        raise ArgumentError(f"the state is damaged: turn {state['turn']} of {len(state['replicas'])} workers")
 
 
 _SAME = "resume with the same"
