@@ -66,7 +66,6 @@ class Job:
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
     """The whole life of a worker process. `control` is the descriptor of the tickets."""
     core.watch_process(job.parent)
-    _set_signals()
     channel = Channel(sock, parent=False)
     try:
         Worker(job, number, channel, core.SharedSlot(fd=control)).work()
@@ -78,15 +77,16 @@ def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
         channel.close()
 
 
-def _set_signals() -> None:
-    """Ctrl-C and what else the parent handles is the parent's affair; ends asked for by SIGTERM run `finally` blocks."""
+def set_signals(handled: tuple[int, ...]) -> None:
+    """Ctrl-C and what else the parent handles is the parent's affair; ends asked for by SIGTERM run `finally` blocks.
+
+    Source: NOTE [ processes: signals ].
+    """
     signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]
     signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN, which programs started from here would inherit
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    for name in ("SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM"):
-        number = getattr(signal, name)
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_IGN)
+    for number in handled:
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Worker:
@@ -272,8 +272,8 @@ class Worker:
         shape = (len(batch), *first.shape)
         if not self._in_place or first.requires_grad:
             return torch.stack(batch, 0)
-        if any(each.shape != first.shape for each in batch):
-            return torch.stack(batch, 0)  # says which sizes differ
+        if any(getattr(each, "shape", None) != first.shape for each in batch):
+            return torch.stack(batch, 0)  # says which differ
         return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
 
     def _deliver(self, batch: int, made: Any, slot: int | None, hint: int) -> None:

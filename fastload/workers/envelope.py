@@ -43,6 +43,13 @@ DTYPES: tuple[torch.dtype, ...] = (
     torch.uint16,
     torch.uint32,
     torch.uint64,
+    # A plain pickle of these cannot be read again.
+    torch.complex32,
+    torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2,
+    torch.float8_e5m2fnuz,
+    *(getattr(torch, name) for name in ("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8", "bits16") if hasattr(torch, name)),
 )
 _CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 
