@@ -28,6 +28,9 @@ GRACE = 0.3
 """Seconds that close() gives a worker to finish what it does, and again after SIGTERM."""
 
 
+_NAME = "fastload-worker-"
+
+
 class Travel:
     """An object on its way to a process that is spawned, pickled with cloudpickle so that lambdas and classes of a notebook go along."""
 
@@ -55,10 +58,42 @@ def _unpacked(pickled: bytes) -> Travel:
     return Travel(pickle.loads(pickled))
 
 
-def _main(job: Travel, number: int, sock: Any, control: Any) -> None:
+# NOTE [ processes: signals ]
+# What the parent handles in Python is the parent's affair: workers leave SIGINT alone and ignore the rest of it. From its start until it
+# has said so, a worker has these signals blocked, so that one that comes meanwhile ends no worker and prints no traceback of it.
+_PARENTS_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
+
+def _main(job: Travel, number: int, sock: Any, control: Any, handled: tuple[int, ...]) -> None:
     from fastload.workers import child
 
+    child.set_signals(handled)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PARENTS_SIGNALS)
     child.run(job.content, number, sock, control.detach())
+
+
+@contextlib.contextmanager
+def _signals_later(method: str) -> Iterator[None]:
+    """Blocks the parent's signals while a worker starts, which inherits that."""
+    if method != "fork":
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # its start would unblock SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PARENTS_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _disown() -> None:
+    """In a forked child: the parent's workers are no children of it. multiprocessing would end them at its exit."""
+    children: set[Any] = getattr(multiprocessing.process, "_children", set())
+    for process in [p for p in children if p.name.startswith(_NAME)]:
+        children.discard(process)
+
+
+os.register_at_fork(after_in_child=_disown)
 
 
 class WorkerProcess:
@@ -115,8 +150,10 @@ class Pool:
         channel = Channel(ours, parent=True)
         try:
             control = _Fd(self.control.fd) if self.method == "fork" else _Late(DupFd, self.control.fd)
-            process = context.Process(target=_main, args=(job, number, theirs, control), daemon=True, name=f"fastload-worker-{number}")
-            process.start()
+            handled = tuple(int(n) for n in _PARENTS_SIGNALS if n != signal.SIGINT and callable(signal.getsignal(n)))
+            process = context.Process(target=_main, args=(job, number, theirs, control, handled), daemon=True, name=f"{_NAME}{number}")
+            with _signals_later(self.method):
+                process.start()
         except BaseException:
             channel.close()
             raise
@@ -204,6 +241,8 @@ class Pool:
             worker.process.kill()
             worker.process.join()
             code = worker.process.exitcode
+        if code == 128 + signal.SIGTERM:  # child.set_signals
+            code = -int(signal.SIGTERM)
         held = tuple(self._holds(worker.number))
         hints = self._hints(code)
         return WorkerError(
