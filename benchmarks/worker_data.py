@@ -184,14 +184,14 @@ def check_record(batch: Any, number: int) -> None:
 
 
 class Heavy(Dataset[torch.Tensor]):
-    """Item i: 1,000 floats, after a few ms of CPU work; one in a hundred, always the same ones, sleeps 0.15 s more."""
+    """Item i: 1,000 floats, after about 2 ms of CPU work; one in a hundred, always the same ones, sleeps 0.15 s more."""
 
     SLEEP_S = 0.15
 
     def __init__(self, length: int) -> None:
         draw = random.Random(7)
         self.slow = [draw.random() < 0.01 for _ in range(length)]
-        self.unsorted = numpy.random.default_rng(7).random(200_000)
+        self.unsorted = numpy.random.default_rng(7).random(130_000)
 
     def __len__(self) -> int:
         return len(self.slow)

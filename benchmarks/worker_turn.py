@@ -23,7 +23,8 @@ from fastload.bench import measure
 
 Json = dict[str, Any]
 WARM_BATCHES = 24  # more than any loader has in flight here
-HEAVY_BATCH = 32
+HEAVY_BATCH = 64
+PICTURES = 32  # a batch of them
 STEP_S = 0.005  # the consumer's step in the heavy case
 READINGS = 20  # of memory, over the epochs
 SMALL_EPOCH = 4  # batches
@@ -67,10 +68,9 @@ def build(spec: Spec, dataset: Any, **arguments: Any) -> Any:
     return made(dataset, num_workers=spec.workers, **{**arguments, **spec.more})
 
 
-def engine_of(loader: Any, iterator: Any) -> str:
-    """Which engine made the batches: FastLoader tells; else the iterator's class does."""
-    stats = getattr(loader, "stats", None)
-    return str(stats()["engine"]) if callable(stats) else type(iterator).__name__
+def engine_of(spec: Spec, loader: Any) -> str:
+    """Which engine made the batches, as FastLoader tells it."""
+    return spec.loader if spec.loader == "torch" else str(loader.stats()["engine"])
 
 
 def read_all(batch: Any) -> None:
@@ -110,7 +110,7 @@ def variants(spec: Spec) -> Iterator[Variant]:
         from fastload.bench.rivals import PillowFolder
 
         files = [(str(path), label) for path, label in list_folder(Path(spec.pictures))] * 16
-        yield "pillow", PillowFolder(files, data.SIDE), {"batch_size": HEAVY_BATCH, "shuffle": True}, data.check_pictures
+        yield "pillow", PillowFolder(files, data.SIDE), {"batch_size": PICTURES, "shuffle": True}, data.check_pictures
 
 
 def run_rate(spec: Spec) -> Json:
@@ -140,7 +140,7 @@ def run_rate(spec: Spec) -> Json:
             result["others_share"] = max(result["others_share"], others)
         result[f"{name} per s"] = batches / wall
         result[f"{name} cpu us"] = cpu / batches * 1e6
-        result["engine"] = engine_of(loader, iterator)
+        result["engine"] = engine_of(spec, loader)
         del iterator, loader
         gc.collect()
     return result
@@ -176,7 +176,7 @@ def run_heavy(spec: Spec) -> Json:
         "p99_ms": cuts[98],
         "max_ms": max(measured),
         "steps_per_s": spec.batches / wall,
-        "engine": engine_of(loader, iterator),
+        "engine": engine_of(spec, loader),
         "waits_ms": [round(wait, 1) for wait in measured],
     }
 
@@ -212,7 +212,7 @@ def run_epochs(spec: Spec) -> Json:
     early, late = readings[1:7], readings[-6:]
     growth = {f"growth {key}": statistics.median(r[key] for r in late) - statistics.median(r[key] for r in early) for key in early[0]}
     per_s = spec.epochs // READINGS * READINGS / clock
-    return {"epochs_per_s": per_s, "epoch_ms": 1000 / per_s, **growth, "engine": engine_of(loader, iter(loader)), "last": readings[-1]}
+    return {"epochs_per_s": per_s, "epoch_ms": 1000 / per_s, **growth, "engine": engine_of(spec, loader), "last": readings[-1]}
 
 
 def run_fresh(spec: Spec) -> Json:
@@ -227,12 +227,11 @@ def run_fresh(spec: Spec) -> Json:
         times = []
         for _ in range(epochs):
             began = time.perf_counter()
-            iterator = iter(loader)
-            for _batch in iterator:
+            for _batch in loader:
                 pass
             times.append((time.perf_counter() - began) * 1000)
         result[f"{method}_ms"] = statistics.median(times)
-        result["engine"] = engine_of(loader, iterator)
+        result["engine"] = engine_of(spec, loader)
     return result
 
 
@@ -247,11 +246,10 @@ def run_shm(spec: Spec) -> Json:
     arguments = {"batch_size": 64, "collate_fn": data.WholeBatch(), "prefetch_factor": 8, "timeout": SHM_TIMEOUT_S}
     loader = build(spec, data.Integers(spec.batches * 64), **arguments)
     began = time.perf_counter()
-    iterator = iter(loader)
-    for number, batch in enumerate(iterator):
+    for number, batch in enumerate(loader):
         data.check_whole(batch, number)
         time.sleep(0.005)  # the workers get ahead
-    return {"batches_per_s": spec.batches / (time.perf_counter() - began), "engine": engine_of(loader, iterator)}
+    return {"batches_per_s": spec.batches / (time.perf_counter() - began), "engine": engine_of(spec, loader)}
 
 
 RUNS = {"heavy": run_heavy, "epochs": run_epochs, "fresh": run_fresh, "shm": run_shm}
