@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_tensors_are_aligned_views_of_the_slot(tensors: list[torch.Tensor]) -> N
             spans.append((at, at + tensor.numel() * tensor.element_size()))
             assert 0 <= at < spans[-1][1] <= slot.bytes
     spans.sort()
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
 
 
 @pytest.mark.parametrize("dtype", PLAIN, ids=str)
