@@ -383,12 +383,13 @@ def test_views_of_collated_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def both(batch: list[Any], *, collate_fn_map: Any = None) -> Any:
         stacked = torch_collate.collate([each.content for each in batch], collate_fn_map=collate_fn_map)
-        return [stacked, *stacked.unbind(), torch.zeros(1_000_000 if int(stacked[0, 0]) == 60 else 0)]
+        return [stacked, *stacked.unbind(), torch.ones(1_000_000 if int(stacked[0, 0]) == 60 else 0)]
 
     monkeypatch.setitem(torch_collate.default_collate_fn_map, Custom, both)
     dataset = Made(lambda i: Custom(ones(i)), 80)
     for number, batch in enumerate(FastLoader(dataset, batch_size=4, num_workers=2)):
-        whole, *parts, _more = batch
+        whole, *parts, more = batch
+        assert bool(more.eq(1).all())
         assert whole[:, 0].tolist() == [4.0 * number + at for at in range(4)]
         assert all(map(torch.equal, whole, parts))
 
