@@ -237,7 +237,8 @@ class FastLoader(DataLoader[_T]):
             if self.seed is not None:
                 dataset.seed = self.seed
         self._seed_order(epoch)
-        if isinstance(self._iterator, WorkerIterator) and self._iterator.closed:
+        if isinstance(self._iterator, WorkerIterator) and not self._iterator.usable:
+            self._iterator.close()
             self._iterator = None
             self._worker_counts.restarts += 1
         begin(self, epoch)

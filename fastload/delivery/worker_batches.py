@@ -138,6 +138,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._made_slots = itertools.count(1)
         self._sampled_out = False
         self._closed = False
+        self._torn = False
         self._ended = False  # everything was delivered
         self._pid = os.getpid()
         context = loader.multiprocessing_context or torch.multiprocessing
@@ -196,8 +197,19 @@ class WorkerIterator(_BaseDataLoaderIter):
         """No worker serves this iterator any more."""
         return self._closed or self._pid != os.getpid()
 
+    @property
+    def usable(self) -> bool:
+        """It can begin another epoch."""
+        return not (self.closed or self._torn)
+
+    # NOTE [ worker batches: torn steps ]
+    # An exception out of a signal's handler (Ctrl-C, an alarm) may come between any two lines, such as when a message is taken in and
+    # not yet noted: what then waits for it waits for ever. So `_torn` is set while a step changes who owes what, and cleared where all
+    # is in order again; an iterator found torn serves nobody any more.
+
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """The next epoch of persistent workers. What is under way for the one before is waited for, as torch does, and thrown away."""
+        self._torn = True
         self._queue.clear()
         while True:
             for task in [task for task in self._tasks.values() if task.made is not None]:
@@ -212,6 +224,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         with self._pool.together():
             self._send_all(("epoch", self._shared_seed, self._sample_seed(loader)))
             self._fill()
+        self._torn = False
 
     # ---- tasks out
 
@@ -222,6 +235,9 @@ class WorkerIterator(_BaseDataLoaderIter):
             except StopIteration:
                 self._sampled_out = True
                 return
+            except BaseException:
+                self._torn = False  # the sampler's own failure, or an end in the middle of it: nothing was changed yet
+                raise
             task = Task(next(self._numbers), index, self._course.at)
             self._tasks[task.number] = task
             self._queue.append(task)
@@ -305,12 +321,17 @@ class WorkerIterator(_BaseDataLoaderIter):
     def _next_data(self) -> Any:
         if self._pid != os.getpid():
             raise ClosedError(f"this iterator's workers belong to process {self._pid}: iterate the loader anew in this process")
+        if self._torn:
+            self.close()
+            raise ClosedError("an exception from outside cut short what this iterator was doing: iterate the loader anew")
+        self._torn = True
         deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
         while True:
             task = self._take_ready()
             if task is not None:
                 return self._finish(task)
             if not self._queue:
+                self._torn = False
                 if self._closed and not self._ended:
                     raise ClosedError("this iterator's workers were closed before its end: iterate the loader anew")
                 self._ended = True
@@ -337,6 +358,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         try:
             self._fill()
             assert task.made is not None
+            self._torn = False
             batch = task.made()
         finally:
             self._forget(task)
