@@ -1,0 +1,132 @@
+"""AugmentBatch: a list of specs, done to a whole batch, each sample by its own random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fastload import transforms as T
+from fastload.augment import space
+from fastload.augment.jitter import ColorJitter, fused
+from fastload.augment.philox import OP_STREAM, Draw, as_indices, words_of
+from fastload.augment.specs import Op
+from fastload.augment.steps import Frame, Step, run
+from fastload.errors import ArgumentError, TransformError
+
+_Plan = Callable[[Any, Draw, Frame], list[Step]]
+_NATIVE: dict[type, tuple[int, _Plan]] = {
+    T.RandomHorizontalFlip: (space.FLIP_WORDS, space.plan_hflip),
+    T.RandomVerticalFlip: (space.FLIP_WORDS, space.plan_vflip),
+    T.RandomCrop: (space.CROP_WORDS, space.plan_crop),
+}
+DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
+
+
+class AugmentBatch:
+    """Augments a batch on its device, reproducibly.
+
+    1. What happens to a sample is a pure function of (seed, epoch, its index, the list of ops): not of the other samples, of the batch's
+       size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + i of the native generator.
+    2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
+    3. No call waits for the device; parameters cross in one copy (NOTE [ augment: drawn on the host, sent once ]).
+    4. Plain value: picklable, comparable, repr is what makes it again. Global generators are neither read nor written.
+
+    Args:
+        ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop.
+        compile: colour jitter through torch.compile, once per device, dtype and image size, for any number of samples (NOTE
+            [ colour jitter: grouped or fused ]); meant for GPUs. A compiler rounds differently: a uint8 value may then differ by one.
+
+    Raises:
+        TransformError: an op that does not run on a batch.
+    """
+
+    def __init__(self, ops: Sequence[Any], *, compile: bool = False) -> None:
+        self.ops = tuple(ops)
+        self.compile = bool(compile)
+        for position, op in enumerate(self.ops):
+            if not isinstance(op, Op) and type(op) not in _NATIVE:
+                raise TransformError(
+                    f"AugmentBatch: {op!r} at position {position} does not run on a batch per sample; "
+                    "give specs of fastload.augment, or give the module itself as batch_transform"
+                )
+
+    def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike) -> Tensor:
+        """Augments one batch.
+
+        Args:
+            images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1 (so: before Normalize); on any device, contiguous or
+                channels_last.
+            seed, epoch: of the loader.
+            indices: of the samples in their dataset, (B,), at least 0.
+
+        Returns:
+            (B, 3, H, W), or the size of the last RandomCrop.
+
+        Raises:
+            ArgumentError: images or indices of another shape or dtype.
+            BatchShapeError: a crop larger than the images.
+        """
+        rows = as_indices(indices)
+        if images.ndim != 4 or images.shape[1] != 3 or images.dtype not in DTYPES:
+            raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
+        if len(rows) != len(images):
+            raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
+        if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
+            return images
+        out = run(images, self.steps(images, seed, epoch, rows))
+        return out.contiguous(memory_format=_format(images))
+
+    def steps(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
+        """What is to be done to this batch, drawn and derived, in order."""
+        wants = [(OP_STREAM + i, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for i, op in enumerate(self.ops)]
+        height, width = images.shape[2:]
+        steps: list[Step] = []
+        for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
+            frame = Frame(len(images), height, width, images.dtype != torch.uint8)
+            done = self._plan(op, Draw(drawn), frame)
+            height, width = next((step.size for step in reversed(done) if step.size), (height, width))
+            steps += done
+        return space.fold_flips(steps)
+
+    def _plan(self, op: Any, draw: Draw, frame: Frame) -> list[Step]:
+        if self.compile and isinstance(op, ColorJitter):
+            return [Step(self._compiled, step.rows, step.arrays) for step in op.plan_fused(draw, frame)]
+        return op.plan(draw, frame) if isinstance(op, Op) else _NATIVE[type(op)][1](op, draw, frame)
+
+    @cached_property
+    def _jitter(self) -> Callable[..., Tensor]:
+        return torch.compile(fused, fullgraph=True)
+
+    def _compiled(self, x: Tensor, full: Tensor, before: Tensor) -> Tensor:
+        if len(x) == 1:  # a size of 1 is compiled apart, whatever is said of it
+            return self._compiled(x.expand(2, -1, -1, -1), full.expand(2, -1), before.expand(2, -1))[:1]
+        for tensor in (x, full, before):
+            torch._dynamo.mark_dynamic(tensor, 0)
+        return self._jitter(x, full, before)
+
+    def __repr__(self) -> str:
+        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{', compile=True' if self.compile else ''})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AugmentBatch) and (self.ops, self.compile) == (other.ops, other.compile)
+
+    def __hash__(self) -> int:
+        return hash((self.ops, self.compile))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.ops, self.compile)
+
+
+def _again(ops: tuple[Any, ...], compile: bool) -> AugmentBatch:
+    return AugmentBatch(ops, compile=compile)
+
+
+def _format(images: Tensor) -> torch.memory_format:
+    last = images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()
+    return torch.channels_last if last else torch.contiguous_format

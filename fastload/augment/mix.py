@@ -1,0 +1,140 @@
+"""MixUp and CutMix: every image and its label mixed with another of the batch.
+
+NOTE [ augment: mixing is of a batch ]
+Which images meet is decided by the batch, so that the result cannot be a function of single samples. It is one of (seed, epoch, the
+batch's indices in their order): one share per batch, keyed by a hash of the indices (philox.batch_key), and the partner of each row is
+the row before it (of the first, the last), as in torchvision; a shuffled sampler makes that a random one.
+Sources: Zhang et al., "mixup" (arXiv:1710.09412); Yun et al., "CutMix" (arXiv:1905.04899).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fastload.augment.philox import BETA_WORDS, MIX_STREAM, Draw, as_indices, batch_key, beta, words_of
+from fastload.errors import ArgumentError, TransformError
+
+_MIXUP, _CUTMIX, _CHOICE = MIX_STREAM, MIX_STREAM + 1, MIX_STREAM + 2
+Indices = Sequence[int] | npt.ArrayLike
+
+
+def batch_draw(seed: int, epoch: int, indices: Indices, stream: int, count: int) -> Draw:
+    """A batch's own words."""
+    return Draw(words_of(seed, epoch, batch_key(as_indices(indices)), [(stream, count)])[0])
+
+
+def probabilities(labels: Tensor, num_classes: int | None) -> Tensor:
+    """Labels as class probabilities, float (B, num_classes): whole numbers become ones and zeros, floats stay.
+
+    Raises:
+        ArgumentError: neither classes (B,) nor probabilities (B, num_classes).
+    """
+    if labels.ndim == 1 and not labels.is_floating_point():
+        if num_classes is None:
+            raise ArgumentError("MixUp and CutMix need num_classes for labels that are class numbers")
+        # Not one_hot(), which reads the largest label back to the host.
+        return (labels[:, None] == torch.arange(num_classes, device=labels.device)).float()
+    if labels.ndim != 2 or not labels.is_floating_point() or num_classes not in (None, labels.shape[1]):
+        raise ArgumentError(f"labels: {labels.dtype} of {tuple(labels.shape)}; give class numbers (B,) or probabilities (B, num_classes)")
+    return labels
+
+
+@dataclass(frozen=True)
+class _Mix:
+    alpha: float = 1.0
+    num_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.alpha > 0:
+            raise TransformError(f"{type(self).__name__}: alpha={self.alpha!r}; give more than 0")
+        if self.num_classes is not None and self.num_classes < 1:
+            raise TransformError(f"{type(self).__name__}: num_classes={self.num_classes!r}; give at least 1")
+
+    def _check(self, images: Tensor, labels: Tensor, indices: Indices) -> None:
+        if images.ndim != 4 or not len(images) == len(labels) == len(as_indices(indices)):
+            got = f"images {tuple(images.shape)}, {len(labels)} labels, {len(as_indices(indices))} indices"
+            raise ArgumentError(f"{type(self).__name__}: {got}; give (B, C, H, W), B labels and B indices")
+
+    def _mix_labels(self, labels: Tensor, share: float) -> Tensor:
+        given = probabilities(labels, self.num_classes)
+        return torch.lerp(given.roll(1, 0), given, share)
+
+
+class MixUp(_Mix):
+    """images * share + partners * (1 - share), and so the labels; share ~ Beta(alpha, alpha), one per batch.
+
+    Called with images (B, C, H, W), uint8 (rounded) or float, labels as `probabilities` takes them, and seed, epoch, indices as
+    AugmentBatch has them. Returns new images of the same dtype, device and format, and float (B, num_classes).
+    """
+
+    def share(self, seed: int, epoch: int, indices: Indices) -> float:
+        """Of each row's own image in this batch."""
+        return float(beta(batch_draw(seed, epoch, indices, _MIXUP, BETA_WORDS), self.alpha)[0])
+
+    def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:
+        self._check(images, labels, indices)
+        if not len(images):
+            return images, probabilities(labels, self.num_classes)
+        share = self.share(seed, epoch, indices)
+        whole = not images.is_floating_point()
+        values = images.float() if whole else images
+        mixed = torch.lerp(values.roll(1, 0), values, share)
+        return mixed.round_().to(images.dtype) if whole else mixed, self._mix_labels(labels, share)
+
+
+class CutMix(_Mix):
+    """A box of each image replaced by that of its partner, the labels mixed by the box's share of the area.
+
+    The box has the share 1 - Beta(alpha, alpha) of the area and a uniform centre, both once per batch; what lies outside the image is cut
+    off, and the labels' share counts what is left, as in torchvision. Called as MixUp.
+    """
+
+    def box(self, seed: int, epoch: int, indices: Indices, height: int, width: int) -> tuple[int, int, int, int]:
+        """top, left, bottom, right in this batch."""
+        draw = batch_draw(seed, epoch, indices, _CUTMIX, 2 + BETA_WORDS)
+        x, y = int(draw.below(width)[0]), int(draw.below(height)[0])
+        half = 0.5 * math.sqrt(1.0 - float(beta(draw, self.alpha)[0]))
+        across, down = int(half * width), int(half * height)
+        return max(y - down, 0), max(x - across, 0), min(y + down, height), min(x + across, width)
+
+    def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:
+        self._check(images, labels, indices)
+        if not len(images):
+            return images, probabilities(labels, self.num_classes)
+        height, width = images.shape[2:]
+        top, left, bottom, right = self.box(seed, epoch, indices, height, width)
+        out = images.clone()
+        out[:, :, top:bottom, left:right] = images[:, :, top:bottom, left:right].roll(1, 0)
+        return out, self._mix_labels(labels, 1.0 - (bottom - top) * (right - left) / (height * width))
+
+
+@dataclass(frozen=True)
+class RandomChoice:
+    """One of several mixes per batch, as recipes alternate MixUp and CutMix. p: their weights; default: equal."""
+
+    mixes: tuple[MixUp | CutMix, ...]
+    p: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mixes", tuple(self.mixes))
+        weights = (1.0,) * len(self.mixes) if self.p is None else tuple(float(w) for w in self.p)
+        if not self.mixes or len(weights) != len(self.mixes) or min(weights) < 0 or not sum(weights) > 0:
+            raise TransformError(f"RandomChoice: {len(self.mixes)} mixes with weights {self.p!r}; give a weight of at least 0 for each")
+        object.__setattr__(self, "p", weights)
+
+    def chosen(self, seed: int, epoch: int, indices: Indices) -> MixUp | CutMix:
+        """This batch's."""
+        assert self.p is not None
+        point = batch_draw(seed, epoch, indices, _CHOICE, 2).uniform()[0] * sum(self.p)
+        below = np.cumsum(self.p)
+        return self.mixes[int(np.searchsorted(below[:-1], point, side="right"))]
+
+    def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:
+        return self.chosen(seed, epoch, indices)(images, labels, seed=seed, epoch=epoch, indices=indices)

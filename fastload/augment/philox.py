@@ -1,0 +1,148 @@
+"""Random numbers for a batch of samples at once: the native generator's words, in NumPy.
+
+The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11), addressed as
+csrc/fl_rng.c addresses it: row i of words(seed, epoch, indices, stream, n) is core.random_words(seed, epoch, indices[i], stream, n).
+Plain functions of their arguments: neither the other rows nor their number can change a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import ArgumentError
+
+Words = npt.NDArray[np.uint32]
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+OP_STREAM = 0x8000
+"""The stream of the first op of an AugmentBatch; its others follow. Native transforms count up from 0; 0xFFFE and 0xFFFF are taken."""
+MIX_STREAM = 0xC000
+"""MixUp, CutMix and the choice between them, and the batch seeds of Seeded: streams of whole batches."""
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL = 0x9E3779B9, 0xBB67AE85
+_TRIES = 64
+"""Of the gamma sampler: each is accepted with more than 95%, so that all fail once in 10^83 draws."""
+
+
+def as_indices(indices: Sequence[int] | npt.ArrayLike) -> npt.NDArray[np.uint64]:
+    """Indices of samples in their dataset, as the generator counts them; shape (B,).
+
+    Raises:
+        ArgumentError: not one dimension of integers of at least 0.
+    """
+    if hasattr(indices, "detach"):
+        indices = indices.detach().cpu().numpy()
+    found = np.asarray(indices)
+    if found.size == 0:
+        return np.zeros(0, np.uint64)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or (found.dtype.kind == "i" and int(found.min()) < 0):
+        raise ArgumentError(f"indices: {found.dtype} of shape {found.shape}; give one integer of at least 0 per sample")
+    return found.astype(np.uint64)
+
+
+def _philox(seed: int, counters: list[npt.NDArray[np.uint64]]) -> Words:
+    """Ten rounds over four broadcastable arrays of 32-bit counters; returns their shape + (4,)."""
+    c0, c1, c2, c3 = counters
+    key0, key1 = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+    for _ in range(10):
+        a, b = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c2 = (b >> _HALF) ^ c1 ^ np.uint64(key0), (a >> _HALF) ^ c3 ^ np.uint64(key1)
+        c1, c3 = b & _LOW, a & _LOW
+        key0, key1 = (key0 + _WEYL[0]) & 0xFFFFFFFF, (key1 + _WEYL[1]) & 0xFFFFFFFF
+    return np.stack((c0, c1, c2, c3), axis=-1).astype(np.uint32)
+
+
+def words_of(seed: int, epoch: int, indices: npt.NDArray[np.uint64], wants: Sequence[tuple[int, int]]) -> list[Words]:
+    """The first words of several streams, in one pass: for each (stream, count) an array (B, count)."""
+    blocks = [-(-count // 4) for _, count in wants]
+    tail = [stream << 16 | block for (stream, _), n in zip(wants, blocks, strict=True) for block in range(n)]
+    if not tail or not len(indices):
+        return [np.zeros((len(indices), count), np.uint32) for _, count in wants]
+    place = np.array(tail, np.uint64)[None, :]
+    index = np.broadcast_to(indices[:, None], (len(indices), len(tail)))
+    drawn = _philox(seed & (1 << 64) - 1, [index & _LOW, index >> _HALF, np.full_like(index, epoch & 0xFFFFFFFF), place])
+    out, start = [], 0
+    for (_, count), n in zip(wants, blocks, strict=True):
+        out.append(drawn[:, start : start + n].reshape(len(indices), 4 * n)[:, :count])
+        start += n
+    return out
+
+
+def words(seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike, stream: int, count: int) -> Words:
+    """The first `count` words of one stream for every index; shape (B, count), uint32."""
+    return words_of(seed, epoch, as_indices(indices), [(stream, count)])[0]
+
+
+def batch_key(indices: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """One index that stands for a whole batch: 64 bits of BLAKE2b over its indices in their order; shape (1,)."""
+    digest = hashlib.blake2b(indices.astype("<u8").tobytes(), digest_size=8).digest()
+    return np.frombuffer(digest, "<u8").astype(np.uint64)
+
+
+class Draw:
+    """The words of one op, one row per sample, taken from the left by what it asks for.
+
+    1. What is asked for depends on the op alone, never on what was drawn: a position has one meaning in every row.
+    """
+
+    def __init__(self, drawn: Words) -> None:
+        self._drawn = drawn
+        self._next = 0
+        self.rows = len(drawn)
+
+    def words(self, count: int) -> Words:
+        """The next `count` words; shape (B, count)."""
+        start, self._next = self._next, self._next + count
+        if self._next > self._drawn.shape[1]:
+            raise AssertionError(f"{self._next} words asked of {self._drawn.shape[1]}")
+        return self._drawn[:, start : self._next]
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> Doubles:
+        """Uniform in [low, high), 53 bits from two words, as fl_rng_uniform; shape (B,)."""
+        pair = self.words(2).astype(np.uint64)
+        whole = (pair[:, 0] >> np.uint64(5) << np.uint64(26)) | pair[:, 1] >> np.uint64(6)
+        drawn: Doubles = low + (high - low) * (whole.astype(np.float64) * 2.0**-53)
+        return drawn
+
+    def below(self, bound: int) -> Ints:
+        """Uniform in 0 .. bound-1 from one word, as fl_rng_below; shape (B,)."""
+        drawn: Ints = (self.words(1)[:, 0].astype(np.uint64) * np.uint64(bound) >> _HALF).astype(np.int64)
+        return drawn
+
+    def chance(self, p: float) -> Ints:
+        """The rows on which something of probability p happens."""
+        return np.flatnonzero(self.uniform() < p)
+
+
+def _log_gamma_variate(draw: Draw, alpha: float) -> Doubles:
+    """log of Gamma(alpha, 1) variates: Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), for alpha + 1,
+    brought down by a uniform's power; in logs, since for a small alpha the variate itself underflows."""
+    d = alpha + 2.0 / 3.0
+    found = np.full(draw.rows, np.log(d))
+    open_rows = np.ones(draw.rows, bool)
+    for _ in range(_TRIES):
+        radius = np.sqrt(-2.0 * np.log1p(-draw.uniform()))
+        x = radius * np.cos(2.0 * np.pi * draw.uniform())
+        v = (1.0 + x / np.sqrt(9.0 * d)) ** 3
+        safe = np.where(v > 0, v, 1.0)
+        accepted = (v > 0) & (np.log1p(-draw.uniform()) < 0.5 * x * x + d * (1.0 - safe + np.log(safe)))
+        found = np.where(open_rows & accepted, np.log(d * safe), found)
+        open_rows &= ~accepted
+    return found + np.log1p(-draw.uniform()) / alpha
+
+
+BETA_WORDS = 2 * (6 * _TRIES + 2)
+"""What beta() takes."""
+
+
+def beta(draw: Draw, alpha: float) -> Doubles:
+    """Beta(alpha, alpha) variates in [0, 1] as ratios of gamma variates; shape (B,)."""
+    return 1.0 / (1.0 + np.exp(np.clip(_log_gamma_variate(draw, alpha) - _log_gamma_variate(draw, alpha), -700.0, 700.0)))

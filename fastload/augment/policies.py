@@ -1,0 +1,273 @@
+"""Policies that choose ops per sample: RandAugment, TrivialAugmentWide and AutoAugment, by torchvision's tables.
+
+Sources: Cubuk et al., "RandAugment" (arXiv:1909.13719); Müller and Hutter, "TrivialAugment" (arXiv:2103.10158); Cubuk et al., "AutoAugment"
+(arXiv:1805.09501), whose policies were found by search. Spaces, ranges, 31 and 10 bins and signs are those of
+torchvision.transforms.v2 0.28, which tests/augment/test_policies.py holds them to. Kornia's policies choose once per batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.augment import kernels
+from fastload.augment.philox import Doubles, Draw, Ints
+from fastload.augment.space import affine_step, inverse_matrices
+from fastload.augment.specs import Op, colour, fail, interpolation_mode, keep
+from fastload.augment.steps import Frame, Step
+
+OPS = (
+    "Identity",
+    "ShearX",
+    "ShearY",
+    "TranslateX",
+    "TranslateY",
+    "Rotate",
+    "Brightness",
+    "Color",
+    "Contrast",
+    "Sharpness",
+    "Posterize",
+    "Solarize",
+    "AutoContrast",
+    "Equalize",
+    "Invert",
+)
+"""By number; the first 14 are the space of RandAugment and TrivialAugmentWide, in torchvision's order."""
+_ID = {name: number for number, name in enumerate(OPS)}
+SPACE = 14
+SIGNED = np.array([1 <= number <= 9 for number in range(len(OPS))])
+"""Ops whose magnitude is negative half of the time."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The largest magnitudes of a policy. Shear is a slope, translate pixels or a share, rotate degrees, blends add to a factor of 1."""
+
+    shear: float
+    translate: float
+    rotate: float
+    blend: float
+    posterize: float
+    translate_share: bool
+
+
+NARROW = Scales(shear=0.3, translate=150.0 / 331.0, rotate=30.0, blend=0.9, posterize=4.0, translate_share=True)
+WIDE = Scales(shear=0.99, translate=32.0, rotate=135.0, blend=0.99, posterize=6.0, translate_share=False)
+
+
+def magnitude_table(scales: Scales, bins: int, height: int, width: int) -> npt.NDArray[np.float32]:
+    """The magnitude of every op at every bin; shape (15, bins). Posterize in bits, solarize a threshold of 0..255, translate pixels."""
+    table = np.zeros((len(OPS), bins), np.float64)
+    ramp = np.linspace(0.0, 1.0, bins)
+    across, down = (width, height) if scales.translate_share else (1, 1)
+    for names, top in (
+        (("ShearX", "ShearY"), scales.shear),
+        (("TranslateX",), scales.translate * across),
+        (("TranslateY",), scales.translate * down),
+        (("Rotate",), scales.rotate),
+        (("Brightness", "Color", "Contrast", "Sharpness"), scales.blend),
+    ):
+        for name in names:
+            table[_ID[name]] = top * ramp
+    table[_ID["Posterize"]] = 8.0 - np.round(np.arange(bins) / ((bins - 1) / scales.posterize))
+    table[_ID["Solarize"]] = 255.0 * (1.0 - ramp)
+    return table.astype(np.float32)
+
+
+def _matrices(kinds: Ints, values: Doubles, frame: Frame) -> Doubles:
+    """Of the five geometric ops; shears hold the corner as the reference implementations do, rotation turns counter-clockwise."""
+    shear = np.degrees(np.arctan(values))
+    zero = np.zeros_like(values)
+    corner = (-0.5 * frame.width, -0.5 * frame.height)
+    shears = inverse_matrices(
+        shear_x=np.where(kinds == _ID["ShearX"], shear, zero), shear_y=np.where(kinds == _ID["ShearY"], shear, zero), centre=corner
+    )
+    others = inverse_matrices(
+        angle=np.where(kinds == _ID["Rotate"], -values, zero),
+        shift_x=np.where(kinds == _ID["TranslateX"], np.trunc(values), zero),
+        shift_y=np.where(kinds == _ID["TranslateY"], np.trunc(values), zero),
+    )
+    sheared = (kinds == _ID["ShearX"]) | (kinds == _ID["ShearY"])
+    return np.where(sheared[:, None, None], shears, others)
+
+
+def slot_steps(kinds: Ints, values: Doubles, frame: Frame, mode: str, fill: Sequence[float]) -> list[Step]:
+    """One op per sample: rows of one kind go together, and the geometric ones by one resampling. kinds, values: (B,)."""
+
+    def rows_of(*names: str) -> Ints:
+        return np.flatnonzero(np.isin(kinds, [_ID[name] for name in names]))
+
+    moved = rows_of("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
+    steps = [affine_step(moved, _matrices(kinds[moved], values[moved], frame), frame, mode, fill)]
+    for name, kernel in (
+        ("Brightness", kernels.brightness),
+        ("Color", kernels.saturation),
+        ("Contrast", kernels.contrast),
+        ("Sharpness", kernels.sharpness),
+    ):
+        rows = rows_of(name)
+        steps.append(Step(kernel, rows, {"factor": (1.0 + values[rows]).astype(np.float32)}))
+    rows = rows_of("Posterize")
+    steps.append(Step(kernels.posterize, rows, {"bits": values[rows].astype(np.int64)}))
+    rows = rows_of("Solarize")
+    steps.append(Step(kernels.solarize, rows, {"threshold": (values[rows] * frame.unit).astype(np.float32)}))
+    for name, plain in (("AutoContrast", kernels.autocontrast), ("Equalize", kernels.equalize), ("Invert", kernels.invert)):
+        steps.append(Step(plain, rows_of(name)))
+    return steps
+
+
+class _Policy(Op):
+    interpolation: Any
+    fill: float | Sequence[float]
+
+    def __post_init__(self) -> None:
+        """Checks what they have in common; torchvision's fill=None is black."""
+        keep(self, interpolation=interpolation_mode(self, self.interpolation), fill=colour(self, "fill", self.fill or 0.0))
+        bins = getattr(self, "num_magnitude_bins", 2)
+        if not isinstance(bins, int) or bins < 2:
+            raise fail(self, f"num_magnitude_bins={bins!r}; give at least 2")
+
+    def choices(self, draw: Draw, height: int, width: int) -> list[tuple[Ints, Doubles]]:
+        """For each slot, the kind of op (index into OPS) and the signed magnitude of every sample."""
+        raise NotImplementedError
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        steps = []
+        for kinds, values in self.choices(draw, frame.height, frame.width):
+            steps += slot_steps(kinds, values, frame, self.interpolation, self.fill)  # type: ignore[arg-type]
+        return steps
+
+
+@dataclass(frozen=True)
+class RandAugment(_Policy):
+    """num_ops ops after each other, each one of 14 at the same magnitude bin, chosen per sample.
+
+    Args:
+        num_ops: how many.
+        magnitude: the bin, 0 .. num_magnitude_bins - 1.
+        num_magnitude_bins: how finely the ranges are divided.
+        interpolation: "nearest" or "bilinear".
+        fill: what comes in from outside, 0..255.
+    """
+
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+    interpolation: Any = "nearest"
+    fill: float | Sequence[float] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.num_ops, int) or self.num_ops < 0:
+            raise fail(self, f"num_ops={self.num_ops!r}; give at least 0")
+        if not isinstance(self.magnitude, int) or not 0 <= self.magnitude < self.num_magnitude_bins:
+            raise fail(self, f"magnitude={self.magnitude!r}; give a bin below num_magnitude_bins={self.num_magnitude_bins}")
+
+    @property
+    def words(self) -> int:  # type: ignore[override]
+        return 2 * self.num_ops
+
+    def choices(self, draw: Draw, height: int, width: int) -> list[tuple[Ints, Doubles]]:
+        column = magnitude_table(NARROW, self.num_magnitude_bins, height, width)[:, self.magnitude]
+        out = []
+        for _ in range(self.num_ops):
+            kinds, negative = draw.below(SPACE), draw.below(2)
+            out.append((kinds, _signed(kinds, column[kinds], negative)))
+        return out
+
+
+@dataclass(frozen=True)
+class TrivialAugmentWide(_Policy):
+    """One op of 14 at a magnitude bin, both chosen per sample. Arguments: see RandAugment."""
+
+    num_magnitude_bins: int = 31
+    interpolation: Any = "nearest"
+    fill: float | Sequence[float] = 0.0
+
+    words = 3
+
+    def choices(self, draw: Draw, height: int, width: int) -> list[tuple[Ints, Doubles]]:
+        table = magnitude_table(WIDE, self.num_magnitude_bins, height, width)
+        kinds, bins, negative = draw.below(SPACE), draw.below(self.num_magnitude_bins), draw.below(2)
+        return [(kinds, _signed(kinds, table[kinds, bins], negative))]
+
+
+def _signed(kinds: Ints, values: npt.NDArray[np.float32], negative: Ints) -> Doubles:
+    return np.where(SIGNED[kinds] & (negative == 1), -values, values).astype(np.float64)
+
+
+AUTOAUGMENT_BINS = 10
+# One line per sub-policy: op, probability, bin (- for ops without a magnitude), twice.
+_IMAGENET = """
+Posterize 0.4 8     Rotate 0.6 9
+Solarize 0.6 5      AutoContrast 0.6 -
+Equalize 0.8 -      Equalize 0.6 -
+Posterize 0.6 7     Posterize 0.6 6
+Equalize 0.4 -      Solarize 0.2 4
+Equalize 0.4 -      Rotate 0.8 8
+Solarize 0.6 3      Equalize 0.6 -
+Posterize 0.8 5     Equalize 1.0 -
+Rotate 0.2 3        Solarize 0.6 8
+Equalize 0.6 -      Posterize 0.4 6
+Rotate 0.8 8        Color 0.4 0
+Rotate 0.4 9        Equalize 0.6 -
+Equalize 0.0 -      Equalize 0.8 -
+Invert 0.6 -        Equalize 1.0 -
+Color 0.6 4         Contrast 1.0 8
+Rotate 0.8 8        Color 1.0 2
+Color 0.8 8         Solarize 0.8 7
+Sharpness 0.4 7     Invert 0.6 -
+ShearX 0.6 5        Equalize 1.0 -
+Color 0.4 0         Equalize 0.6 -
+Equalize 0.4 -      Solarize 0.2 4
+Solarize 0.6 5      AutoContrast 0.6 -
+Invert 0.6 -        Equalize 1.0 -
+Color 0.6 4         Contrast 1.0 8
+Equalize 0.8 -      Equalize 0.6 -
+"""
+
+
+def sub_policies(name: str) -> tuple[Ints, Doubles, Ints]:
+    """Kinds, probabilities and bins of a policy's 25 pairs; each of shape (25, 2)."""
+    words = [line.split() for line in {"imagenet": _IMAGENET}[name].strip().splitlines()]
+    kinds = np.array([[_ID[w[0]], _ID[w[3]]] for w in words])
+    bins = np.array([[0 if b == "-" else int(b) for b in (w[2], w[5])] for w in words])
+    return kinds, np.array([[float(w[1]), float(w[4])] for w in words]), bins
+
+
+@dataclass(frozen=True)
+class AutoAugment(_Policy):
+    """One of 25 pairs of ops per sample, each op with its probability and magnitude.
+
+    Args:
+        policy: "imagenet", the one that ImageNet recipes use, or torchvision's enum member of that name.
+        interpolation, fill: see RandAugment.
+    """
+
+    policy: Any = "imagenet"
+    interpolation: Any = "nearest"
+    fill: float | Sequence[float] = 0.0
+
+    words = 7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keep(self, policy=str(getattr(self.policy, "value", self.policy)).lower())
+        if self.policy != "imagenet":
+            raise fail(self, f'policy={self.policy!r}; only "imagenet" runs on a batch')
+
+    def choices(self, draw: Draw, height: int, width: int) -> list[tuple[Ints, Doubles]]:
+        kinds, chances, bins = sub_policies(self.policy)
+        table = magnitude_table(NARROW, AUTOAUGMENT_BINS, height, width)
+        which = draw.below(len(kinds))
+        out = []
+        for slot in range(2):
+            happens, negative = draw.uniform() < chances[which, slot], draw.below(2)
+            kind = np.where(happens, kinds[which, slot], _ID["Identity"])
+            out.append((kind, _signed(kind, table[kind, bins[which, slot]], negative)))
+        return out

@@ -1,0 +1,329 @@
+"""What can be done to a batch, as plain values: names, parameters and meaning are torchvision's (transforms v2), per sample.
+
+A spec is frozen, picklable, holds no tensor, and says in `plan` which rows it changes and how, from its words alone. Flips and the padded
+crop are those of `fastload.transforms`. Colours such as `fill` and `value` are 0..255 whatever the images' dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from fastload.augment import kernels
+from fastload.augment.kornia_ops import gaussian_blur
+from fastload.augment.philox import Draw
+from fastload.augment.space import affine_step, inverse_matrices
+from fastload.augment.steps import Frame, Step
+from fastload.errors import TransformError
+
+Range = tuple[float, float]
+Colour = tuple[float, float, float]
+
+
+def fail(spec: object, message: str) -> TransformError:
+    return TransformError(f"{type(spec).__name__}: {message}")
+
+
+def keep(spec: object, **values: Any) -> None:
+    """Sets validated fields of a frozen spec."""
+    for name, value in values.items():
+        object.__setattr__(spec, name, value)
+
+
+def span(spec: object, name: str, value: float | Sequence[float], *, low: float = -math.inf, high: float = math.inf) -> Range:
+    """A number r as (-r, r), or a pair; ascending, inside low..high."""
+    pair = (-abs(float(value)), abs(float(value))) if isinstance(value, (int, float)) else tuple(float(v) for v in value)
+    if len(pair) != 2 or not low <= pair[0] <= pair[1] <= high:
+        raise fail(spec, f"{name}={value!r}; give a number or an ascending pair between {low:g} and {high:g}")
+    return pair[0], pair[1]
+
+
+def colour(spec: object, name: str, value: float | Sequence[float]) -> Colour:
+    """One value or three, 0..255."""
+    three = (float(value),) * 3 if isinstance(value, (int, float)) else tuple(float(v) for v in value)
+    if len(three) != 3 or not all(0 <= v <= 255 for v in three):
+        raise fail(spec, f"{name}={value!r}; give one value or three, 0 to 255")
+    return three[0], three[1], three[2]
+
+
+def interpolation_mode(spec: object, value: Any) -> str:
+    name = str(getattr(value, "value", value)).lower()
+    if name not in ("nearest", "bilinear"):
+        raise fail(spec, f'interpolation={value!r}; a batch is resampled by "nearest" or "bilinear"')
+    return name
+
+
+class Op:
+    """Base of the specs here. A probability `p` is checked by check_p()."""
+
+    words = 2
+    """How many words of a sample's stream it takes; a multiple of 4 wastes none."""
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        """The steps that do it to this batch."""
+        raise NotImplementedError
+
+    def check_p(self) -> None:
+        p = getattr(self, "p", 1.0)
+        if not isinstance(p, (int, float)) or not 0.0 <= p <= 1.0:
+            raise fail(self, f"p={p!r} is no probability")
+
+    def __post_init__(self) -> None:
+        self.check_p()
+
+
+@dataclass(frozen=True)
+class _Plain(Op):
+    p: float = 0.5
+
+    kernel: ClassVar[Callable[..., Tensor]]
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        return [Step(type(self).kernel, draw.chance(self.p))]
+
+
+class RandomGrayscale(_Plain):
+    """Luma in all channels, with probability p."""
+
+    kernel = staticmethod(kernels.grayscale)
+
+    def __init__(self, p: float = 0.1) -> None:
+        super().__init__(p)
+
+
+class RandomEqualize(_Plain):
+    """Equalises each channel's histogram by Pillow's rule, with probability p. Floats are taken to 256 levels first."""
+
+    kernel = staticmethod(kernels.equalize)
+
+
+class RandomAutocontrast(_Plain):
+    """Spreads each channel over the whole range, with probability p."""
+
+    kernel = staticmethod(kernels.autocontrast)
+
+
+class RandomInvert(_Plain):
+    """White minus the image, with probability p."""
+
+    kernel = staticmethod(kernels.invert)
+
+
+@dataclass(frozen=True)
+class RandomSolarize(Op):
+    """Inverts values of at least `threshold` (0..255, also for floats), with probability p."""
+
+    threshold: float
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.check_p()
+        if not 0 <= self.threshold <= 255:
+            raise fail(self, f"threshold={self.threshold!r}; give 0 to 255")
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        rows = draw.chance(self.p)
+        return [Step(kernels.solarize, rows, {"threshold": np.full(len(rows), self.threshold * frame.unit, np.float32)})]
+
+
+@dataclass(frozen=True)
+class RandomPosterize(Op):
+    """Keeps the highest `bits` (0..8) of each value, with probability p."""
+
+    bits: int
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.check_p()
+        if not isinstance(self.bits, int) or not 0 <= self.bits <= 8:
+            raise fail(self, f"bits={self.bits!r}; give an int, 0 to 8")
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        rows = draw.chance(self.p)
+        return [Step(kernels.posterize, rows, {"bits": np.full(len(rows), self.bits, np.int64)})]
+
+
+@dataclass(frozen=True)
+class RandomAdjustSharpness(Op):
+    """Blends with a smoothed image: sharpness_factor 0 smooths, 1 changes nothing, more sharpens; with probability p."""
+
+    sharpness_factor: float
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.check_p()
+        if not self.sharpness_factor >= 0:
+            raise fail(self, f"sharpness_factor={self.sharpness_factor!r}; give at least 0")
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        rows = draw.chance(self.p)
+        return [Step(kernels.sharpness, rows, {"factor": np.full(len(rows), self.sharpness_factor, np.float32)})]
+
+
+@dataclass(frozen=True)
+class GaussianBlur(Op):
+    """Blurs by a sigma drawn uniformly per sample, with probability p.
+
+    Args:
+        kernel_size: odd, an int or (width, height) as in torchvision.
+        sigma: in pixels, a number or the range.
+        p: torchvision's has none: 1.
+    """
+
+    kernel_size: int | Sequence[int]
+    sigma: float | Sequence[float] = (0.1, 2.0)
+    p: float = 1.0
+
+    words = 4
+
+    def __post_init__(self) -> None:
+        self.check_p()
+        size = (self.kernel_size,) * 2 if isinstance(self.kernel_size, int) else tuple(self.kernel_size)
+        if len(size) != 2 or any(not isinstance(n, int) or n < 1 or n % 2 == 0 for n in size):
+            raise fail(self, f"kernel_size={self.kernel_size!r}; give an odd int or two")
+        sigma = (float(self.sigma),) * 2 if isinstance(self.sigma, (int, float)) else self.sigma
+        keep(self, kernel_size=size, sigma=span(self, "sigma", sigma, low=1e-6))
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        width, height = self.kernel_size  # type: ignore[misc]
+        if height // 2 >= frame.height or width // 2 >= frame.width:
+            raise fail(self, f"kernel_size={self.kernel_size!r} reflects beyond images of {frame.height}x{frame.width}; take a smaller one")
+        rows = draw.chance(self.p)
+        sigma = draw.uniform(*self.sigma)[rows]  # type: ignore[misc]
+        return [Step(gaussian_blur, rows, {"sigma": sigma.astype(np.float32)}, {"kernel": (height, width)})]
+
+
+@dataclass(frozen=True)
+class RandomErasing(Op):
+    """Sets a random box to `value`, with probability p: torchvision's draws and its ten tries to fit the box.
+
+    Args:
+        p: of erasing.
+        scale: the box's share of the image's area.
+        ratio: its height divided by its width.
+        value: one number or (r, g, b), 0..255. Noise ("random") is not done.
+    """
+
+    p: float = 0.5
+    scale: Range = (0.02, 0.33)
+    ratio: Range = (0.3, 3.3)
+    value: float | Sequence[float] | str = 0.0
+
+    words = 4 + 4 * 10
+
+    def __post_init__(self) -> None:
+        self.check_p()
+        if isinstance(self.value, str):
+            raise fail(self, f"value={self.value!r}; give a number or (r, g, b): noise is not done on a batch")
+        keep(self, scale=span(self, "scale", self.scale, low=0.0, high=1.0), ratio=span(self, "ratio", self.ratio, low=1e-6))
+        keep(self, value=colour(self, "value", self.value))
+
+    def boxes(self, draw: Draw, height: int, width: int) -> tuple[Any, Any]:
+        """Whether a box fits in one of ten tries, (B,), and the first that does: top, left, bottom, right, (B, 4)."""
+        tries = draw.words(40).reshape(-1, 10, 4).astype(np.float64) * 2.0**-32
+        area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * tries[..., 0])
+        low, high = np.log(self.ratio)
+        aspect = np.exp(low + (high - low) * tries[..., 1])
+        tall, wide = np.rint(np.sqrt(area * aspect)).astype(np.int64), np.rint(np.sqrt(area / aspect)).astype(np.int64)
+        fits = (tall < height) & (wide < width)
+        first = fits.argmax(1), np.arange(len(fits))
+        tall, wide = tall[first[::-1]], wide[first[::-1]]
+        place = tries[first[::-1]]
+        top = np.floor(place[:, 2] * np.maximum(height - tall + 1, 1)).astype(np.int64)
+        left = np.floor(place[:, 3] * np.maximum(width - wide + 1, 1)).astype(np.int64)
+        return fits.any(1), np.stack((top, left, top + tall, left + wide), axis=1)
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        wanted = draw.uniform() < self.p
+        draw.words(2)
+        fits, boxes = self.boxes(draw, frame.height, frame.width)
+        rows = np.flatnonzero(wanted & fits)
+        value = np.array(self.value, np.float32) * np.float32(frame.unit)
+        return [Step(kernels.erase, rows, {"box": boxes[rows], "value": value})]
+
+
+@dataclass(frozen=True)
+class RandomRotation(Op):
+    """Rotates about the centre, counter-clockwise for positive angles, with probability p.
+
+    Args:
+        degrees: r for (-r, r), or the range.
+        interpolation: "nearest" or "bilinear".
+        fill: what comes in from outside, 0..255.
+        p: torchvision's has none: 1.
+    """
+
+    degrees: float | Sequence[float]
+    interpolation: Any = "nearest"
+    fill: float | Sequence[float] = 0.0
+    p: float = 1.0
+
+    words = 4
+
+    def __post_init__(self) -> None:
+        self.check_p()
+        keep(self, degrees=span(self, "degrees", self.degrees), fill=colour(self, "fill", self.fill))
+        keep(self, interpolation=interpolation_mode(self, self.interpolation))
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        rows = draw.chance(self.p)
+        angle = -draw.uniform(*self.degrees)  # type: ignore[misc]
+        return [affine_step(rows, inverse_matrices(angle)[rows], frame, self.interpolation, self.fill)]
+
+
+@dataclass(frozen=True)
+class RandomAffine(Op):
+    """Rotation (clockwise), shear, scale and a shift in whole pixels, about the centre, with probability p: torchvision's draws.
+
+    Args:
+        degrees: r for (-r, r), or the range.
+        translate: most shift as (share of the width, share of the height), or None.
+        scale: the range, or None.
+        shear: r for (-r, r) along x, a range along x, or four numbers: ranges along x and along y; degrees; or None.
+        interpolation: "nearest" or "bilinear".
+        fill: what comes in from outside, 0..255.
+        p: torchvision's has none: 1.
+    """
+
+    degrees: float | Sequence[float]
+    translate: Sequence[float] | None = None
+    scale: Sequence[float] | None = None
+    shear: float | Sequence[float] | None = None
+    interpolation: Any = "nearest"
+    fill: float | Sequence[float] = 0.0
+    p: float = 1.0
+
+    words = 14
+
+    def __post_init__(self) -> None:
+        self.check_p()
+        keep(self, degrees=span(self, "degrees", self.degrees), fill=colour(self, "fill", self.fill))
+        keep(self, interpolation=interpolation_mode(self, self.interpolation))
+        if self.translate is not None:
+            keep(self, translate=tuple(float(t) for t in self.translate))
+            if len(self.translate) != 2 or not all(0 <= t <= 1 for t in self.translate):
+                raise fail(self, f"translate={self.translate!r}; give two shares, 0 to 1")
+        if self.scale is not None:
+            keep(self, scale=span(self, "scale", self.scale, low=1e-6))
+        if self.shear is not None:
+            given = self.shear
+            four = (*span(self, "shear", given), 0.0, 0.0) if isinstance(given, (int, float)) or len(given) == 2 else tuple(given)
+            if len(four) != 4:
+                raise fail(self, f"shear={given!r}; give a number, two or four")
+            keep(self, shear=(*span(self, "shear", four[:2]), *span(self, "shear", four[2:])))
+
+    def plan(self, draw: Draw, frame: Frame) -> list[Step]:
+        rows = draw.chance(self.p)
+        angle = draw.uniform(*self.degrees)  # type: ignore[misc]
+        most = self.translate or (0.0, 0.0)
+        shift_x, shift_y = (np.rint(draw.uniform(-m, m)) for m in (most[0] * frame.width, most[1] * frame.height))
+        scale = draw.uniform(*(self.scale or (1.0, 1.0)))
+        shear: Sequence[float] = self.shear or (0.0, 0.0, 0.0, 0.0)  # type: ignore[assignment]
+        shear_x, shear_y = draw.uniform(shear[0], shear[1]), draw.uniform(shear[2], shear[3])
+        matrices = inverse_matrices(angle, shift_x, shift_y, scale, shear_x, shear_y)
+        return [affine_step(rows, matrices[rows], frame, self.interpolation, self.fill)]
