@@ -141,7 +141,7 @@ class FastLoader(DataLoader[_T]):
             drop_last=drop_last,
             timeout=timeout,
             worker_init_fn=worker_init_fn,
-            multiprocessing_context=multiprocessing_context if num_workers else None,
+            multiprocessing_context=None if self._view is not None and not num_workers else multiprocessing_context,
             generator=torch.Generator() if self._own_generator else generator,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,

@@ -270,7 +270,7 @@ class Worker:
         if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
             return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
         shape = (len(batch), *first.shape)
-        if not self._in_place or first.requires_grad:
+        if not self._in_place or first.requires_grad or first.is_quantized:
             return torch.stack(batch, 0)
         if any(getattr(each, "shape", None) != first.shape for each in batch):
             return torch.stack(batch, 0)  # says which differ

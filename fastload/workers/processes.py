@@ -312,8 +312,7 @@ def _close(workers: list[WorkerProcess], pid: int) -> None:
                 worker.channel.shut()
             worker.process.join(None if step == "kill" else max(0.0, deadline - time.monotonic()))
     for worker in workers:
-        worker.forget()
-        worker.process.close()
+        worker.forget()  # its process stays joinable for whoever took it from the iterator
     workers.clear()
 
 

@@ -49,6 +49,8 @@ class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.real
         self.real.exec_module(module)
+        if any(name.startswith("fastload.") for name in sys.modules):
+            return  # a worker of FastLoader's: fastload is half imported, and starts no loader there
         import torch.utils.data
         from fastload import FastLoader
         torch.utils.data.DataLoader = FastLoader
