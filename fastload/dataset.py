@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Sequence
@@ -47,7 +48,8 @@ class PackedDataset(Dataset[Any]):
 
     Args:
         path: the packed folder.
-        transform: a `fastload.transforms` object or a list of them; callables may follow and run per sample in Python.
+        transform: of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables may follow.
+            What the decoder does not do runs per sample in Python; `fastload.plan.compile_plan` has the rules.
         fields: names of the fields to deliver, in order; default: all.
         seed: of the random transforms.
         max_pixels: images above this are refused.
@@ -73,6 +75,7 @@ class PackedDataset(Dataset[Any]):
         self._fields = None if fields is None else tuple(fields)
         self._opened: _Opened | None = None
         self._transform: Any = transform
+        self._leaves = False  # whether the plan leaves ops to the device
         self._plan: Plan = compile_plan(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
@@ -81,7 +84,7 @@ class PackedDataset(Dataset[Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._plan = compile_plan(self._transform)
+        self._plan = compile_plan(self._transform, device=self._leaves)
 
     def __repr__(self) -> str:
         return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={list(self.fields)})"
@@ -93,7 +96,7 @@ class PackedDataset(Dataset[Any]):
 
     @transform.setter
     def transform(self, transform: Any) -> None:
-        self._plan = compile_plan(transform)
+        self._plan = compile_plan(transform, device=self._leaves)
         self._transform = transform
         if self._opened is not None:
             self._opened.source = None
@@ -167,6 +170,15 @@ class PackedDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         return [self[i] for i in indices]
 
+    def for_device(self) -> PackedDataset:
+        """The same samples as far as the native part of a plan that leaves ops to the device (Plan.device); this one if there are none."""
+        plan = compile_plan(self._transform, device=True)
+        if not plan.device:
+            return self
+        copied = copy.copy(self)
+        copied._opened, copied._plan, copied._leaves = None, plan, True
+        return copied
+
     def sample(self, index: int) -> Any:
         """Sample index (0 .. len-1), decoded in the calling thread."""
         seed = self.seed or 0
@@ -176,9 +188,7 @@ class PackedDataset(Dataset[Any]):
         name = self.image_field
         if name in self.fields:
             image: Any = self.decode(index, seed, self.epoch)
-            for step in self._plan.python:
-                image = step(image)
-            row[name] = [image]
+            row[name] = [self._plan.finish(image)]
         return self.assemble({field: row[field][0] for field in self.fields})
 
     def assemble(self, values: dict[str, Any]) -> Any:

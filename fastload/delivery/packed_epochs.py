@@ -52,7 +52,7 @@ def native_view(view: PackedView | None) -> PackedView | None:
         return None
     if any(d.image_field not in d.fields for d in view.datasets):
         return None
-    same = {(d.plan.to_float, d.plan.mean, d.plan.std) for d in view.datasets}
+    same = {d.plan.values for d in view.datasets}
     return view if len(same) == 1 else None
 
 

@@ -1,0 +1,118 @@
+"""compile_plan: walks a list once and says of each step who does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastload import transforms as T
+from fastload.errors import TransformError
+from fastload.plan.device import device_part
+from fastload.plan.mapping import take
+from fastload.plan.native import NativePart
+from fastload.plan.spec import DeviceOp, Plan, Stage, Where
+from fastload.plan.torchvision import converts, flatten, is_torchvisions, known
+
+
+def compile_plan(transform: Any, *, device: bool = False) -> Plan:
+    """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested mixture.
+
+    1. fastload's transforms, and those of torchvision's that mean the same, are native as far as the list goes without interruption.
+    2. From the first step that is not, either all the rest runs on whole batches (with `device`, where all of it can, in its order), or all
+       the rest runs per sample in Python, in its order.
+    3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
+       the list is torchvision's alone. Otherwise with the CHW tensor.
+
+    Args:
+        transform: the list.
+        device: whether ops on batches may be left to the device; see Plan.device.
+
+    Raises:
+        TransformError: fastload's own transforms in an order that has no native meaning; the message says what to change.
+    """
+    steps = flatten(transform)
+    part = NativePart()
+    stages: list[Stage] = []
+    reason = ""
+    for position, step in enumerate(steps, 1):
+        note = take(step, position, part)
+        if isinstance(note, TransformError):
+            reason = str(note)
+            break
+        stages.append(Stage(position, label(step), "nothing" if note is None else "native", note or ""))
+    done = len(stages)
+    rest = steps[done:]
+    ops = device_part(rest, done + 1, part.form) if device and rest else None
+    if ops is not None:
+        stages += _device_stages(rest, done + 1, ops)
+        return _plan(part, stages, (), False, ops)
+    for step in rest:
+        _check_python(step, rest[0])
+    stages += _python_stages(rest, done + 1, reason)
+    return _plan(part, stages, tuple(rest), _begins_with_pillow(steps, done, part), ())
+
+
+def _plan(part: NativePart, stages: list[Stage], python: tuple[Any, ...], pillow: bool, device: tuple[DeviceOp, ...]) -> Plan:
+    return Plan(
+        program=part.program(),
+        to_float=part.to_float,
+        mean=part.mean,
+        std=part.std,
+        python=python,
+        fixed_size=part.size,
+        random=part.random,
+        reciprocal=part.reciprocal,
+        pillow=pillow,
+        device=device,
+        stages=tuple(stages),
+    )
+
+
+def _check_python(step: Any, first: Any) -> None:
+    if isinstance(step, T.Transform):
+        raise TransformError(f"{step!r} comes after {first!r}, which runs in Python: put fastload's transforms first")
+    if type(step).__module__.startswith("fastload.augment"):
+        raise TransformError(f"{step!r} runs on whole batches: leave it out of the transform and give it to AugmentBatch")
+    if not callable(step):
+        raise TransformError(f"{step!r} is neither a fastload transform nor callable")
+
+
+def _begins_with_pillow(steps: Sequence[Any], done: int, part: NativePart) -> bool:
+    """Rule 3 of compile_plan."""
+    if done == len(steps) or part.form != "image":
+        return False
+    if any(converts(step) for step in steps[done:]):
+        return True
+    return any(is_torchvisions(step) for step in steps) and not any(isinstance(step, T.Transform) for step in steps)
+
+
+def _python_stages(rest: Sequence[Any], first: int, reason: str) -> list[Stage]:
+    stages = []
+    for position, step in enumerate(rest, first):
+        if position == first:
+            why = f"{label(step, brief=True)} at position {first} is Python"
+            why += f" ({reason})" if reason else ""
+            why += ": everything after it runs per sample in Python" if len(rest) > 1 else ""
+        else:
+            why = f"comes after position {first}" + ("; before it, it might be native" if known(step) else "")
+        stages.append(Stage(position, label(step), "python", why))
+    return stages
+
+
+def _device_stages(rest: Sequence[Any], first: int, ops: Sequence[DeviceOp]) -> list[Stage]:
+    done = {op.position for op in ops}
+    where: dict[bool, Where] = {True: "device", False: "nothing"}
+    return [Stage(p, label(step), where[p in done]) for p, step in enumerate(rest, first)]
+
+
+def label(step: Any, *, brief: bool = False) -> str:
+    """A step's name on one line: a function's, or a class with its arguments."""
+    name = getattr(step, "__qualname__", None)
+    if isinstance(name, str):
+        return name.replace("<locals>.", "")
+    if brief:
+        return type(step).__name__
+    text = " ".join(repr(step).split())
+    if " at 0x" in text or not text.startswith(type(step).__name__):
+        return type(step).__name__
+    return text if len(text) <= 60 else f"{type(step).__name__}(...)"
