@@ -1,0 +1,170 @@
+"""What torchvision's transforms mean natively: each as one of fastload's where the pixels are the same, or the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastload import transforms as T
+from fastload.errors import TransformError
+from fastload.plan.native import NativePart, pads
+from fastload.plan.torchvision import Known, known
+
+_EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder (dct_scale)"
+
+
+def take(step: Any, position: int, part: NativePart) -> str | TransformError | None:
+    """Gives a step to the native part, if it can have it.
+
+    Returns:
+        A remark for explain() where it is taken; None where there is nothing to do; the reason, as a TransformError, where it is not
+        taken. The reason is empty where nothing is known of the step.
+
+    Raises:
+        TransformError: a transform of fastload's own has no native meaning here.
+    """
+    if isinstance(step, T.Transform):
+        part.add(step, position)
+        return ""
+    found = known(step)
+    if found is None:
+        return TransformError("")
+    if found.name not in _MAPPED:
+        return TransformError("the decoder does not do it")
+    try:
+        return _MAPPED[found.name](found, position, part)
+    except TransformError as reason:
+        return reason
+
+
+def _nothing(step: Known, position: int, part: NativePart) -> None:
+    return None
+
+
+def _to_tensor(step: Known, position: int, part: NativePart) -> str | None:
+    if part.form == "image":
+        part.add(T.ToFloat(), position)
+        return ""
+    if step.v2:
+        return None
+    raise TransformError("the image is a tensor already")
+
+
+def _to_bytes(step: Known, position: int, part: NativePart) -> None:
+    if part.form == "image":
+        part.form = "uint8"
+    elif not step.v2:
+        raise TransformError("the image is a tensor already")
+
+
+def _to_dtype(step: Known, position: int, part: NativePart) -> str | None:
+    dtype, scale = str(step.values["dtype"]), step.values.get("scale", True)
+    if part.form == "image":
+        if step.v2 and dtype.startswith("torch."):
+            return None  # v2 converts tensors only, and lets a Pillow image pass
+        raise TransformError("the image is no tensor yet")
+    if dtype == ("torch.uint8" if part.form == "uint8" else "torch.float32"):
+        return None
+    if part.form != "uint8" or dtype != "torch.float32" or scale is not True:
+        raise TransformError("natively bytes become float32 scaled to 0..1, and nothing else")
+    part.add(T.ToFloat(), position)
+    part.reciprocal = step.v2
+    return ""
+
+
+def _normalize(step: Known, position: int, part: NativePart) -> str:
+    if part.form not in ("float", "normalized"):
+        raise TransformError("it takes floats: put ToTensor, or ToDtype(torch.float32, scale=True), before it")
+    part.add(T.Normalize(_numbers(step.values["mean"]), _numbers(step.values["std"])), position)
+    return ""
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    try:
+        return tuple(float(v) for v in values)
+    except (TypeError, ValueError):
+        raise TransformError("mean and std must be sequences of numbers") from None
+
+
+def _resize(step: Known, position: int, part: NativePart) -> str:
+    values = step.values
+    if part.form not in ("image", "uint8"):
+        raise TransformError("it resizes floats: put it before the conversion to floats")
+    if part.fill is not None:
+        raise TransformError("it resizes what a crop may have padded: put it before the crop")
+    antialias = True if part.form == "image" else values["antialias"]  # Pillow always does
+    if not isinstance(antialias, bool):
+        raise TransformError(f"antialias={antialias!r}")
+    common = {"interpolation": values["interpolation"], "antialias": antialias, "dct_scale": False}
+    if values["size"] is None:
+        raise TransformError("size=None")
+    if step.name == "Resize":
+        part.add(T.Resize(values["size"], max_size=values["max_size"], **common), position)
+    else:
+        part.add(T.RandomResizedCrop(values["size"], scale=values["scale"], ratio=values["ratio"], **common), position)
+    return _EXACT.format(name=step.name)
+
+
+def _center_crop(step: Known, position: int, part: NativePart) -> str:
+    crop = T.CenterCrop(step.values["size"])
+    if part.form == "normalized" and not part.holds(crop.size):  # type: ignore[arg-type]
+        raise TransformError("it may pad what is normalised: put it before Normalize")
+    part.add(crop, position, commutes=True)
+    return ""
+
+
+def _random_crop(step: Known, position: int, part: NativePart) -> str:
+    values = step.values
+    if values["padding_mode"] != "constant":
+        raise TransformError(f"padding_mode={values['padding_mode']!r}")
+    fill = values["fill"]
+    if isinstance(fill, tuple | list) and part.form != "image" and not step.v2:
+        raise TransformError("a fill by channel, of a tensor")
+    padding = values["padding"]
+    if step.v2 and padding is not None:
+        left, right, top, bottom = padding  # its constructor's order is left, top, right, bottom
+        padding = (left, top, right, bottom)
+    crop = T.RandomCrop(values["size"], padding=padding, pad_if_needed=bool(values["pad_if_needed"]), fill=_bytes(fill))
+    if pads(crop) and part.form == "normalized":
+        raise TransformError("it pads what is normalised: put it before Normalize")
+    if pads(crop) and part.form == "float" and any(crop.fill):  # type: ignore[arg-type]
+        raise TransformError("it pads floats with other than 0: put it before the conversion to floats")
+    part.add(crop, position, commutes=True)
+    return ""
+
+
+def _bytes(fill: Any) -> int | tuple[int, ...]:
+    """A fill that is one whole number, or three."""
+    values = fill if isinstance(fill, tuple | list) else (fill,)
+    if len(values) not in (1, 3) or any(not isinstance(v, int | float) or v != int(v) for v in values):
+        raise TransformError(f"fill={fill!r}")
+    return tuple(int(v) for v in values) if len(values) == 3 else int(values[0])
+
+
+def _horizontal(step: Known, position: int, part: NativePart) -> str:
+    part.add(T.RandomHorizontalFlip(step.values["p"]), position)
+    return ""
+
+
+def _vertical(step: Known, position: int, part: NativePart) -> str:
+    part.add(T.RandomVerticalFlip(step.values["p"]), position)
+    return ""
+
+
+_MAPPED: Mapping[str, Callable[[Known, int, NativePart], str | None]] = {
+    "Identity": _nothing,
+    "RGB": _nothing,
+    "ToPureTensor": _nothing,
+    "ToTensor": _to_tensor,
+    "PILToTensor": _to_bytes,
+    "ToImage": _to_bytes,
+    "ToDtype": _to_dtype,
+    "ConvertImageDtype": _to_dtype,
+    "Normalize": _normalize,
+    "Resize": _resize,
+    "RandomResizedCrop": _resize,
+    "CenterCrop": _center_crop,
+    "RandomCrop": _random_crop,
+    "RandomHorizontalFlip": _horizontal,
+    "RandomVerticalFlip": _vertical,
+}

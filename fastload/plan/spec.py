@@ -1,0 +1,106 @@
+"""What planning results in, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastload._native import core
+
+Form = Literal["image", "uint8", "float", "normalized"]
+"""What a list holds at one place: an image not yet converted (torchvision: of Pillow), or a CHW tensor of bytes, of 0..1, or normalised."""
+
+Where = Literal["native", "device", "python", "nothing"]
+
+
+@dataclass(frozen=True)
+class DeviceOp:
+    """One op on a whole batch, as data: a class of `fastload.augment` or `fastload.transforms` by name, and its arguments.
+
+    Attributes:
+        name: the class; "ToFloat" and "Normalize" change the dtype of the batch, what follows works on the floats.
+        params: its arguments by name, sorted, in the units that fastload.augment takes (colours 0..255).
+        position: in the list, from 1.
+    """
+
+    name: str
+    params: tuple[tuple[str, Any], ...]
+    position: int
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """params as keyword arguments."""
+        return dict(self.params)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the list, for explain().
+
+    Attributes:
+        position: in the list, from 1, nested lists flattened.
+        name: the step, short.
+        where: who does it; "nothing" where there is nothing to do.
+        why: why nobody faster does it, or what it costs; "" where nothing is to be said.
+    """
+
+    position: int
+    name: str
+    where: Where
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a transform list means: program, then floats, then either `python` per sample or `device` per batch.
+
+    Attributes:
+        program: the geometry, compiled for the engine.
+        to_float: whether the native part writes floats.
+        mean, std: of Normalize, or None.
+        python: callables that run per sample in Python after the native part.
+        fixed_size: (height, width) when every sample leaves the native part at one size, else None.
+        random: whether the native part draws random numbers.
+        reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
+        pillow: whether `python` begins with a Pillow image; otherwise with the CHW tensor.
+        device: ops for the whole batch, in order, after the native part; then `python` is empty.
+        stages: the list step by step, for explain().
+    """
+
+    program: core.Program
+    to_float: bool = False
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    python: tuple[Callable[[Any], Any], ...] = ()
+    fixed_size: tuple[int, int] | None = None
+    random: bool = False
+    reciprocal: bool = False
+    pillow: bool = False
+    device: tuple[DeviceOp, ...] = ()
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def native(self) -> bool:
+        """Whether nothing of it is Python per sample."""
+        return not self.python
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """What samples of one batch must have in common: how bytes become values, and the ops on the batch."""
+        return self.to_float, self.mean, self.std, self.reciprocal, self.device
+
+    def finish(self, image: Any) -> Any:
+        """The sample, from the native part's CHW tensor: runs `python`."""
+        if self.pillow:
+            image = to_pillow(image)
+        for step in self.python:
+            image = step(image)
+        return image
+
+
+def to_pillow(image: Any) -> Any:
+    """The RGB Pillow image of a uint8 tensor (3, height, width)."""
+    from PIL import Image
+
+    return Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())

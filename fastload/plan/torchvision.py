@@ -1,0 +1,124 @@
+"""torchvision's transforms, recognised without importing it: by module, class name and attributes.
+
+A subclass, an attribute that the class does not have, a hook or a replaced forward() may change what an object does, so none of those is
+recognised; it runs in Python as the callable it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastload import transforms as T
+
+_PREFIX = "torchvision.transforms."
+_CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")
+
+_POLICY = ("interpolation", "fill")
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "Identity": (),
+    "RGB": (),
+    "ToPureTensor": (),
+    "ToTensor": (),
+    "PILToTensor": (),
+    "ToImage": (),
+    "ToDtype": ("dtype", "scale"),
+    "ConvertImageDtype": ("dtype",),
+    "Normalize": ("mean", "std", "inplace"),
+    "Resize": ("size", "interpolation", "max_size", "antialias"),
+    "RandomResizedCrop": ("size", "scale", "ratio", "interpolation", "antialias"),
+    "CenterCrop": ("size",),
+    "RandomCrop": ("size", "padding", "pad_if_needed", "fill", "padding_mode"),
+    "RandomHorizontalFlip": ("p",),
+    "RandomVerticalFlip": ("p",),
+    "ColorJitter": ("brightness", "contrast", "saturation", "hue"),
+    "RandomGrayscale": ("p",),
+    "GaussianBlur": ("kernel_size", "sigma"),
+    "RandomSolarize": ("threshold", "p"),
+    "RandomPosterize": ("bits", "p"),
+    "RandomEqualize": ("p",),
+    "RandomAutocontrast": ("p",),
+    "RandomInvert": ("p",),
+    "RandomAdjustSharpness": ("sharpness_factor", "p"),
+    "RandomErasing": ("p", "scale", "ratio", "value", "inplace"),
+    "RandomRotation": ("degrees", "interpolation", "expand", "fill", "center"),
+    "RandomAffine": ("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"),
+    "RandAugment": ("num_ops", "magnitude", "num_magnitude_bins", *_POLICY),
+    "TrivialAugmentWide": ("num_magnitude_bins", *_POLICY),
+    "AutoAugment": ("policy", *_POLICY),
+}
+"""Public attributes of each class that the planner knows; the same in v1 and v2 but for AutoAugment's table."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A recognised transform.
+
+    Attributes:
+        name: its class.
+        v2: whether it is of torchvision.transforms.v2.
+        values: its public attributes.
+        step: the object.
+    """
+
+    name: str
+    v2: bool
+    values: Mapping[str, Any]
+    step: Any
+
+
+def known(step: Any) -> Known | None:
+    """The step, if it is exactly what torchvision made of one of the known classes."""
+    kind = type(step)
+    name = kind.__name__
+    if not _ours(kind) or name not in ATTRIBUTES:
+        return None
+    values = {key: value for key, value in vars(step).items() if not key.startswith("_") and key != "training"}
+    table = values.pop("policies", vars(step).get("_policies"))
+    if name == "AutoAugment" and not _unchanged(step, values, table):
+        return None
+    if set(values) != set(ATTRIBUTES[name]) or (name != "AutoAugment" and table is not None):
+        return None
+    if any(vars(step).get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
+        return None
+    return Known(name, ".v2." in f"{kind.__module__}.", values, step)
+
+
+def _unchanged(step: Any, values: Mapping[str, Any], table: Any) -> bool:
+    """Whether AutoAugment holds the table that its policy names."""
+    made = getattr(step, "_get_policies", None)
+    return callable(made) and bool(made(values.get("policy")) == table)
+
+
+def _ours(kind: type) -> bool:
+    return f"{kind.__module__}.".startswith(_PREFIX)
+
+
+def flatten(transform: Any) -> list[Any]:
+    """The steps of None, one step, lists, tuples and torchvision's Compose, nested as they may be.
+
+    Other containers (RandomApply, RandomChoice, a Compose of another library) have a meaning of their own and stay whole.
+    """
+    if transform is None:
+        return []
+    if _ours(type(transform)) and type(transform).__name__ == "Compose":
+        return flatten(transform.transforms)
+    if isinstance(transform, Sequence) and not isinstance(transform, str | T.Transform):
+        return [step for inner in transform for step in flatten(inner)]
+    return [transform]
+
+
+def is_torchvisions(step: Any) -> bool:
+    """Whether its class, or one that it derives from, is torchvision's."""
+    return any(_ours(kind) for kind in type(step).__mro__)
+
+
+def converts(step: Any) -> bool:
+    """Whether it turns a Pillow image into a tensor, by its class or one that it derives from."""
+    return any(_ours(kind) and kind.__name__ in _CONVERSIONS for kind in type(step).__mro__)
+
+
+def plain(value: Any) -> Any:
+    """Lists as tuples, all the way down: values that hash."""
+    return tuple(plain(v) for v in value) if isinstance(value, list | tuple) else value
