@@ -491,6 +491,8 @@ class WorkerIterator(_BaseDataLoaderIter):
             self._queue.clear()
             self._slots.all.clear()
 
+    _shutdown_workers = close  # by the name that people call on torch's iterator
+
 
 def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> Any:
     if isinstance(body, bytes):
