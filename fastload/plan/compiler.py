@@ -112,7 +112,10 @@ def label(step: Any, *, brief: bool = False) -> str:
         return name.replace("<locals>.", "")
     if brief:
         return type(step).__name__
-    text = " ".join(repr(step).split())
+    try:
+        text = " ".join(repr(step).split())
+    except Exception:  # a stranger's repr must not end the planning
+        return type(step).__name__
     if " at 0x" in text or not text.startswith(type(step).__name__):
         return type(step).__name__
     return text if len(text) <= 60 else f"{type(step).__name__}(...)"
