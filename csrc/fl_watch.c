@@ -35,7 +35,7 @@ fl_code fl_watch_process(pid_t pid, fl_error *err) {
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads that run Python */
     pthread_attr_t small;
     pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, 64 << 10);
+    pthread_attr_setstacksize(&small, 256 << 10); /* room for the thread-local data of large libraries */
     pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
     int failed = pthread_create(&thread, &small, watch, (void *)(intptr_t)pid);

@@ -8,11 +8,12 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch.utils.data import DataLoader
 
+from fastload._native import core
 from fastload.dataset import PackedDataset, PackedView, packed_view
 from fastload.delivery import account, resume
 from fastload.delivery.caller import CallerIterator
@@ -161,6 +162,7 @@ class FastLoader(DataLoader[_T]):
         """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating again starts anew."""
         for iterator in list(self._alive):
             iterator.close()
+        self._iterator = None
         self._packed.close()
 
     def set_epoch(self, epoch: int) -> None:
@@ -196,7 +198,12 @@ class FastLoader(DataLoader[_T]):
         else:
             self._warn_pinning()
             iterator = self._packed.iterate(epoch)
-        return self.health.watch(iterator, began)
+        if isinstance(iterator, core.TimedIterator):
+            return iterator.restart(time.perf_counter() - began)
+        timed = self.health.watch(iterator, began)
+        if iterator is self._iterator:  # that of persistent workers, which is one over all epochs
+            self._iterator = cast("Any", timed)
+        return timed
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last `iter()` stands, as JSON can hold it: at the batches that the loop has had, not those prefetched.
@@ -237,8 +244,8 @@ class FastLoader(DataLoader[_T]):
             if self.seed is not None:
                 dataset.seed = self.seed
         self._seed_order(epoch)
-        if isinstance(self._iterator, WorkerIterator) and not self._iterator.usable:
-            self._iterator.close()
+        if self._iterator is not None and not getattr(self._iterator, "usable", True):
+            cast("Any", self._iterator).close()
             self._iterator = None
             self._worker_counts.restarts += 1
         begin(self, epoch)

@@ -104,7 +104,8 @@ cdef class TimedIterator:
     """
 
     cdef StepRing ring
-    cdef object iterator, count, on_first
+    cdef readonly object iterator
+    cdef object count, on_first
     cdef bint plain, pending, first
     cdef double waited_s, wait_s, got
     cdef int64_t samples
@@ -118,6 +119,11 @@ cdef class TimedIterator:
         self.on_first = on_first
         self.first = True
 
+    def restart(self, double waited_s):
+        """The same iterator begins another epoch; returns self."""
+        self.waited_s, self.first, self.pending = waited_s, True, False
+        return self
+
     def __iter__(self):
         return self
 
@@ -130,8 +136,9 @@ cdef class TimedIterator:
         batch = next(self.iterator)
         self.got = _seconds()
         self.wait_s = self.got - asked
+        self.wait_s += self.waited_s
+        self.waited_s = 0
         if self.on_first is not None:
-            self.wait_s += self.waited_s
             self.on_first(batch)
             self.on_first = None
         self.samples = self._samples_of(batch)
@@ -149,7 +156,10 @@ cdef class TimedIterator:
                 head = (<tuple>batch)[0]
             elif type(batch) is dict and len(<dict>batch):
                 head = next(iter((<dict>batch).values()))
-            shape = getattr(head, "shape", None)
+            try:
+                shape = getattr(head, "shape", None)
+            except Exception:  # a nested tensor has none, and says so by an error
+                shape = None
             if isinstance(shape, tuple):
                 return shape[0] if len(<tuple>shape) else 1
         return self.count(batch)

@@ -25,6 +25,13 @@ def count_samples(batch: Any) -> int:
     return shape[0] if shape else 1
 
 
+def _shape_of(part: Any) -> Any:
+    try:
+        return getattr(part, "shape", None)
+    except Exception:  # a nested tensor has none, and says so by an error
+        return None
+
+
 def _first_shape(batch: Any) -> tuple[int, ...] | None:
     kind = type(batch)
     if kind in _PLAIN:
@@ -33,11 +40,11 @@ def _first_shape(batch: Any) -> tuple[int, ...] | None:
         if not batch:
             return None
         head = batch[0]
-        shape = getattr(head, "shape", None)  # (images, labels), the usual case, told without a search
+        shape = _shape_of(head)  # (images, labels), the usual case, told without a search
         if isinstance(shape, tuple):
             return shape
     else:
-        shape = getattr(batch, "shape", None)
+        shape = _shape_of(batch)
         if isinstance(shape, tuple):
             return shape
     for part in islice(_parts(batch), _PARTS):
@@ -58,7 +65,7 @@ def image_side(batch: Any) -> int | None:
 
 
 def _shapes(batch: Any) -> Iterator[tuple[int, ...]]:
-    shape = getattr(batch, "shape", None)
+    shape = _shape_of(batch)
     if isinstance(shape, tuple):
         yield shape
         return
