@@ -90,5 +90,5 @@ def _length(batch: Any) -> int:
         return next((_length(value) for value in batch.values() if not isinstance(value, str | bytes) and hasattr(value, "__len__")), 1)
     try:
         return len(batch)
-    except TypeError:
+    except Exception:  # it has no length, or says so in another way: to count must not end a loop
         return 1
