@@ -54,7 +54,7 @@ class FastLoader(DataLoader[_T]):
         num_workers: threads on packed data (None: the CPUs this process may use; 0: decode in the calling thread), processes
             otherwise (None: 0, as torch).
         prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
-        transform: for a path: `fastload.transforms` for its PackedDataset.
+        transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: moves finished batches there; None leaves them where they are.
         memory_format: of uint8 and float image batches: torch.channels_last (default) or torch.contiguous_format.
         dtype: torch.uint8, float32, float16 or bfloat16, written by the native pass; None: what the transform implies.
@@ -273,9 +273,13 @@ class FastLoader(DataLoader[_T]):
         """
         return account.stats(self)
 
-    def explain(self) -> str:
-        """Which engine runs and why, as lines of text; after an epoch also what did not fit the slots."""
-        return account.explain(self)
+    def explain(self, *, measure: bool = False) -> str:
+        """Which engine runs and why, and a table: what is done to a sample, stage by stage, where, and why nowhere faster.
+
+        After an epoch it also says what did not fit the slots. With `measure` up to 64 samples are run through the stages in the calling
+        thread, and the table has their cost; generators of random numbers are left as they were.
+        """
+        return account.explain(self, measure=measure)
 
     @property
     def replaced(self) -> int:

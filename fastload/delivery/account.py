@@ -6,6 +6,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, default_collate
 
+from fastload.delivery import stages
 from fastload.delivery.packed_epochs import native_view
 
 
@@ -68,8 +69,8 @@ def _of_threads(loader: Any) -> dict[str, Any]:
     return out
 
 
-def explain(loader: Any) -> str:
-    """Which engine runs, why, and what went round its slots. See FastLoader.explain."""
+def explain(loader: Any, *, measure: bool = False) -> str:
+    """Which engine runs, why, what went round its slots, and the stages of a sample. See FastLoader.explain."""
     told = stats(loader)
     lines = [f"engine     {_engine(loader, told)}", f"why        {_why(loader)}"]
     if told["engine"] == "processes":
@@ -81,7 +82,7 @@ def explain(loader: Any) -> str:
             f"envelopes  {told['envelope_batches']} of {told['batches']} batches ({share:.0%}) carried more than a slot holds; "
             f"{told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *stages.table(loader, measured=measure)])
 
 
 def _engine(loader: Any, told: dict[str, Any]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from fastload import transforms as T
 from fastload.errors import TransformError
 from fastload.plan.device import device_part
-from fastload.plan.mapping import take
+from fastload.plan.mapping import mapped, take
 from fastload.plan.native import NativePart
 from fastload.plan.spec import DeviceOp, Plan, Stage, Where
-from fastload.plan.torchvision import converts, flatten, is_torchvisions, known
+from fastload.plan.torchvision import converts, flatten, is_torchvisions
 
 
 def compile_plan(transform: Any, *, device: bool = False) -> Plan:
@@ -94,7 +94,7 @@ def _python_stages(rest: Sequence[Any], first: int, reason: str) -> list[Stage]:
             why += f" ({reason})" if reason else ""
             why += ": everything after it runs per sample in Python" if len(rest) > 1 else ""
         else:
-            why = f"comes after position {first}" + ("; before it, it might be native" if known(step) else "")
+            why = f"comes after position {first}" + ("; before it, it might be native" if mapped(step) else "")
         stages.append(Stage(position, label(step), "python", why))
     return stages
 

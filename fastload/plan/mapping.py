@@ -37,6 +37,12 @@ def take(step: Any, position: int, part: NativePart) -> str | TransformError | N
         return reason
 
 
+def mapped(step: Any) -> bool:
+    """Whether the native part has its class, at some places."""
+    found = known(step)
+    return found is not None and found.name in _MAPPED
+
+
 def _nothing(step: Known, position: int, part: NativePart) -> None:
     return None
 

@@ -1,0 +1,136 @@
+"""loader.explain(): the stages of a sample, where each runs, why nowhere faster, and what it costs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from fastload import FastLoader, PackedDataset
+from fastload import transforms as T
+from fastload.plan import compile_plan
+
+v1 = pytest.importorskip("torchvision.transforms")
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def invert(image: Any) -> Any:
+    """A Python step."""
+    return image
+
+
+def stages(text: str) -> list[str]:
+    """The table's lines, without its head."""
+    lines = text.splitlines()
+    return lines[next(i for i, line in enumerate(lines) if line.startswith("stage")) + 1 :]
+
+
+def line(text: str, start: str) -> str:
+    """The one line of the table that begins so."""
+    (found,) = [row for row in stages(text) if row.startswith(start)]
+    return found
+
+
+def test_a_native_list(packed: Path) -> None:
+    """Every step runs on native threads; what makes it slower than it might be is said."""
+    steps = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)])
+    with FastLoader(packed, batch_size=8, num_workers=2, transform=steps) as loader:
+        text = loader.explain()
+    assert "2 native threads" in text
+    assert len(stages(text)) == 6
+    assert all("native thread" in row for row in stages(text))
+    assert "dct_scale" in line(text, "1 RandomResizedCrop")
+    with FastLoader(packed, batch_size=8, num_workers=2, transform=T.RandomResizedCrop(32)) as loader:
+        assert "dct_scale" not in "".join(stages(loader.explain())).replace("dct_scale=True", "")
+
+
+def test_python_is_named_with_its_position(packed: Path) -> None:
+    """The first Python step is the reason for all after it, and the table says where a Pillow image has to be made."""
+    steps = [v1.Resize(40), v1.CenterCrop(32), v1.Lambda(invert), v1.ColorJitter(0.1), v1.ToTensor()]
+    with FastLoader(packed, batch_size=8, num_workers=2, transform=steps) as loader:
+        text = loader.explain()
+    assert "Lambda at position 3 is Python: everything after it runs per sample in Python" in line(text, "3 Lambda")
+    assert "native, in the Python worker" in line(text, "2 CenterCrop")
+    assert line(text, "4 ColorJitter").endswith("comes after position 3")
+    assert "it might be native" in line(text, "5 ToTensor")
+    order = [row.split()[0] for row in stages(text)]
+    assert order == ["read", "decode", "1", "2", "to", "3", "4", "5", "collate"]
+
+
+def test_reasons_for_known_classes() -> None:
+    """Where a class is known and has no native meaning at its place, the reason is given; functions go by their names."""
+    nearest = v1.Resize(8, interpolation=v1.InterpolationMode.NEAREST)
+    assert "not native" in compile_plan([nearest]).stages[0].why
+    assert compile_plan([T.CenterCrop(8), invert]).stages[1].name == "invert"
+    (only,) = compile_plan([invert]).stages
+    assert only.why == "invert at position 1 is Python"
+
+
+def costs(rows: Sequence[str]) -> list[float]:
+    """The numbers of the column of microseconds."""
+    return [float(cell) for row in rows for cell in row.split("  ") if cell.strip().replace(".", "", 1).isdigit() and "." in cell]
+
+
+def test_measured_costs(packed: Path, no_leaks: None) -> None:
+    """measure=True adds a cost and a share to each stage, and the shares are those of the whole."""
+    steps = [v1.CenterCrop(32), v1.Lambda(invert), v1.ToTensor()]
+    with FastLoader(packed, batch_size=8, num_workers=0, transform=steps) as loader:
+        text = loader.explain(measure=True)
+        assert "mean of 50 samples" in text
+        shares = [int(cell.rstrip("%")) for row in stages(text) for cell in row.split() if cell.endswith("%")]
+        assert len(shares) == 7
+        assert abs(sum(shares) - 100) <= 4
+        assert len(costs(stages(text))) == 7
+    with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32)) as loader:
+        assert len(costs(stages(loader.explain(measure=True)))) == 3
+        assert len(list(loader)) == 7
+
+
+class Drawn(Dataset[torch.Tensor]):
+    """Draws from all three global generators."""
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.rand(2) + random.random() + float(np.random.rand())
+
+
+class Stream(IterableDataset[int]):
+    """May be iterated once."""
+
+    def __iter__(self) -> Any:
+        yield from range(4)
+
+
+def test_measuring_leaves_generators_and_streams_alone() -> None:
+    """The global generators go on as if nothing had been measured; an iterable dataset is not touched."""
+    loader: Any = FastLoader(Drawn(), batch_size=10)
+    for seed in (torch.manual_seed, random.seed, np.random.seed):
+        seed(3)
+    expected = torch.rand(1).item(), random.random(), np.random.rand()
+    for seed in (torch.manual_seed, random.seed, np.random.seed):
+        seed(3)
+    text = loader.explain(measure=True)
+    assert (torch.rand(1).item(), random.random(), np.random.rand()) == expected
+    assert "mean of 64 samples" in text
+    assert len(costs(stages(text))) == 2
+    stream: Any = FastLoader(Stream(), batch_size=2)
+    assert "use up the iterable" in stream.explain(measure=True)
+    assert "use up" not in stream.explain()
+
+
+def test_device_stages_are_shown(packed: Path) -> None:
+    """What a plan leaves to the device is a row of its own."""
+    dataset = PackedDataset(packed, transform=[v1.CenterCrop(32), v1.ColorJitter(0.4), v1.ToTensor()]).for_device()
+    with FastLoader(dataset, batch_size=8, num_workers=1) as loader:
+        text = loader.explain()
+    assert "  device" in line(text, "2 ColorJitter")
+    assert "  device" in line(text, "3 ToTensor")
