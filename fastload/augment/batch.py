@@ -105,7 +105,7 @@ class AugmentBatch:
 
     def _compiled(self, x: Tensor, full: Tensor, before: Tensor) -> Tensor:
         if len(x) == 1:  # a size of 1 is compiled apart, whatever is said of it
-            return self._compiled(x.expand(2, -1, -1, -1), full.expand(2, -1), before.expand(2, -1))[:1]
+            return self._compiled(*(torch.cat((tensor, tensor)) for tensor in (x, full, before)))[:1]
         for tensor in (x, full, before):
             torch._dynamo.mark_dynamic(tensor, 0)
         return self._jitter(x, full, before)

@@ -183,11 +183,11 @@ def crop(x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int
     return x[which[:, None, None, None], channel[None, :, None, None], down[:, None, :, None], across[:, None, None, :]]
 
 
-def affine(x: Tensor, matrix: Tensor, fill: Tensor, mode: str) -> Tensor:
+def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) -> Tensor:
     """Resamples each row by its matrix: what torchvision's affine and rotate do with theirs.
 
     matrix: float32 (G, 2, 3), from a pixel of the result to a place in the image, both measured in pixels from the image's centre;
-    fill: float32 (3,), what is outside; mode: "nearest" or "bilinear".
+    fill: float32 (3,), what is outside, None for black; mode: "nearest" or "bilinear".
     """
     values = x.float()
     rows, _, height, width = x.shape
@@ -197,8 +197,11 @@ def affine(x: Tensor, matrix: Tensor, fill: Tensor, mode: str) -> Tensor:
     for axis, half in ((0, 0.5 * width), (1, 0.5 * height)):
         m = matrix[:, axis] / half
         torch.add(m[:, 0, None, None] * across, m[:, 1, None, None] * down + m[:, 2, None, None], out=grid[..., axis])
-    # Outside is 0 to grid_sample: sampling what is above the fill, and adding it again, fills without a mask.
-    fill = fill.view(1, 3, 1, 1)
-    out = torch.nn.functional.grid_sample(values - fill, grid, mode=mode, padding_mode="zeros", align_corners=False)
-    out += fill
+    if fill is None:
+        out = torch.nn.functional.grid_sample(values, grid, mode=mode, padding_mode="zeros", align_corners=False)
+    else:
+        # Outside is 0 to grid_sample: sampling what is above the fill, and adding it again, fills without a mask.
+        fill = fill.view(1, 3, 1, 1)
+        out = torch.nn.functional.grid_sample(values - fill, grid, mode=mode, padding_mode="zeros", align_corners=False)
+        out.add_(fill).clamp_(0.0, bound(x))
     return back(out.round_() if x.dtype == torch.uint8 else out, x)

@@ -11,7 +11,7 @@ benchmarks/bench_augment.py):
 - affine, rotation and shear build and invert 3x3 matrices on the device, and resample with a border rule of their own.
 - the modules around them draw from torch's global generator, and once per batch what the policies choose per sample.
 
-Any Kornia module runs as it is under `Seeded` and `PerSample`.
+Any Kornia module runs as it is under `Seeded`.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def magnitude_table(scales: Scales, bins: int, height: int, width: int) -> npt.N
     ):
         for name in names:
             table[_ID[name]] = top * ramp
-    table[_ID["Posterize"]] = 8.0 - np.round(np.arange(bins) / ((bins - 1) / scales.posterize))
+    table[_ID["Posterize"]] = np.round(8.0 - np.arange(bins) / ((bins - 1) / scales.posterize))
     table[_ID["Solarize"]] = 255.0 * (1.0 - ramp)
     return table.astype(np.float32)
 

@@ -46,8 +46,10 @@ def inverse_matrices(
 
 def affine_step(rows: Ints, matrices: Doubles, frame: Frame, mode: str, fill: float | Sequence[float]) -> Step:
     """Resamples rows by their matrices; fill is 0..255, one or three."""
-    colour = np.full(3, fill, np.float32) * np.float32(frame.unit)
-    return Step(kernels.affine, rows, {"matrix": matrices.astype(np.float32), "fill": colour}, {"mode": mode})
+    arrays: dict[str, npt.NDArray[np.float32]] = {"matrix": matrices.astype(np.float32)}
+    if np.any(fill):
+        arrays["fill"] = np.full(3, fill, np.float32) * np.float32(frame.unit)
+    return Step(kernels.affine, rows, arrays, {"mode": mode})
 
 
 def plan_hflip(spec: T.RandomHorizontalFlip, draw: Draw, frame: Frame) -> list[Step]:
