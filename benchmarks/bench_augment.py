@@ -2,8 +2,8 @@
 
     python benchmarks/bench_augment.py [--device cuda] [--batch 16] [--size 224] [--rounds 5] [--only NAME] [--save augment]
 
-Columns: fastload on uint8 and on float32, compile=True on uint8 where the op has it, Kornia on float32 (it takes no uint8), torchvision
-on uint8, one sample after the other (what a worker of a DataLoader does; on the CPU also with --device cuda).
+Columns: ours on uint8 and on float32, compile=True on uint8 where the op has it, Kornia on float32 (it takes no uint8), torchvision
+(tv) on uint8, one sample after the other (what a worker of a DataLoader does; on the CPU also with --device cuda).
 Method: in one process, one turn of each after the other in every round; a turn repeats the call until 0.1 s are over. On the CPU the
 figure is CPU time of all threads, on a device the time from the first call to the end of the last, each an image; a ratio is the median
 over rounds of the ratio of two turns of one round. Drawing parameters counts, for everyone.
@@ -219,8 +219,8 @@ def main() -> int:
     names = "fastload", "fastload float", "compiled", "kornia float", "torchvision"
     clock = "CPU" if device.type == "cpu" else arguments.device
     shown = Table(title=f"{clock} us an image, batches of {arguments.batch} x 3 x {arguments.size} x {arguments.size}")
-    for heading in ("", *names, "kornia / ours", "torchvision / ours"):
-        shown.add_column(heading, justify="right" if heading else "left")
+    for heading in ("", "ours u8", "ours f32", "compiled", "kornia", "tv", "kornia/ours", "tv/ours"):
+        shown.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
     kept = []
     for case in cases():
         if arguments.only not in case.name:

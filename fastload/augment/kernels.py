@@ -1,8 +1,8 @@
 """Pixels: kernels over rows of images (G, 3, H, W), one value of each parameter per row.
 
 Values are 0..255 in uint8, or 0..1 in float16, bfloat16 and float32; a kernel returns the dtype it got, computes in float32, and
-never writes to its input. For uint8, intermediate values are rounded or truncated where torchvision's v2 kernels do, which do as
-Pillow does. No kernel reads a value on the host, and a row's result does not depend on the other rows.
+never writes to its input nor returns it. For uint8, intermediate values are rounded or truncated where torchvision's v2 kernels do,
+which do as Pillow does. No kernel reads a device's value on the host, and a row's result does not depend on the other rows.
 
 Kornia has most of these too; `fastload.augment.kornia_ops` says which of its kernels run and why the others do not.
 """
@@ -47,7 +47,7 @@ def vflip(x: Tensor) -> Tensor:
 
 def grayscale(x: Tensor) -> Tensor:
     """Luma in all three channels."""
-    return back(luma(x.float(), x.dtype == torch.uint8), x).expand_as(x)
+    return torch.empty_like(x).copy_(luma(x.float(), x.dtype == torch.uint8))
 
 
 def brightness(x: Tensor, factor: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ def equalize(x: Tensor) -> Tensor:
 def sharpness(x: Tensor, factor: Tensor) -> Tensor:
     """factor 0 is smoothed by a 3x3 kernel of ones about a 5, 1 the image; the outermost pixels stay."""
     if x.shape[2] <= 2 or x.shape[3] <= 2:
-        return x
+        return x.clone()
     values = x.float()
     inner = values[:, :, 1:-1, 1:-1]
     lines = values[:, :, :, :-2] + values[:, :, :, 1:-1]
@@ -176,6 +176,11 @@ def crop(x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int
         padded.copy_(fill.to(x.dtype).view(1, 3, 1, 1).expand_as(padded))
         padded[:, :, top : top + height, left : left + width] = x
         x = padded
+    if x.device.type == "cpu":  # gathering by index takes ten times as long there as copying windows, whose places are known
+        out = x.new_empty((rows, 3, *size))
+        for row, (y, across) in enumerate(corner.tolist()):
+            out[row] = x[row, :, y : y + size[0], across : across + size[1]]
+        return out
     down = corner[:, 0:1] + torch.arange(size[0], device=x.device)
     across = corner[:, 1:2] + torch.arange(size[1], device=x.device)
     which = torch.arange(rows, device=x.device)
@@ -205,3 +210,7 @@ def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) 
         out = torch.nn.functional.grid_sample(values - fill, grid, mode=mode, padding_mode="zeros", align_corners=False)
         out.add_(fill).clamp_(0.0, bound(x))
     return back(out.round_() if x.dtype == torch.uint8 else out, x)
+
+
+CHEAP: frozenset[object] = frozenset({hflip, vflip, invert, posterize})
+"""Kernels that are one pass over bytes: to cut up their work costs more than it saves."""

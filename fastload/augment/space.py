@@ -46,10 +46,8 @@ def inverse_matrices(
 
 def affine_step(rows: Ints, matrices: Doubles, frame: Frame, mode: str, fill: float | Sequence[float]) -> Step:
     """Resamples rows by their matrices; fill is 0..255, one or three."""
-    arrays: dict[str, npt.NDArray[np.float32]] = {"matrix": matrices.astype(np.float32)}
-    if np.any(fill):
-        arrays["fill"] = np.full(3, fill, np.float32) * np.float32(frame.unit)
-    return Step(kernels.affine, rows, arrays, {"mode": mode})
+    shared = {"fill": np.full(3, fill, np.float32) * np.float32(frame.unit)} if np.any(fill) else {}
+    return Step(kernels.affine, rows, {"matrix": matrices.astype(np.float32)}, {"mode": mode}, shared=shared)
 
 
 def plan_hflip(spec: T.RandomHorizontalFlip, draw: Draw, frame: Frame) -> list[Step]:
@@ -79,7 +77,7 @@ def plan_crop(spec: T.RandomCrop, draw: Draw, frame: Frame) -> list[Step]:
     corner = np.stack((draw.below(tall - height + 1), draw.below(wide - width + 1)), axis=1)
     fill = np.array(spec.fill, np.float32) * np.float32(frame.unit)
     constants = {"pads": (left, top, right, bottom), "size": (height, width)}
-    return [Step(kernels.crop, np.arange(frame.rows), {"corner": corner, "fill": fill}, constants, (height, width))]
+    return [Step(kernels.crop, np.arange(frame.rows), {"corner": corner}, constants, (height, width), {"fill": fill})]
 
 
 _MIRRORED = {kernels.hflip: 0, kernels.vflip: 1}
@@ -102,5 +100,5 @@ def fold_flips(steps: list[Step]) -> list[Step]:
                 break
             matrix[np.isin(step.rows, out[place].rows), axis] *= -1.0
             out[place] = Step(out[place].kernel, np.setdiff1d(out[place].rows, step.rows))
-        out[-1] = Step(step.kernel, step.rows, {**step.arrays, "matrix": matrix}, step.constants)
+        out[-1] = Step(step.kernel, step.rows, {**step.arrays, "matrix": matrix}, step.constants, shared=step.shared)
     return [step for step in out if len(step.rows)]

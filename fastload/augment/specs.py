@@ -244,7 +244,7 @@ class RandomErasing(Op):
         fits, boxes = self.boxes(draw, frame.height, frame.width)
         rows = np.flatnonzero(wanted & fits)
         value = np.array(self.value, np.float32) * np.float32(frame.unit)
-        return [Step(kernels.erase, rows, {"box": boxes[rows], "value": value})]
+        return [Step(kernels.erase, rows, {"box": boxes[rows]}, shared={"value": value})]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fastload.augment import kernels
 from fastload.augment.philox import Ints
 
 Array = npt.NDArray[Any]
@@ -48,10 +49,12 @@ class Step:
     """One kernel over some rows.
 
     Attributes:
-        kernel: takes (rows of images, **arrays as tensors, **constants) and returns new rows of the same dtype; never writes to its input.
+        kernel: takes (rows of images, **arrays as tensors, **constants) and returns rows of the same dtype in memory of their own, which
+            may be written to; never writes to its input.
         rows: ascending; those it runs on.
         arrays: one parameter a row, as NumPy arrays (int64, float32, uint8 or bool).
         constants: equal for every row.
+        shared: arrays that are, such as a colour.
         size: (height, width) afterwards, where it changes; such a step runs on every row.
     """
 
@@ -60,6 +63,7 @@ class Step:
     arrays: dict[str, Array] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
     size: tuple[int, int] | None = None
+    shared: dict[str, Array] = field(default_factory=dict)
 
 
 def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
@@ -86,22 +90,62 @@ _TORCH = {"int64": torch.int64, "float32": torch.float32, "uint8": torch.uint8, 
 
 def run(images: Tensor, steps: Sequence[Step]) -> Tensor:
     """Does the steps in order on (B, 3, H, W); the input stays as it was, the result may be it where there is nothing to do."""
-    batch = len(images)
-    named = [(number, name) for number, step in enumerate(steps) for name in step.arrays]
-    partial = [len(step.rows) < batch for step in steps]
-    picked = [number for number, part in enumerate(partial) if part]
-    sent = send([steps[n].arrays[name] for n, name in named] + [steps[n].rows for n in picked], images.device)
-    tensors: list[dict[str, Tensor]] = [{} for _ in steps]
-    for (number, name), tensor in zip(named, sent, strict=False):
-        tensors[number][name] = tensor
-    rows = dict(zip(picked, sent[len(named) :], strict=True))
+    if not steps:
+        return images
+    own, shared, rows = _sent(images, steps)
     out, ours = images, False
     for number, step in enumerate(steps):
-        if number not in rows:
-            out, ours = step.kernel(out, **tensors[number], **step.constants), True
+
+        def kernel(x: Tensor, start: int, stop: int, number: int = number, step: Step = step) -> Tensor:
+            part = {name: tensor[start:stop] for name, tensor in own[number].items()}
+            return step.kernel(x, **part, **shared[number], **step.constants)
+
+        count = len(step.rows)
+        if not count:
             continue
-        done = step.kernel(out.index_select(0, rows[number]), **tensors[number], **step.constants)
+        whole = count == len(images)
+        chunk = count if step.kernel in kernels.CHEAP and images.dtype == torch.uint8 else _chunk(images, count)
+        if whole and (chunk >= count or step.size):
+            out, ours = kernel(out, 0, count), True
+            continue
+        source = out
         if not ours:
-            out, ours = out.clone(), True
-        out.index_copy_(0, rows[number], done)
+            out, ours = torch.empty_like(out) if whole else out.clone(), True
+        for start in range(0, count, chunk):
+            if whole:
+                out[start : start + chunk] = kernel(source[start : start + chunk], start, start + chunk)
+            else:
+                picked = rows[number][start : start + chunk]
+                _put(out, step.rows[start : start + chunk], picked, kernel(source.index_select(0, picked), start, start + chunk))
     return out
+
+
+def _put(out: Tensor, places: Ints, picked: Tensor, done: Tensor) -> None:
+    """Rows back to their places. index_copy_ on the CPU goes element by element, a hundred times slower than copying rows."""
+    if out.device.type == "cpu":
+        for place, row in zip(places.tolist(), done.unbind(0), strict=True):
+            out[place].copy_(row)
+    else:
+        out.index_copy_(0, picked, done)
+
+
+_CHUNK_BYTES = 4 << 20
+
+
+def _chunk(images: Tensor, count: int) -> int:
+    """How many rows a kernel is given at once: all, but on the CPU as many as stay in its caches, and below the size from which on
+    malloc maps fresh pages, which cost more to fault in than to compute on. Rows are independent: no chunk changes a pixel."""
+    if images.device.type != "cpu":
+        return max(count, 1)
+    return max(1, _CHUNK_BYTES // (4 * images[0].numel()))
+
+
+def _sent(images: Tensor, steps: Sequence[Step]) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], list[Tensor]]:
+    """Every step's arrays, shared arrays and rows on the device; rows that are all of them are not needed there."""
+    kinds = [step.arrays for step in steps], [step.shared for step in steps]
+    partial = [images.device.type == "cpu" or len(step.rows) < len(images) for step in steps]
+    flat = [array for kind in kinds for named in kind for array in named.values()]
+    flat += [step.rows for step, needed in zip(steps, partial, strict=True) if needed]
+    tensors = iter(send(flat, images.device))
+    own, shared = ([{name: next(tensors) for name in named} for named in kind] for kind in kinds)
+    return own, shared, [next(tensors) if needed else torch.empty(0) for needed in partial]

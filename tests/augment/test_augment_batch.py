@@ -76,6 +76,19 @@ def test_rows_do_not_depend_on_the_batch(ops: list[Any], picked: list[int], dtyp
     assert torch.equal(together[i], alone[0])
 
 
+@pytest.mark.parametrize("chunk", [1, 3 * 4 * 3 * SIZE[0] * SIZE[1]])
+def test_chunks_change_no_pixel(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU kernels run over a few rows at a time; by how many changes nothing, for every op."""
+    for dtype in (torch.uint8, torch.float32):
+        x = batch(16, dtype)
+        for ops in [*([op] for op in OPS), list(OPS)]:
+            augment = A.AugmentBatch(ops)
+            monkeypatch.setattr("fastload.augment.steps._CHUNK_BYTES", 1 << 40)
+            want = augment(x, seed=SEED, epoch=EPOCH, indices=range(16))
+            monkeypatch.setattr("fastload.augment.steps._CHUNK_BYTES", chunk)
+            assert torch.equal(augment(x, seed=SEED, epoch=EPOCH, indices=range(16)), want), ops
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_dtype_format_and_input_are_kept(dtype: torch.dtype, memory_format: torch.memory_format) -> None:
@@ -302,12 +315,18 @@ except ImportError as error:
 
 
 def test_kernels_never_write_to_their_input() -> None:
-    """Kernels on float32, which need no conversion, leave their input alone."""
+    """Kernels on float32, which need no conversion, leave their input alone, and never hand it or one value in many places out."""
     x = batch(4, torch.float32)
     before = x.clone()
     ones = torch.full((4,), 0.3)
     for kernel in (kernels.brightness, kernels.contrast, kernels.saturation, kernels.sharpness, kernels.hue, kernels.solarize):
-        kernel(x, ones)
-    for plain in (kernels.grayscale, kernels.invert, kernels.autocontrast, kernels.equalize):
-        plain(x)
+        kernel(x, ones).zero_()
+        kernel(x[:, :, :2, :2], ones).zero_()
+    for plain in (kernels.grayscale, kernels.invert, kernels.autocontrast, kernels.equalize, kernels.hflip, kernels.vflip):
+        plain(x).zero_()
+        plain(x[:, :, :2, :2]).zero_()
     assert torch.equal(x, before)
+    for start in (A.RandomGrayscale(1), A.RandomAdjustSharpness(2.0, 1)):
+        small = x[:, :, :2, :2].clone()
+        A.AugmentBatch([start, A.RandomInvert()])(small, seed=1, epoch=0, indices=range(4))
+        assert torch.equal(small, x[:, :, :2, :2])
