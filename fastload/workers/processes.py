@@ -128,6 +128,8 @@ class Pool:
 
     def __init__(self, context: Any, workers: int, tickets: int, job: Any, holds: Callable[[int], tuple[Any, ...]]) -> None:
         refuse_daemon(context)
+        if context.get_start_method() == "forkserver":
+            warm_forkserver(context)
         self.control = core.SharedSlot(max(4096, 8 * tickets))
         self.workers: list[WorkerProcess] = []
         self.pid = os.getpid()
@@ -314,6 +316,14 @@ def _close(workers: list[WorkerProcess], pid: int) -> None:
     for worker in workers:
         worker.forget()  # its process stays joinable for whoever took it from the iterator
     workers.clear()
+
+
+def warm_forkserver(context: Any) -> None:
+    """Has the fork server import what every worker needs, once, unless it runs already or the user said what it should import."""
+    from multiprocessing import forkserver
+
+    if getattr(forkserver._forkserver, "_preload_modules", None) == ["__main__"]:  # type: ignore[attr-defined]
+        context.set_forkserver_preload(["__main__", "fastload.workers.child"])
 
 
 def refuse_daemon(context: Any) -> None:
