@@ -33,7 +33,8 @@ static void same_part(const fl_view *v, const unsigned char *full, int full_widt
     const uint8_t *end = v->pixels + (v->height - 1) * v->stride + v->width * 3;
     CHECK(v->tail >= 64);
     volatile uint8_t seen = 0;
-    for (size_t i = 0; i < v->tail; i++) seen ^= end[i];
+    for (size_t i = 0; i < v->tail; i += i < 4096 ? 1 : 61) seen ^= end[i]; /* far from the view, a part of them */
+    seen ^= end[v->tail - 1];
 }
 
 static void boxes_equal_crops(const recipe *r, int boxes) {
