@@ -27,7 +27,9 @@ struct fl_ring {
     pthread_mutex_t lock; /* all, slots, free */
     fl_slot *all;
     uint32_t slots, free, keep;
-    _Atomic uint32_t published; /* counts fl_slot_publish: the futex that waiters sleep on */
+    _Atomic uint32_t published; /* counts fl_slot_publish and fl_ring_stop: the futex that waiters sleep on */
+    fl_unmapping tell;          /* set once, before other threads see the ring */
+    void *opaque;               /* for tell */
 };
 
 static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
@@ -50,7 +52,8 @@ static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
     return FL_OK;
 }
 
-static void unmap(fl_slot *slot) {
+static void unmap(const fl_ring *ring, fl_slot *slot) {
+    if (slot->data && ring->tell) ring->tell(ring->opaque, slot->data);
     if (slot->data) munmap(slot->data, slot->bytes);
     slot->data = NULL;
     slot->bytes = 0;
@@ -75,12 +78,17 @@ fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err
     return FL_OK;
 }
 
+void fl_ring_tell(fl_ring *ring, fl_unmapping tell, void *opaque) {
+    ring->tell = tell;
+    ring->opaque = opaque;
+}
+
 void fl_ring_free(fl_ring *ring) {
     if (!ring) return;
     while (ring->all) {
         fl_slot *slot = ring->all;
         ring->all = slot->next;
-        unmap(slot);
+        unmap(ring, slot);
         free(slot);
     }
     pthread_mutex_destroy(&ring->lock);
@@ -113,7 +121,7 @@ fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) 
     pthread_mutex_unlock(&ring->lock);
     if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
     if (slot->bytes < bytes || !slot->data) {
-        unmap(slot);
+        unmap(ring, slot);
         fl_code code = map(bytes, slot, err);
         if (code) {
             fl_slot_release(ring, slot);
@@ -150,12 +158,14 @@ void fl_slot_release(fl_ring *ring, fl_slot *slot) {
     }
     pthread_mutex_unlock(&ring->lock);
     if (drop) {
-        unmap(slot);
+        unmap(ring, slot);
         free(slot);
     }
 }
 
 void *fl_slot_data(const fl_slot *slot) { return slot->data; }
+
+size_t fl_slot_bytes(const fl_slot *slot) { return slot->bytes; }
 
 fl_slot_state fl_slot_state_of(const fl_slot *slot) { return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire); }
 
@@ -165,10 +175,12 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, uint32_t *which, fl_error *err) {
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, const fl_stop *stop, uint32_t *which,
+                     fl_error *err) {
     int64_t deadline = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * 1000000;
     for (;;) {
         uint32_t seen = atomic_load_explicit(&ring->published, memory_order_acquire);
+        if (stop && atomic_load_explicit(&stop->set, memory_order_acquire)) return fl_fail(err, FL_EINTR, "told to stop");
         for (uint32_t i = 0; i < count; i++)
             if (fl_slot_state_of(slots[i]) == FL_READY) return *which = i, FL_OK;
         struct timespec left, *limit = NULL;
@@ -181,6 +193,12 @@ fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64
         if (futex(&ring->published, FUTEX_WAIT_PRIVATE, seen, limit) != 0 && errno == EINTR)
             return fl_fail(err, FL_EINTR, "interrupted by a signal");
     }
+}
+
+void fl_ring_stop(fl_ring *ring, fl_stop *stop) {
+    atomic_store_explicit(&stop->set, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ring->published, 1, memory_order_release);
+    futex(&ring->published, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL);
 }
 
 void fl_ring_count(fl_ring *ring, fl_ring_counts *out) {

@@ -14,6 +14,7 @@
 #ifndef FL_RING_H
 #define FL_RING_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,14 @@
 
 typedef struct fl_ring fl_ring;
 typedef struct fl_slot fl_slot;
+
+/* Ends the waits of one waiter. Zeroed by its owner, who keeps it until nobody waits with it; set by any thread. */
+typedef struct fl_stop {
+    _Atomic uint32_t set;
+} fl_stop;
+
+/* Told of memory that is about to be unmapped: by whoever releases, takes or frees, without the ring's lock. */
+typedef void (*fl_unmapping)(void *opaque, void *data);
 
 typedef enum fl_slot_state { FL_FREE = 0, FL_FILLING = 1, FL_READY = 2, FL_LEASED = 3 } fl_slot_state;
 
@@ -31,7 +40,8 @@ typedef struct fl_ring_counts {
 
 /* Makes `keep` free slots of `bytes` each; both may be 0: then slots are made when they are taken. */
 fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err);
-void fl_ring_free(fl_ring *ring); /* no slot may be in use; NULL is allowed */
+void fl_ring_tell(fl_ring *ring, fl_unmapping tell, void *opaque); /* before other threads see the ring; opaque outlives it */
+void fl_ring_free(fl_ring *ring);                                  /* no slot may be in use; NULL is allowed */
 
 /* A slot with room for `bytes`. FL_ENOMEM names the bytes. */
 fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err);
@@ -40,10 +50,14 @@ void fl_slot_lease(fl_slot *slot);
 void fl_slot_release(fl_ring *ring, fl_slot *slot);
 
 void *fl_slot_data(const fl_slot *slot);
+size_t fl_slot_bytes(const fl_slot *slot); /* mapped */
 fl_slot_state fl_slot_state_of(const fl_slot *slot);
 
-/* Waits until one of slots[0..count) is READY and says which. timeout_ms < 0: no limit. FL_ETIMEOUT; FL_EINTR when a signal came. */
-fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, uint32_t *which, fl_error *err);
+/* Waits until one of slots[0..count) is READY and says which. timeout_ms < 0: no limit. FL_ETIMEOUT; FL_EINTR when a signal came, or
+ * when `stop` (NULL: none) is set, which outranks a slot that is ready. */
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, const fl_stop *stop, uint32_t *which,
+                     fl_error *err);
+void fl_ring_stop(fl_ring *ring, fl_stop *stop); /* sets it, and wakes who waits with it */
 
 void fl_ring_count(fl_ring *ring, fl_ring_counts *out);
 

@@ -7,7 +7,6 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -16,10 +15,12 @@ from torch.utils.data import DataLoader
 from fastload._native import core
 from fastload.dataset import PackedDataset, PackedView, packed_view
 from fastload.delivery import account, resume
+from fastload.delivery.batch_steps import Step
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
+from fastload.delivery.moving import has_floats, moving_of
 from fastload.delivery.packed_epochs import PackedEpochs, native_view
-from fastload.delivery.place import place
+from fastload.delivery.transfer import Moving
 from fastload.delivery.worker_batches import WorkerCounts, WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
@@ -55,9 +56,15 @@ class FastLoader(DataLoader[_T]):
             otherwise (None: 0, as torch).
         prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
         transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
-        device: moves finished batches there; None leaves them where they are.
+        device: finished batches are moved there, ahead of the loop and without a wait of the host; None leaves them where they are.
+        device_prefetch: batches that may lie there ahead of the one the loop has (default 2). 0: each is moved when it is asked for.
+        batch_transform: done to whole batches on the device: a callable or a sequence of them, each called with the images, or with images
+            and labels where it needs two arguments (in a batch without either, with the batch). What takes seed, epoch and indices
+            (fastload.augment.AugmentBatch, MixUp) draws from them; anything else is wrapped in fastload.augment.Seeded. `ToFloat` and
+            `Normalize` of fastload.transforms also go: bytes become floats there, of `dtype` and `memory_format`.
         memory_format: of uint8 and float image batches: torch.channels_last (default) or torch.contiguous_format.
-        dtype: torch.uint8, float32, float16 or bfloat16, written by the native pass; None: what the transform implies.
+        dtype: torch.uint8, float32, float16 or bfloat16; None: what the transform implies. Written by the native pass on the CPU; with
+            device="cuda" by one pass over the bytes there.
         seed: of order (with shuffle) and of every random transform.
         seed_by: "sample" reseeds torch, random and NumPy for every sample, from (seed, epoch, index), where the dataset is Python: then
             results depend neither on num_workers nor on timing, and all workers fill the rows of one batch. None: as torch.
@@ -94,6 +101,8 @@ class FastLoader(DataLoader[_T]):
         in_order: bool = True,
         transform: Any = None,
         device: torch.device | str | int | None = None,
+        device_prefetch: int = 2,
+        batch_transform: Any = None,
         memory_format: torch.memory_format | None = None,
         dtype: torch.dtype | None = None,
         seed: int | None = None,
@@ -114,15 +123,22 @@ class FastLoader(DataLoader[_T]):
         if self._view is not None:
             _warn_unused(worker_init_fn, multiprocessing_context)
         else:
-            _refuse_native_only(memory_format=memory_format, dtype=dtype)
+            _refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
+        if isinstance(device_prefetch, bool) or not isinstance(device_prefetch, int) or device_prefetch < 0:
+            raise ArgumentError(f"device_prefetch={device_prefetch!r}: give a number of batches, 0 or more")
+        if batch_transform is not None and batch_size is None and batch_sampler is None:
+            raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
         self.transform = None  # the dataset carries it now: whoever rebuilds the loader from its attributes passes both
         self.device = None if device is None else torch.device(device)
+        self.device_prefetch = device_prefetch
+        self.batch_transform = batch_transform
         self.memory_format = memory_format
         self.dtype = dtype
         self.seed = seed
         self.on_error = on_error
         self.seed_by = seed_by
         self._packed = PackedEpochs(self)
+        self._steps: tuple[Any, tuple[Step, ...]] | None = None
         self.health = HealthMonitor.of(self)
         self._worker_counts = WorkerCounts()
         self._alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
@@ -181,7 +197,7 @@ class FastLoader(DataLoader[_T]):
         return self._next_epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None, "_course": None}
+        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None, "_course": None, "_steps": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -259,9 +275,9 @@ class FastLoader(DataLoader[_T]):
         self._alive.add(iterator)
         return iterator
 
-    def _placing(self) -> Callable[[Any], Any] | None:
-        pin = self.pin_memory and torch.accelerator.is_available()
-        return partial(place, pin, self.device) if pin or self.device is not None else None
+    def _moving(self) -> Moving:
+        """Where the next pass's batches go and what is done to them there."""
+        return moving_of(self, _seeded)
 
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made.
@@ -312,7 +328,16 @@ def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
         warnings.warn("multiprocessing_context is not used on packed data: threads need no start method", stacklevel=3)
 
 
-def _refuse_native_only(**arguments: Any) -> None:
+def _refuse_native_only(batch_transform: Any, **arguments: Any) -> None:
     for name, value in arguments.items():
-        if value is not None:
-            raise ArgumentError(f"{name}= acts on packed data only; this dataset is not a PackedDataset")
+        if value is not None and not has_floats(batch_transform):
+            raise ArgumentError(
+                f"{name}= acts on packed data only, or with Normalize or ToFloat in batch_transform=; this dataset is not a PackedDataset"
+            )
+
+
+def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable that draws from the global generators, made a function of (seed, epoch, batch)."""
+    from fastload.augment import Seeded  # needs Kornia, and only this does
+
+    return Seeded(transform)

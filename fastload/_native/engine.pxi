@@ -67,19 +67,28 @@ cdef extern from "fl_ring.h" nogil:
         pass
     ctypedef struct fl_slot:
         pass
+    ctypedef struct fl_stop:
+        uint32_t set
+    ctypedef void (*fl_unmapping)(void *, void *) noexcept
     ctypedef struct fl_ring_counts:
         uint32_t slots, free, filling, ready, leased
         uint64_t bytes
     int FL_READY
     fl_code fl_ring_create(uint32_t, size_t, fl_ring **, fl_error *)
+    void fl_ring_tell(fl_ring *, fl_unmapping, void *)
     void fl_ring_free(fl_ring *)
     fl_code fl_ring_take(fl_ring *, size_t, fl_slot **, fl_error *)
     void fl_slot_lease(fl_slot *)
     void fl_slot_release(fl_ring *, fl_slot *)
     void *fl_slot_data(const fl_slot *)
+    size_t fl_slot_bytes(const fl_slot *)
     int fl_slot_state_of(const fl_slot *)
-    fl_code fl_ring_wait(fl_ring *, fl_slot **, uint32_t, int64_t, uint32_t *, fl_error *)
+    fl_code fl_ring_wait(fl_ring *, fl_slot **, uint32_t, int64_t, const fl_stop *, uint32_t *, fl_error *)
+    void fl_ring_stop(fl_ring *, fl_stop *)
     void fl_ring_count(fl_ring *, fl_ring_counts *)
+
+cdef extern from "fl_shm.h" nogil:
+    uint64_t fl_shm_forks()
 
 cdef extern from "fl_pool.h" nogil:
     ctypedef struct fl_pool:
@@ -325,23 +334,119 @@ cdef class Decoder:
         check(code, &err)
 
 
+# NOTE [ engine: pinned slots ]
+# A guard, where a ring has one, pins each slot's memory when a batch first takes it, and unpins it before it is unmapped. The end of a
+# pinned slot's lease asks the guard for an event; until its query() is true the slot cools: it stays LEASED for the ring, so that nobody
+# refills or unmaps what a device may still be reading. Each submit() first gives back the slots that have cooled, and the end of the ring
+# waits for the rest. Memory pinned before this process forked is pinned anew: writing to it after the fork may have moved its pages away
+# from under the device. In the forked child there is no device: slots go back at once, and nothing is unpinned.
+@_cython.no_gc_clear
 cdef class Ring:
     """The slots of one loader. Outlives the leases of its batches by their references."""
 
     cdef fl_ring *ptr
+    cdef int pid
+    cdef bint refused
+    cdef object guarded, event
+    cdef dict pinned
+    cdef list cooling
 
     def __cinit__(self, uint32_t keep, size_t slot_bytes):
         cdef fl_error err
+        self.pid = _getpid()
+        self.pinned, self.cooling = {}, []
         check(fl_ring_create(keep, slot_bytes, &self.ptr, &err), &err)
+        fl_ring_tell(self.ptr, _unmapping, <void *>self)
 
     def __dealloc__(self):
+        if self.cooling and self.pid == _getpid():
+            _wait_cold(self)
+        if self.ptr is not NULL:
+            for _, slot in self.cooling:
+                fl_slot_release(self.ptr, <fl_slot *><size_t>slot)
         fl_ring_free(self.ptr)
+
+    def guard(self, guarded):
+        """Pins slots from now on. `guarded` has pin(address, bytes) -> bool, unpin(address), and end_of_lease() -> an event with query()
+        and synchronize(). After a pin() that is False it is not asked again."""
+        self.guarded = guarded
+
+    cdef int _pin(self, fl_slot *slot) except -1:
+        cdef size_t address = <size_t>fl_slot_data(slot)
+        if self.guarded is None or self.refused or self.pinned.get(address) == fl_shm_forks():
+            return 0
+        if self.pinned.pop(address, None) is not None:
+            self.guarded.unpin(address)
+        forks = fl_shm_forks()
+        if self.guarded.pin(address, fl_slot_bytes(slot)):
+            self.pinned[address] = forks
+        else:
+            self.refused = True
+        return 0
+
+    cdef int _give_back(self, fl_slot *slot) except -1:
+        """The end of a lease."""
+        if self.pid != _getpid() or <size_t>fl_slot_data(slot) not in self.pinned:
+            fl_slot_release(self.ptr, slot)
+            return 0
+        self.event = None
+        _record(self)
+        # Without an event nobody knows when the device is done: such a slot stays out for good.
+        self.cooling.append((self.event, <size_t>slot))
+        self.event = None
+        return 0
+
+    cdef int _settle(self) except -1:
+        """Gives back the slots that have cooled."""
+        if not self.cooling:
+            return 0
+        waiting, self.cooling = self.cooling, []  # query() lets other threads run, which may append
+        for event, slot in waiting:
+            if event is not None and event.query():
+                fl_slot_release(self.ptr, <fl_slot *><size_t>slot)
+            else:
+                self.cooling.append((event, slot))
+        return 0
 
     def counts(self):
         """Slots by state, and the bytes mapped."""
         cdef fl_ring_counts c
         fl_ring_count(self.ptr, &c)
         return {"slots": c.slots, "free": c.free, "filling": c.filling, "ready": c.ready, "leased": c.leased, "bytes": c.bytes}
+
+
+# An exception in these is told to sys.unraisablehook: nobody is there to catch it.
+cdef void _record(Ring ring) noexcept:
+    ring.event = ring.guarded.end_of_lease()
+
+
+cdef void _end_of_lease(Ring ring, fl_slot *slot) noexcept:
+    ring._give_back(slot)
+
+
+cdef void _wait_cold(Ring ring) noexcept:
+    for event, _ in ring.cooling:
+        if event is not None:
+            event.synchronize()
+
+
+cdef void _unmapping(void *ring, void *data) noexcept with gil:
+    cdef Ring mine = <Ring>ring
+    if mine.pinned.pop(<size_t>data, None) is not None and mine.pid == _getpid():
+        mine.guarded.unpin(<size_t>data)
+
+
+cdef class Stop:
+    """Ends the waits that were given it, now and later."""
+
+    cdef fl_stop stop
+
+    def __cinit__(self):
+        memset(&self.stop, 0, sizeof(fl_stop))
+
+    def set(self, Ring ring):
+        """Sets it for good, and wakes who waits with it for slots of this ring."""
+        fl_ring_stop(ring.ptr, &self.stop)
 
 
 @_cython.no_gc_clear
@@ -354,7 +459,7 @@ cdef class Lease:
 
     def __dealloc__(self):
         if self.slot is not NULL:
-            fl_slot_release(self.ring.ptr, self.slot)
+            _end_of_lease(self.ring, self.slot)
             _add(&_live_leases, -1)
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -525,7 +630,9 @@ cdef class Batch:
         self.engine._live()
         if self.batch.slot is not NULL:
             raise _errors.FastloadError("this batch was submitted already")
+        self.engine.ring._settle()
         check(fl_ring_take(self.engine.ring.ptr, self.batch.image_bytes * self.batch.rows, &self.batch.slot, &err), &err)
+        self.engine.ring._pin(self.batch.slot)
         self.batch.sink.data = fl_slot_data(self.batch.slot)
         if self.engine.pool is not NULL:
             check(fl_pool_submit(self.engine.pool, fl_batch_run, &self.batch, self.batch.rows, &err), &err)
@@ -580,8 +687,12 @@ cdef class Batch:
         return lease
 
 
-def wait_any(list batches, double timeout):
-    """The position of a batch that is ready, waiting for at most timeout seconds (0: no limit).
+cdef bint _is_set(Stop stop):
+    return stop is not None and stop.stop.set != 0
+
+
+def wait_any(list batches, double timeout, Stop stop=None):
+    """The position of a batch that is ready, waiting for at most timeout seconds (0: no limit). -1 once `stop` is set.
 
     A signal's Python handler runs at once, so Ctrl-C raises KeyboardInterrupt here. LoaderTimeout; ClosedError.
     """
@@ -593,6 +704,7 @@ def wait_any(list batches, double timeout):
     cdef Batch first = batches[0]
     cdef fl_ring *ring = first.engine.ring.ptr
     cdef fl_slot **slots
+    cdef const fl_stop *stopped = NULL if stop is None else &stop.stop
     first.engine._live()
     if first.engine.pool is NULL:
         first._run_inline()
@@ -607,9 +719,11 @@ def wait_any(list batches, double timeout):
             # A signal that lands between the check and the wait does not interrupt the wait: the slice bounds what that can cost.
             slice_ms = min(left_ms, 250) if limited else 250
             with nogil:
-                code = fl_ring_wait(ring, slots, n, slice_ms, &which, &err)
+                code = fl_ring_wait(ring, slots, n, slice_ms, stopped, &which, &err)
             if code == FL_OK:
                 return which
+            if code == FL_EINTR and _is_set(stop):
+                return -1
             PyErr_CheckSignals()
             first.engine._live()
             if code == FL_ETIMEOUT and limited:

@@ -16,7 +16,6 @@ cdef extern from "fl_shm.h" nogil:
     void fl_shm_close(fl_shm *)
     void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)
     int64_t fl_ticket_claim(const fl_shm *, uint32_t, uint32_t, uint32_t)
-    uint64_t fl_shm_forks()
 
 cdef extern from "fl_watch.h" nogil:
     fl_code fl_watch_process(int, fl_error *)

@@ -8,7 +8,9 @@ from typing import Any
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
+from fastload.delivery.batch_steps import Key
 from fastload.delivery.course import attach
+from fastload.delivery.transfer import Transfer
 from fastload.errors import ArgumentError
 from fastload.workers.replica import fetcher_after, replica_of
 from fastload.workers.seeding import kept_state, seed_sample
@@ -34,7 +36,8 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         self._course = attach(self, loader, int(self._iterable))
         if self._iterable:
             self._resume()
-        self._place = loader._placing()
+        self._transfer = Transfer(loader._moving())
+        self._seeds = (int(self._base_seed) if loader.seed is None else loader.seed, loader.epoch - 1)
         self._by_sample = loader.seed_by == "sample"
         if not self._by_sample:
             return
@@ -62,14 +65,16 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         try:
             index = self._next_index()  # type: ignore[no-untyped-call]
             self._course.take(self._course.at, len(index) if self._auto_collation else 1, 0 if self._iterable else None)
-            batch = self._fetch(index)
+            moved = self._transfer.put(partial(self._fetch, index), partial(self._key, index))
         except StopIteration:
             self._course.end()
             raise
-        if self._place is not None:
-            batch = self._place(batch)
+        batch = self._transfer.get(moved)
         self._course.deliver()
         return batch
+
+    def _key(self, index: Any) -> Key:
+        return Key(*self._seeds, self._course.at, None if self._iterable else index)
 
     def _fetch(self, index: Any) -> Any:
         if not self._by_sample:

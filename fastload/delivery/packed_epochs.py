@@ -20,10 +20,14 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data._utils.collate import default_convert
 
+from fastload._native import core
 from fastload.dataset import PackedView
-from fastload.delivery.batches import Counts, Delivery, PackedIterator
+from fastload.delivery import pin
+from fastload.delivery.batches import PackedIterator
 from fastload.delivery.course import begin, follow, fresh
-from fastload.delivery.place import place
+from fastload.delivery.finish import Counts, Delivery
+from fastload.delivery.floats import Floats
+from fastload.delivery.transfer import Moving
 from fastload.errors import ArgumentError
 from fastload.plan import output_of
 from fastload.sampling import Course
@@ -66,6 +70,7 @@ class PackedEpochs:
         self._loader = weakref.ref(loader)
         self._engine: ThreadEngine | None = None
         self._ahead: _Ahead | None = None
+        self._iterators: weakref.WeakSet[PackedIterator] = weakref.WeakSet()
         self.counts = Counts()
 
     def iterate(self, epoch: int) -> PackedIterator:
@@ -98,9 +103,15 @@ class PackedEpochs:
         if loader.dtype is not None and loader.dtype not in _DTYPE_NAMES:
             raise ArgumentError(f"dtype={loader.dtype}: native batches are uint8, float32, float16 or bfloat16")
         dtype = None if loader.dtype is None else _DTYPE_NAMES[loader.dtype]
-        output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[loader.memory_format])
+        plan = view.datasets[0].plan
+        output = output_of(plan, dtype, _LAYOUTS[loader.memory_format])
+        moving: Moving = loader._moving()
+        if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in moving.steps):
+            output = core.Output("uint8", output.layout)  # bytes become floats by that step
         batch_size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
-        self._engine = ThreadEngine(view, loader.num_workers, output, _depth(loader), int(batch_size))
+        self._engine = ThreadEngine(view, loader.num_workers, output, _depth(loader) + moving.ahead * (not moving.idle), int(batch_size))
+        if pin.wanted(moving.pin, moving.device):
+            self._engine.ring.guard(pin.Registered())
         return self._engine
 
     @property
@@ -115,6 +126,8 @@ class PackedEpochs:
     def close(self) -> None:
         """Stops the threads; idempotent."""
         self.forget_ahead()
+        for iterator in list(self._iterators):
+            iterator.close()
         if self.running is not None:
             self.running.close()
         self._engine = None
@@ -128,7 +141,7 @@ class PackedEpochs:
             in_order=loader.in_order,
             timeout=loader.timeout,
             depth=_depth(loader),
-            place=partial(place, loader.pin_memory and torch.accelerator.is_available(), loader.device),
+            moving=loader._moving(),
             counts=self.counts,
         )
 
@@ -143,7 +156,9 @@ class PackedEpochs:
         course.base_seed = seed
         pulls = follow(loader, course, batches)
         length = partial(len, loader._index_sampler)
-        return PackedIterator(engine, pulls, delivery, seed, drawn_epoch, length, self._successor(engine, delivery), course)
+        iterator = PackedIterator(engine, pulls, delivery, seed, drawn_epoch, length, self._successor(engine, delivery), course)
+        self._iterators.add(iterator)
+        return iterator
 
     def _successor(self, engine: ThreadEngine, delivery: Delivery) -> Callable[[], PackedIterator | None]:
         epochs = weakref.ref(self)

@@ -1,18 +1,22 @@
 """Pinned slots: memory that a GPU copies from directly, registered where it lies, so that no thread and no copy pins a batch.
 
 NOTE [ pin: a slot whose copy is still running ]
-`batch.to(device, non_blocking=True)` returns before the copy has read the slot, and the user may drop the batch at once. So the end of a
-pinned slot's lease records an event on the stream that is current then, and the slot is neither refilled nor unmapped before that event.
+`batch.to(device, non_blocking=True)` returns before the copy has read the slot, and the batch may be dropped at once. So the end of a
+pinned slot's lease records events: on the current stream of each device in use, where the user's copies are queued, and on the streams of
+our own transfers, wherever the last reference goes. The slot is neither refilled nor unmapped before all of them have passed.
 """
 
 from __future__ import annotations
 
 import warnings
+import weakref
 from typing import Any
 
 import torch
 
 from fastload._native import core
+
+_side_streams: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def can_register() -> bool:
@@ -21,35 +25,86 @@ def can_register() -> bool:
     return accelerator is not None and accelerator.type == "cuda"
 
 
+def wanted(pin_memory: bool, device: torch.device | None) -> bool:
+    """Whether the slots are to be registered: batches are pinned, or copied to a device that reads registered memory."""
+    return (pin_memory or (device is not None and device.type == "cuda")) and can_register()
+
+
+def side_stream(device: torch.device) -> Any:
+    """A new stream of the device, heeded at the end of every lease for as long as it lives."""
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    _side_streams.add(stream)
+    return stream
+
+
 def register(memory: core.SharedSlot) -> bool:
     """Pins a slot for as long as it is mapped; False, with a warning, when the driver refuses."""
-    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    refused = runtime.cudaHostRegister(memory.address, memory.bytes, 0)
-    if int(refused):
-        warnings.warn(
-            f"the driver would not pin {memory.bytes} bytes of a slot ({refused}): its batches are copied into pinned memory. "
-            "Often the limit of locked memory (ulimit -l) is too low",
-            stacklevel=2,
-        )
+    guard = Registered()
+    if not guard.pin(memory.address, memory.bytes):
         return False
-    memory.guard(_end_of_lease, _Unregister(runtime, memory.address))
+    memory.guard(guard.end_of_lease, _Unregister(guard, memory.address))
     return True
 
 
-def _end_of_lease() -> Any:
-    """The event that the copies queued so far by this thread will have passed."""
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record()
-    return event
+class Registered:
+    """Registers and unregisters memory; the guard that core.Ring takes."""
+
+    def __init__(self) -> None:
+        self._runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+
+    def pin(self, address: int, size: int) -> bool:
+        """False, with a warning, when the driver refuses."""
+        refused = self._runtime.cudaHostRegister(address, size, 0)
+        if int(refused):
+            warnings.warn(
+                f"the driver would not pin {size} bytes of a slot ({refused}): its batches are copied into pinned memory. "
+                "Often the limit of locked memory (ulimit -l) is too low",
+                stacklevel=2,
+            )
+        return not int(refused)
+
+    def unpin(self, address: int) -> None:
+        """Undoes pin()."""
+        self._runtime.cudaHostUnregister(address)
+
+    def end_of_lease(self) -> Events:
+        """What the copies queued so far will have passed."""
+        return Events()
+
+
+class Events:
+    """One moment, on every stream that may read a slot; see NOTE [ pin: a slot whose copy is still running ]."""
+
+    def __init__(self) -> None:
+        current = [torch.cuda.current_stream(device) for device in _devices_in_use()]
+        self._events = [stream.record_event() for stream in {*current, *_side_streams}]
+
+    def query(self) -> bool:
+        """All of them have passed."""
+        return all(event.query() for event in self._events)
+
+    def synchronize(self) -> None:
+        """Waits until all of them have passed."""
+        for event in self._events:
+            event.synchronize()
+
+
+def _devices_in_use() -> list[int]:
+    """Those with a context; asking for a stream of another would make one, which costs memory there."""
+    count = torch.cuda.device_count()
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    if count == 1 or has_context is None:
+        return [torch.cuda.current_device()]
+    return [device for device in range(count) if has_context(device)]
 
 
 class _Unregister:
     """Undoes register(), after the last copy."""
 
-    def __init__(self, runtime: Any, address: int) -> None:
-        self._runtime, self._address = runtime, address
+    def __init__(self, guard: Registered, address: int) -> None:
+        self._guard, self._address = guard, address
 
     def __call__(self, event: Any) -> None:
         if event is not None:
             event.synchronize()
-        self._runtime.cudaHostUnregister(self._address)
+        self._guard.unpin(self._address)

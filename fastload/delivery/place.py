@@ -1,28 +1,41 @@
-"""Where finished batches go: pinned memory, a device."""
+"""A batch of the usual containers: its tensors, one by one, and the way to a device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
-
-
-def place(pin: bool, device: torch.device | None, batch: Any) -> Any:
-    """Pins a batch and moves it, as asked; the identity when neither is."""
-    if pin:
-        batch = pin_batch(batch)  # type: ignore[no-untyped-call]
-    return batch if device is None else to_device(batch, device)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """Moves every tensor of a batch of the usual containers."""
+    """Moves every tensor of a batch of the usual containers. To CUDA the host does not wait: what is not pinned yet is pinned for it."""
+    return each_tensor(batch, lambda tensor: _moved(tensor, device))
+
+
+def each_tensor(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The batch with `change` of each tensor in its dicts, lists, tuples and named tuples; the rest as it is."""
     if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=batch.is_pinned() if device.type == "cuda" else False)
+        return change(batch)
     if isinstance(batch, dict):
-        return {key: to_device(value, device) for key, value in batch.items()}
+        return {key: each_tensor(value, change) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(to_device(value, device) for value in batch))
+        return type(batch)(*(each_tensor(value, change) for value in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(to_device(value, device) for value in batch)
+        return type(batch)(each_tensor(value, change) for value in batch)
     return batch
+
+
+def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a batch."""
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, dict | list | tuple):
+        for value in batch.values() if isinstance(batch, dict) else batch:
+            yield from tensors_of(value)
+
+
+def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if device.type != "cuda" or tensor.device.type != "cpu":
+        return tensor.to(device)
+    return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)

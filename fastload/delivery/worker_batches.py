@@ -21,7 +21,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_in
 
 from fastload._native import core
 from fastload.delivery import pin
+from fastload.delivery.batch_steps import Key
 from fastload.delivery.course import attach
+from fastload.delivery.transfer import Moved, Moving, Transfer
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
 from fastload.sampling import Replica
 from fastload.workers import rows
@@ -127,18 +129,21 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._passes = 0
         self._attach(loader)
         self._counts: WorkerCounts = loader._worker_counts
-        self._place: Callable[[Any], Any] | None = loader._placing()
-        self._slots = Slots(self._depth + 2, pin.register if self._pin_memory and pin.can_register() else None)
+        self._use(loader._moving())
+        self._slots = Slots(self._depth + self._ahead + 2, pin.register if pin.wanted(self._moving.pin, self._moving.device) else None)
         self._sizes: deque[int] = deque([1], maxlen=64)
         self._layout: rows.Layout | None = None
         self._tasks: dict[int, Task] = {}
         self._queue: deque[Task] = deque()
+        self._moved: deque[tuple[Task, Moved | BaseException]] = deque()
+        self._failure: BaseException | None = None  # of workers, heard of while batches before it were still to be had
         self._numbers = itertools.count()
         self._tickets = itertools.count(1)
         self._made_slots = itertools.count(1)
         self._sampled_out = False
         self._closed = False
         self._torn = False
+        self._samples = 0  # in the batch that the loop has last
         self._ended = False  # everything was delivered
         self._pid = os.getpid()
         context = loader.multiprocessing_context or torch.multiprocessing
@@ -149,12 +154,19 @@ class WorkerIterator(_BaseDataLoaderIter):
         with self._pool.together():
             self._fill()
 
+    def _use(self, moving: Moving) -> None:
+        """Begins a pass whose batches go that way. Only a device's own queue works ahead: elsewhere steps would keep the loop waiting."""
+        self._moving = moving
+        self._transfer = Transfer(moving)
+        self._ahead = moving.ahead if moving.device is not None and moving.device.type == "cuda" else 0
+
     def _attach(self, loader: Any) -> None:
         """Begins the loader's course, or goes on where its resumed one stands."""
         self._course = course = attach(self, loader, self._num_workers if self._dataset_kind == _DatasetKind.Iterable else 0)
         if course.resumed:
             self._passes = course.passes
         course.passes = self._passes
+        self._seeds = (int(self._base_seed), loader.epoch - 1) if loader.seed is None else (loader.seed, loader.epoch - 1)
         self._turn = course.turn
         self._active = [not each.ended for each in course.replicas] or [True] * self._num_workers
 
@@ -211,6 +223,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         """The next epoch of persistent workers. What is under way for the one before is waited for, as torch does, and thrown away."""
         self._torn = True
         self._queue.clear()
+        self._moved.clear()
         while True:
             for task in [task for task in self._tasks.values() if task.made is not None]:
                 self._forget(task)
@@ -218,7 +231,7 @@ class WorkerIterator(_BaseDataLoaderIter):
                 break
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
         super()._reset(loader, first_iter)
-        self._place = loader._placing()
+        self._use(loader._moving())
         self._attach(loader)
         self._sampled_out = self._ended = False
         with self._pool.together():
@@ -229,7 +242,8 @@ class WorkerIterator(_BaseDataLoaderIter):
     # ---- tasks out
 
     def _fill(self) -> None:
-        while not self._sampled_out and len(self._queue) < self._depth and any(self._active):
+        depth = self._depth + self._ahead
+        while not self._sampled_out and len(self._queue) + len(self._moved) < depth and any(self._active):
             try:
                 index = self._next_index()  # type: ignore[no-untyped-call]
             except StopIteration:
@@ -327,9 +341,18 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._torn = True
         deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
         while True:
+            if self._moved:
+                ahead, moved = self._moved.popleft()
+                self._take(ahead)
+                return self._deliver(moved)
+            self._raise_failure()
             task = self._take_ready()
             if task is not None:
-                return self._finish(task)
+                self._take(task)
+                self._finish(task)
+                moved = self._moved.popleft()[1]
+                self._move_ahead()
+                return self._deliver(moved)
             if not self._queue:
                 self._torn = False
                 if self._closed and not self._ended:
@@ -352,20 +375,71 @@ class WorkerIterator(_BaseDataLoaderIter):
                 return task
         return None
 
-    def _finish(self, task: Task) -> Any:
-        samples = len(task.index) if self._auto_collation else 1
-        self._course.take(task.at, samples, task.worker if self._course.replicas else None, task.replica)
+    def _finish(self, task: Task) -> None:
+        """Makes the batch of a task that is ready, and moves it. What goes wrong there is raised at its turn."""
+        made, task.made = task.made, None
+        assert made is not None
+        self._torn = False
         try:
-            self._fill()
-            assert task.made is not None
-            self._torn = False
-            batch = task.made()
+            self._moved.append((task, self._transfer.put(made, functools.partial(self._key, task))))
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                raise
+            self._moved.append((task, error))
         finally:
             self._forget(task)
+        self._torn = True
+
+    def _key(self, task: Task) -> Key:
+        seed, epoch = self._seeds
+        return Key(seed, epoch, task.at, task.index if self._dataset_kind == _DatasetKind.Map else None)
+
+    def _move_ahead(self) -> None:
+        """Moves what is ready behind the batch that was asked for, as far as that goes without waiting."""
+        while len(self._moved) < self._ahead and self._queue:
+            task = self._take_ready()
+            if task is not None:
+                self._finish(task)
+            elif not self._hear():
+                return
+
+    def _hear(self) -> bool:
+        """Takes in one message that is there; False when there is none, or when the workers fail, which is raised at its turn."""
+        try:
+            received = self._pool.receive(list(range(self._num_workers)), 0.0)
+        except BaseException as error:
+            kept = self._moved.copy()
+            self.close()
+            self._moved, self._failure = kept, error
+            return False
+        if received is not None:
+            self._take_in(*received)
+        return received is not None
+
+    def _take(self, task: Task) -> None:
+        """This batch is the next that the loop has: another is pulled in its place."""
+        self._samples = len(task.index) if self._auto_collation else 1
+        self._course.take(task.at, self._samples, task.worker if self._course.replicas else None, task.replica)
+        if self._closed:
+            return
+        try:
+            self._fill()
+        except BaseException:
+            self._forget(task)
+            raise
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _deliver(self, moved: Moved | BaseException) -> Any:
+        self._torn = False
+        if isinstance(moved, BaseException):
+            raise moved
         self._counts.batches += 1
-        self._counts.samples += samples
-        if self._place is not None:
-            batch = self._place(batch)
+        self._counts.samples += self._samples
+        batch = self._transfer.get(moved)
         self._course.deliver()
         return batch
 
@@ -384,7 +458,10 @@ class WorkerIterator(_BaseDataLoaderIter):
         except BaseException:
             self.close()
             raise
-        (what, worker, number, *rest), fds = received
+        self._take_in(*received)
+
+    def _take_in(self, message: Any, fds: Any) -> None:
+        what, worker, number, *rest = message
         getattr(self, f"_on_{what}")(worker, self._tasks.get(number), *rest, *fds)
 
     def _late(self) -> str:
@@ -489,6 +566,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         if self._pid == os.getpid():
             self._tasks.clear()
             self._queue.clear()
+            self._moved.clear()
             self._slots.all.clear()
 
     _shutdown_workers = close  # by the name that people call on torch's iterator

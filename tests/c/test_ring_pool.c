@@ -48,7 +48,7 @@ static void pass_batches(void) {
             CHECK(fl_pool_submit(pool, fill, j, ITEMS, &err) == FL_OK);
         }
         uint32_t which;
-        CHECK(fl_ring_wait(ring, &jobs[k].slot, 1, 10000, &which, &err) == FL_OK);
+        CHECK(fl_ring_wait(ring, &jobs[k].slot, 1, 10000, NULL, &which, &err) == FL_OK);
         fl_slot_lease(jobs[k].slot);
         for (uint32_t i = 0; i < ITEMS; i++) {
             CHECK(((uint8_t *)fl_slot_data(jobs[k].slot))[i] == i + 1);
@@ -118,7 +118,7 @@ static void bounds(void) {
     CHECK(fl_ring_take(ring, (size_t)1 << 50, &slot, &err) == FL_ENOMEM);
     CHECK(strstr(err.text, "1125899906842624 bytes") != NULL);
     CHECK(fl_ring_take(ring, 100, &slot, &err) == FL_OK);
-    CHECK(fl_ring_wait(ring, &slot, 1, 20, &which, &err) == FL_ETIMEOUT);
+    CHECK(fl_ring_wait(ring, &slot, 1, 20, NULL, &which, &err) == FL_ETIMEOUT);
     fl_slot_release(ring, slot);
     fl_ring_free(ring);
 }
@@ -142,7 +142,7 @@ static void signals(void) {
     CHECK(fl_ring_take(ring, 64, &slot, &err) == FL_OK);
     pthread_t self = pthread_self(), other;
     pthread_create(&other, NULL, alarm_soon, &self);
-    CHECK(fl_ring_wait(ring, &slot, 1, 10000, &which, &err) == FL_EINTR);
+    CHECK(fl_ring_wait(ring, &slot, 1, 10000, NULL, &which, &err) == FL_EINTR);
     pthread_join(other, NULL);
     fl_slot_release(ring, slot);
     fl_ring_free(ring);

@@ -1,0 +1,178 @@
+"""A ready slot made into the batch that the loop gets: failed rows settled, leased, assembled, moved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from fastload._native import core
+from fastload.delivery.batch_steps import Key
+from fastload.delivery.lease import images_of
+from fastload.delivery.transfer import Moved, Moving, Transfer
+from fastload.sampling import substitutes
+from fastload.workers.threads import ThreadEngine
+
+_redoing = threading.Lock()
+"""An engine has one worker for rows that are made again, and the iterators of an engine may each have a thread."""
+
+
+@dataclass
+class Counts:
+    """Samples that on_error replaced or skipped; shared by a loader and its iterators."""
+
+    replaced: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How finished batches reach the user; the same for every pass of a loader.
+
+    Attributes:
+        collate: None for (images, labels) as default_collate gives them, else the user's function over samples.
+        batched: False for batch_size=None: single samples.
+        on_error: "raise", "replace" or "skip".
+        in_order: hand out batches in the sampler's order.
+        timeout: seconds a wait may take, 0 for no limit.
+        depth: batches in flight.
+        moving: where they go, and what is done to them there.
+        counts: added to for each sample that was replaced or skipped.
+    """
+
+    collate: Callable[[list[Any]], Any] | None
+    batched: bool
+    on_error: str
+    in_order: bool
+    timeout: float
+    depth: int
+    moving: Moving
+    counts: Counts
+
+    @property
+    def threaded(self) -> bool:
+        """A thread finishes batches ahead of the loop. Not where the user's collate_fn does: it may draw random numbers."""
+        return self.moving.threaded and self.collate is None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the rows of a batch came to. moved: None where none is left."""
+
+    moved: Moved | None
+    replaced: int = 0
+    skipped: int = 0
+
+
+class Finisher:
+    """Finishes the batches of one pass. Refers to no iterator; one thread at a time."""
+
+    def __init__(self, engine: ThreadEngine, delivery: Delivery, seed: int, epoch: int) -> None:
+        self._engine = engine
+        self._delivery = delivery
+        self._seed = seed
+        self._epoch = epoch
+        self._transfer = Transfer(delivery.moving)
+
+    def __call__(self, number: int, batch: core.Batch) -> Finished:
+        """Finishes a ready batch, the `number`-th of its pass.
+
+        Raises:
+            SampleError: a row could not be made, and on_error does not help.
+            Whatever the collate function and the batch transforms raise.
+        """
+        failures = batch.failures()
+        keep = self._settle(batch, failures) if failures else None
+        replaced = len(failures) if keep is None else 0
+        skipped = 0 if keep is None else batch.rows - len(keep)
+        if keep == []:
+            return Finished(None, 0, skipped)
+        sources, indices = batch.row_arrays()
+        if keep is not None:
+            sources, indices = sources[keep], indices[keep]
+
+        def made() -> Any:
+            images = images_of(batch, self._engine.output)
+            return self._assemble(images if keep is None else images[keep], sources, indices)
+
+        def key() -> Key:
+            return Key(self._seed, self._epoch, number, indices)
+
+        return Finished(self._transfer.put(made, key), replaced, skipped)
+
+    def hand_over(self, finished: Finished) -> Any:
+        """The batch, in the loop's thread; NOTHING where no row is left. Counts what on_error did."""
+        self._delivery.counts.replaced += finished.replaced
+        self._delivery.counts.skipped += finished.skipped
+        return NOTHING if finished.moved is None else self._transfer.get(finished.moved)
+
+    def _settle(self, batch: core.Batch, failures: list[tuple[int, int, int, int, str]]) -> list[int] | None:
+        """Applies on_error to a batch's failed rows. Returns the rows to keep, None for all."""
+        row, index, source, _, reason = failures[0]
+        if self._delivery.on_error == "raise":
+            raise self._engine.sample_error(source, index, reason)
+        if self._delivery.on_error == "skip":
+            bad = {failure[0] for failure in failures}
+            return [row for row in range(batch.rows) if row not in bad]
+        with _redoing:
+            for row, index, source, _, reason in failures:
+                self._replace(batch, row, index, source, reason)
+        return None
+
+    def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str) -> None:
+        view = self._engine.view
+        tried = substitutes(self._seed, self._epoch, index, len(view))
+        for sources, indices in (view.rows([position]) for position in tried):
+            if (int(sources[0]), int(indices[0])) != (source, index) and batch.redo(row, int(sources[0]), int(indices[0])):
+                return
+        raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
+
+    def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> Any:
+        first = self._engine.view.datasets[0]
+        collate = self._delivery.collate
+        if collate is None and self._delivery.batched:
+            return first.assemble(self._columns(images, sources, indices))
+        values: dict[str, Any] = dict(self._engine.values(sources, indices))
+        if first.image_field in first.fields:
+            values[first.image_field] = list(images.unbind(0))
+        samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
+        if self._delivery.batched:
+            assert collate is not None
+            return collate(samples)
+        return samples[0] if collate is None else collate(samples[0])
+
+    def _columns(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> dict[str, Any]:
+        """A batch by field as default_collate would give it, without a Python object per sample where the field is a column."""
+        datasets = self._engine.view.datasets
+        first = datasets[0]
+        out: dict[str, Any] = {}
+        rest: dict[str, list[Any]] | None = None
+        for name in first.fields:
+            kind = first.opened.kinds[name]
+            if kind == "image":
+                out[name] = images
+            elif kind in ("int", "float", "array"):
+                out[name] = torch.from_numpy(_gather([d.column(name) for d in datasets], sources, indices))
+            else:
+                rest = self._engine.values(sources, indices) if rest is None else rest
+                out[name] = default_collate(rest[name])
+        return out
+
+
+NOTHING: Any = object()
+"""No batch: the next one is to be taken."""
+
+
+def _gather(columns: list[np.ndarray[Any, Any]], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0][indices])
+    rows = np.empty((len(indices), *columns[0].shape[1:]), columns[0].dtype)
+    for number in np.unique(sources):
+        mine = sources == number
+        rows[mine] = columns[number][indices[mine]]
+    return rows
