@@ -165,6 +165,7 @@ class FastLoader(DataLoader[_T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        self._moving()  # what cannot be called is an error here, not in the loop
         if native_view(self._view) is not None:
             self._packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
