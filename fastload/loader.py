@@ -18,10 +18,11 @@ from fastload.delivery import account, resume
 from fastload.delivery.batch_steps import Step
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
+from fastload.delivery.crew import WorkerCounts
 from fastload.delivery.moving import has_floats, moving_of
 from fastload.delivery.packed_epochs import PackedEpochs, native_view
 from fastload.delivery.transfer import Moving
-from fastload.delivery.worker_batches import WorkerCounts, WorkerIterator
+from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
 from fastload.sampling import Course, order_seed

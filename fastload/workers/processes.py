@@ -322,7 +322,7 @@ def warm_forkserver(context: Any) -> None:
     """Has the fork server import what every worker needs, once, unless it runs already or the user said what it should import."""
     from multiprocessing import forkserver
 
-    if getattr(forkserver._forkserver, "_preload_modules", None) == ["__main__"]:  # type: ignore[attr-defined]
+    if getattr(forkserver._forkserver, "_preload_modules", None) == ["__main__"]:
         context.set_forkserver_preload(["__main__", "fastload.workers.child"])
 
 
