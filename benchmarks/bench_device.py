@@ -1,0 +1,372 @@
+"""Delivery on a device: the pass to floats, augmentation, a training step that is fed, and images/s against torch's DataLoader.
+
+    python benchmarks/bench_device.py [--device cuda] [--rounds 5] [--workers 16] [--save device]
+    python benchmarks/bench_device.py --device cpu --tiny      (seconds, on any machine: that it runs, not how fast)
+
+Method: everything in one process, one turn of each way after the other in every round, ratios are medians over rounds of two turns of one
+round. Work on the device is timed from an event before the first call to one after the last, after calls that warm up; loops by the
+wall clock, from one synchronisation to the next, after steps that warm up. Batches are 256 x 3 x 224 x 224.
+- to floats: uint8 to normalised bfloat16 and float32 in each layout, against a device copy that moves as many bytes as the pass has to read
+  and write. Beside the kernel stand torch's own ops, and those under torch.compile, so that the choice can be checked.
+- augmentation: light is flip, colour jitter, erasing and the pass to bfloat16; RandAugment is two ops of magnitude 9, with that pass.
+- step: ResNet-50, bfloat16, channels_last, SGD; on one batch that stays on the device, and fed by FastLoader with the light recipe, whose
+  device work then shares the GPU with the step. `waiting` is the health report's share of the loop that waits for data: where
+  the CPU does not decode fast enough, that is what shows it, and the advice below the table says so.
+- loader: nothing but delivery; torch's DataLoader does the light recipe per sample with torchvision in `--workers` processes,
+  pins, and copies without waiting; FastLoader has as many threads.
+Data: the corpus's in500 where it is there, else synthetic JPEGs of 500 x 375 pixels; copied, page cache warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import common
+import torch
+from rich.table import Table
+from torch import nn
+from torch.nn import functional as F
+
+from fastload import FastLoader
+from fastload import augment as A
+from fastload import transforms as T
+from fastload.bench.listing import list_folder
+from fastload.delivery.floats import _kernel, eager, to_float
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+JITTER = (0.4, 0.4, 0.4, 0.1)
+FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
+Row = tuple[str, str, str]
+
+
+# ---- data and model
+
+
+def corpus(arguments: argparse.Namespace) -> Path:
+    """A CLASS/IMAGE tree of at least --images files."""
+    try:
+        source = common.corpus(arguments.corpus, "in500")
+    except SystemExit:
+        source = synthetic(min(arguments.images, 512))
+    have = len(list_folder(source))
+    return common.copies(source, -(-arguments.images // have))
+
+
+def synthetic(count: int) -> Path:
+    """JPEGs of 500 x 375 with the detail of photographs, ten classes; kept under build/bench."""
+    import numpy as np
+    from PIL import Image
+
+    out = common.WORK / f"synthetic-{count}"
+    if not out.with_suffix(".done").exists():
+        random = np.random.default_rng(0)
+        for number in range(count):
+            coarse = Image.fromarray(random.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375), Image.Resampling.BICUBIC)
+            fine = random.normal(0, 8, (375, 500, 3))
+            folder = out / f"class{number % 10}"
+            folder.mkdir(parents=True, exist_ok=True)
+            pixels = np.clip(np.asarray(coarse) + fine, 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number:05d}.jpg", quality=88)
+        out.with_suffix(".done").touch()
+    return out
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3, 1x1 with a shortcut (He et al., arXiv:1512.03385; the stride is in the 3x3)."""
+
+    def __init__(self, inside: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.convs = nn.Sequential(
+            *(nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)),
+            *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)),
+            *(nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)),
+        )
+        same = inside == 4 * width and stride == 1
+        across = nn.Sequential(nn.Conv2d(inside, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+        self.shortcut = nn.Identity() if same else across
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.convs(x) + self.shortcut(x), inplace=True)
+
+
+def resnet(width: int, blocks: Iterable[int], classes: int = 1000) -> nn.Module:
+    """ResNet-50 for width 64 and blocks (3, 4, 6, 3)."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    inside = width
+    for stage, count in enumerate(blocks):
+        for block in range(count):
+            layers.append(Bottleneck(inside, width << stage, 2 if stage and not block else 1))
+            inside = 4 * (width << stage)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, classes))
+
+
+def stepper(arguments: argparse.Namespace) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    """One training step in bfloat16."""
+    model = resnet(8, (1, 1)) if arguments.tiny else resnet(64, (3, 4, 6, 3))
+    model.to(arguments.device, memory_format=torch.channels_last).bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+
+    def step(images: torch.Tensor, labels: torch.Tensor) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(images).float(), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+# ---- time
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def per_call(call: Callable[[], object], arguments: argparse.Namespace) -> float:
+    """Seconds a call, queued one after the other."""
+    count = 2 if arguments.tiny else 30
+    for _ in range(1 if arguments.tiny else 5):
+        call()
+    synchronize(arguments.device)
+    began = time.perf_counter()
+    if arguments.device.type != "cuda":
+        for _ in range(count):
+            call()
+        return (time.perf_counter() - began) / count
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    for _ in range(count):
+        call()
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last) / 1e3 / count
+
+
+def per_batch(batches: Iterator[Any], use: Callable[..., object], arguments: argparse.Namespace) -> float:
+    """Wall-clock seconds a batch of a loop, warmed up."""
+    warm, count = (1, 3) if arguments.tiny else (15, 60)
+    for batch in itertools.islice(batches, warm):
+        use(*batch)
+    synchronize(arguments.device)
+    began = time.perf_counter()
+    for batch in itertools.islice(batches, count):
+        use(*batch)
+    synchronize(arguments.device)
+    return (time.perf_counter() - began) / count
+
+
+def in_turn(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Each way's seconds, a turn of each in every round."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name, way in ways.items():
+            with common.note(f"round {number + 1} of {rounds}: {name}"):
+                found[name].append(way())
+    return found
+
+
+def ratio(top: list[float], bottom: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(top, bottom, strict=True))
+
+
+def forever(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+# ---- what is measured
+
+
+def floats(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[list[Row], list[common.Target]]:
+    """The pass to floats, by dtype and layout, against a copy of as many bytes."""
+    rows, targets = [], []
+    compiled = torch.compile(eager, dynamic=False) if arguments.device.type == "cuda" else None
+    for dtype, (name, form) in itertools.product((torch.bfloat16, torch.float32), FORMATS.items()):
+        moved = images.numel() * (1 + dtype.itemsize)
+        source = torch.empty(moved // 2, dtype=torch.uint8, device=arguments.device)
+        target = torch.empty_like(source)
+        ways: dict[str, Callable[[], object]] = {"copy": lambda s=source, t=target: t.copy_(s)}  # type: ignore[misc]
+        for title, function in {"fused": to_float, "torch's ops": eager, "compiled": compiled}.items():
+            if function is not None:
+                ways[title] = lambda f=function, d=dtype, m=form: f(images, d, MEAN, STD, m)  # type: ignore[misc]
+        times = in_turn({title: lambda w=way: per_call(w, arguments) for title, way in ways.items()}, arguments.rounds)  # type: ignore[misc]
+        case = f"uint8 channels_last to {str(dtype).removeprefix('torch.')} {name}"
+        for title, each in times.items():
+            spent = statistics.median(each)
+            rows.append((f"{case}: {title}", f"{spent * 1e3:.3f} ms", f"{moved / spent / 1e9:,.0f} GB/s"))
+        share = ratio(times["copy"], times["fused"])
+        main = dtype == torch.bfloat16 and name == "channels_last"
+        if main:
+            targets.append(common.Target(f"{case}, share of the copy's bandwidth", share, 0.70))
+    rows.append(("the fused pass is", "one kernel" if arguments.device.type == "cuda" and _kernel() else "torch's ops", ""))
+    return rows, targets
+
+
+def augmentation(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[list[Row], list[common.Target]]:
+    """Milliseconds a batch of each recipe, parameters drawn anew for every call."""
+    number = itertools.count()
+    indices = range(len(images))
+
+    def run(augment: A.AugmentBatch) -> None:
+        to_float(augment(images, seed=0, epoch=next(number), indices=indices), torch.bfloat16, MEAN, STD)
+
+    light = [A.RandomHorizontalFlip(), A.ColorJitter(*JITTER), A.RandomErasing(0.25)]
+    recipes = {"light": A.AugmentBatch(light), "RandAugment(2, 9)": A.AugmentBatch([A.RandAugment(2, 9)])}
+    if arguments.device.type == "cuda":
+        recipes["light, compile=True"] = A.AugmentBatch(light, compile=True)
+    times = in_turn({name: lambda a=augment: per_call(lambda: run(a), arguments) for name, augment in recipes.items()}, arguments.rounds)  # type: ignore[misc]
+    spent = {name: statistics.median(each) * 1e3 for name, each in times.items()}
+    rows = [(f"augment: {name}", f"{ms:.3f} ms", "") for name, ms in spent.items()]
+    best = min(ms for name, ms in spent.items() if name.startswith("light"))
+    return rows, [
+        common.Target("light recipe, ms a batch", best, 1.0, at_most=True),
+        common.Target("RandAugment(2 ops), ms a batch", spent["RandAugment(2, 9)"], 4.0, at_most=True),
+    ]
+
+
+def fast_loader(path: Path, arguments: argparse.Namespace) -> FastLoader[Any]:
+    augment = A.AugmentBatch([A.ColorJitter(*JITTER), A.RandomErasing(0.25)], compile=arguments.compile)
+    return FastLoader(
+        path,
+        arguments.batch,
+        shuffle=True,
+        drop_last=True,
+        num_workers=arguments.workers,
+        prefetch_factor=4,
+        transform=[T.RandomResizedCrop(arguments.size), T.RandomHorizontalFlip()],
+        batch_transform=[augment, T.Normalize(MEAN, STD)],
+        dtype=torch.bfloat16,
+        device=arguments.device,
+        seed=0,
+    )
+
+
+def step(arguments: argparse.Namespace, path: Path, images: torch.Tensor) -> tuple[list[Row], list[common.Target], str]:
+    """A training step fed by FastLoader over the same step on a batch that stays where it is."""
+    train = stepper(arguments)
+    batch = to_float(images, torch.bfloat16, MEAN, STD), torch.arange(len(images), device=arguments.device) % 10
+    with fast_loader(path, arguments) as loader:
+        fed = forever(loader)
+        ways = {"resident": lambda: per_batch(itertools.repeat(batch), train, arguments), "fed": lambda: per_batch(fed, train, arguments)}
+        times = in_turn(ways, arguments.rounds)
+        health, report = loader.health.as_dict(), loader.health.report()
+        fed.close()
+    rows = [(f"ResNet-50 step, {name}", f"{statistics.median(each) * 1e3:.2f} ms", "") for name, each in times.items()]
+    rows.append(("waiting for data", f"{health.get('wait_share') or 0:.1%}", "of the loop"))
+    return rows, [common.Target("step fed by FastLoader / resident", ratio(times["fed"], times["resident"]), 1.03, at_most=True)], report
+
+
+def loaders(arguments: argparse.Namespace, path: Path, tree: Path) -> tuple[list[Row], list[common.Target]]:
+    """Images/s delivered to the device, ours and torch's."""
+    with fast_loader(path, arguments) as ours:
+        ways: dict[str, Callable[[], float]] = {"FastLoader": lambda: per_batch(forever(ours), lambda *_: None, arguments)}
+        theirs = torch_loader(tree, arguments)
+        if theirs is not None:
+            ways["DataLoader"] = lambda: per_batch(theirs, lambda *_: None, arguments)
+        times = in_turn(ways, arguments.rounds)
+    rates = {name: arguments.batch / statistics.median(each) for name, each in times.items()}
+    rows = [(f"{name}, {arguments.workers} workers", f"{rate:,.0f} images/s", "") for name, rate in rates.items()]
+    value = ratio(times["DataLoader"], times["FastLoader"]) if theirs is not None else None
+    return rows, [common.Target("FastLoader / torch's DataLoader, images/s", value, 4.0)]
+
+
+class Photos(torch.utils.data.Dataset[Any]):
+    """What a careful user writes: Pillow, and the recipe per sample."""
+
+    def __init__(self, tree: Path, transform: Callable[[Any], torch.Tensor]) -> None:
+        self.files, self.transform = list_folder(tree), transform
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        from PIL import Image
+
+        path, label = self.files[index]
+        with Image.open(path) as image:
+            return self.transform(image.convert("RGB")), int(label)
+
+
+def torch_loader(tree: Path, arguments: argparse.Namespace) -> Iterator[Any] | None:
+    """Batches of DataLoader on the device, for ever; None without torchvision."""
+    try:
+        from torchvision.transforms import v2
+    except (ImportError, RuntimeError):  # not there, or made for another torch
+        return None
+    recipe = [v2.RandomResizedCrop(arguments.size), v2.RandomHorizontalFlip(), v2.ColorJitter(*JITTER), v2.ToImage()]
+    recipe += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.RandomErasing(0.25)]
+    loader = torch.utils.data.DataLoader(
+        Photos(tree, v2.Compose(recipe)),
+        arguments.batch,
+        shuffle=True,
+        drop_last=True,
+        num_workers=arguments.workers,
+        pin_memory=arguments.device.type == "cuda",
+        persistent_workers=True,
+    )
+
+    def moved() -> Iterator[Any]:
+        for images, labels in forever(loader):
+            yield images.to(arguments.device, torch.bfloat16, non_blocking=True), labels.to(arguments.device, non_blocking=True)
+
+    return moved()
+
+
+def main() -> int:
+    """Measures the four parts and prints one table, then the targets."""
+    made = common.parser(__doc__, rounds=5)
+    made.set_defaults(workers=16)
+    made.add_argument("--device", type=torch.device, default=torch.device("cuda"))
+    made.add_argument("--batch", type=int, default=256)
+    made.add_argument("--size", type=int, default=224)
+    made.add_argument("--images", type=int, default=4096, help="files in the tree, at least (default %(default)s)")
+    made.add_argument("--compile", action="store_true", help="AugmentBatch(compile=True) where the loader augments")
+    made.add_argument("--tiny", action="store_true", help="sizes that run anywhere in seconds; no targets are meant")
+    made.add_argument("--only", choices=["floats", "augment", "step", "loader"], action="append", help="parts to measure (default: all)")
+    arguments = made.parse_args()
+    if arguments.tiny:
+        arguments.batch, arguments.size, arguments.images, arguments.workers, arguments.rounds = 8, 32, 64, 2, 1
+    parts = arguments.only or ["floats", "augment", "step", "loader"]
+    shape = (arguments.batch, 3, arguments.size, arguments.size)
+    images = torch.randint(0, 256, shape, dtype=torch.uint8).contiguous(memory_format=torch.channels_last).to(arguments.device)
+    rows: list[Row] = []
+    targets: list[common.Target] = []
+    report = ""
+    if "floats" in parts:
+        _add(rows, targets, floats(arguments, images))
+    if "augment" in parts:
+        _add(rows, targets, augmentation(arguments, images))
+    if "step" in parts or "loader" in parts:
+        tree = corpus(arguments)
+        path = common.pack_fresh(tree, f"device-{arguments.images}.fl", workers=arguments.workers)
+    if "step" in parts:
+        *found, report = step(arguments, path, images)
+        _add(rows, targets, found)
+    if "loader" in parts:
+        _add(rows, targets, loaders(arguments, path, tree))
+    name = torch.cuda.get_device_name(arguments.device) if arguments.device.type == "cuda" else arguments.device.type
+    table = Table(title=f"{name}, {arguments.batch} x 3 x {arguments.size} x {arguments.size}")
+    for column in ("", "measured", ""):
+        table.add_column(column, justify="right" if column else "left")
+    for row in rows:
+        table.add_row(*row)
+    common.console.print(table)
+    if report:
+        common.console.print(report, highlight=False, markup=False)
+    return common.finish("device", arguments, targets, device=name, table=[list(row) for row in rows])
+
+
+def _add(rows: list[Row], targets: list[common.Target], found: Any) -> None:
+    rows += found[0]
+    targets += found[1]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
