@@ -197,6 +197,7 @@ class WorkerIterator(_BaseDataLoaderIter):
             if self._moved:
                 ahead, moved = self._moved.popleft()
                 self._take(ahead)
+                self._move_ahead()
                 return self._deliver(moved)
             self._raise_failure()
             task = self._take_ready()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,8 @@ from torch.utils.data import Dataset, IterableDataset
 from fastload import FastLoader
 from fastload import augment as A
 from fastload import transforms as T
-from fastload.errors import ArgumentError
+from fastload.delivery.worker_batches import WorkerIterator
+from fastload.errors import ArgumentError, ClosedError
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 CROP = [T.RandomResizedCrop(32)]
@@ -148,6 +152,74 @@ def test_workers_failures_keep_their_turn() -> None:
             with pytest.raises(RuntimeError, match="second batch"):
                 next(iterator)
             assert next(iterator)[1].tolist() == [8, 9, 10, 11]
+
+
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker batches are moved ahead as they are to CUDA, whose queue the CPU has not."""
+    use = WorkerIterator._use
+
+    def ahead(self: WorkerIterator, moving: Any) -> None:
+        use(self, moving)
+        self._ahead = moving.ahead
+
+    monkeypatch.setattr(WorkerIterator, "_use", ahead)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_batches_moved_ahead(queued: None, in_order: bool, persistent: bool) -> None:
+    """The batches of worker processes, moved ahead: the same ones, in order, at most device_prefetch of them."""
+    common: dict[str, Any] = {"batch_size": 2, "num_workers": 2, "device": "cpu", "in_order": in_order, "persistent_workers": persistent}
+    with FastLoader(Numbers(), **common, device_prefetch=2) as loader:
+        for _ in range(2):
+            iterator, seen = iter(loader), []
+            for _, labels in iterator:
+                assert len(iterator.iterator._moved) <= 2
+                seen.append(labels.tolist())
+            assert (seen if in_order else sorted(seen)) == [[2 * k, 2 * k + 1] for k in range(6)]
+
+
+class Dies(Numbers):
+    """Ends its worker at index 7, when the batches before have long been ready."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == 7:
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def test_death_of_a_worker_comes_after_the_moved_batches(queued: None) -> None:
+    """What was ready before a worker died is delivered; then the death is told, and that the iterator is closed."""
+    with FastLoader(Dies(), 2, num_workers=1, prefetch_factor=3, device="cpu", device_prefetch=3) as loader:
+        iterator, seen = iter(loader), []
+        with pytest.raises(RuntimeError, match="SIGKILL"):
+            while True:
+                seen.append(next(iterator)[1].tolist())
+                time.sleep(0.4)
+        assert seen == [[0, 1], [2, 3], [4, 5]]
+        with pytest.raises(ClosedError):
+            next(iterator)
+
+
+def test_draws_of_workers_repeat_when_moved_ahead(queued: None) -> None:
+    """How many batches are ready does not decide how far the sampler has drawn."""
+
+    class Drawing(torch.utils.data.Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            return (int(torch.randint(12, ())) for _ in range(24))
+
+    def run(delay: float) -> list[Any]:
+        torch.manual_seed(3)
+        out = []
+        with FastLoader(Numbers(), 2, sampler=Drawing(), num_workers=2, device="cpu", device_prefetch=2) as loader:
+            for _, labels in loader:
+                time.sleep(delay)
+                out.append((labels.tolist(), torch.rand(()).item()))
+        return out
+
+    assert run(0.0) == run(0.03)
 
 
 def test_dtype_without_packed_data() -> None:
