@@ -4,7 +4,7 @@ It reads each byte and writes each value once. Nothing about a batch's size is c
 code; the dtype, the layouts and the image's size make another kernel.
 """
 
-# mypy: disable-error-code="untyped-decorator"
+# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ PIXELS = 1024
 
 
 @triton.jit
-def _value(x: Any, mean: Any, std: Any, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr) -> Any:
+def _value(x, mean, std, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr):
     value = x.to(tl.float32)
     value = value * 0.003921568859368563 if RECIPROCAL else tl.div_rn(value, tl.full(value.shape, 255.0, tl.float32))
     if NORMALIZE:
@@ -32,57 +32,54 @@ def _value(x: Any, mean: Any, std: Any, RECIPROCAL: tl.constexpr, NORMALIZE: tl.
 
 
 @triton.jit
-def _store(source: Any, out: Any, start: Any, end: Any, offset: Any, mean: Any, std: Any, flags: tl.constexpr, BLOCK: tl.constexpr) -> None:
+def _store(source, out, start, end, offset, mean, std, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr, BLOCK: tl.constexpr):
     """Values start .. start + BLOCK, of those below end, at `offset` from both pointers."""
     at = offset + start + tl.arange(0, BLOCK)
     if start + BLOCK <= end:  # without a mask loads and stores are wide
-        value = _value(tl.load(source + at), mean, std, flags[0], flags[1])
+        value = _value(tl.load(source + at), mean, std, RECIPROCAL, NORMALIZE)
         tl.store(out + at, value.to(out.dtype.element_ty))
     else:
         inside = start + tl.arange(0, BLOCK) < end
-        value = _value(tl.load(source + at, mask=inside, other=0), mean, std, flags[0], flags[1])
+        value = _value(tl.load(source + at, mask=inside, other=0), mean, std, RECIPROCAL, NORMALIZE)
         tl.store(out + at, value.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["count"])
-def _innermost(
-    source: Any, out: Any, count: Any, m0: Any, m1: Any, m2: Any, s0: Any, s1: Any, s2: Any, flags: tl.constexpr, BLOCK: tl.constexpr
-) -> None:
+def _innermost(source, out, count, m0, m1, m2, s0, s1, s2, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr, BLOCK: tl.constexpr):
     """Both channels_last: channel by channel, over the whole batch."""
     start = tl.program_id(0).to(tl.int64) * BLOCK
     channel = ((start % 3).to(tl.int32) + tl.arange(0, BLOCK)) % 3
     mean = tl.where(channel == 0, m0, tl.where(channel == 1, m1, m2))
     std = tl.where(channel == 0, s0, tl.where(channel == 1, s1, s2))
-    _store(source, out, start, count, 0, mean, std, flags, BLOCK)
+    _store(source, out, start, count, 0, mean, std, RECIPROCAL, NORMALIZE, BLOCK)
 
 
 @triton.jit
-def _planar(
-    source: Any, out: Any, plane: Any, m0: Any, m1: Any, m2: Any, s0: Any, s1: Any, s2: Any, flags: tl.constexpr, BLOCK: tl.constexpr
-) -> None:
+def _planar(source, out, plane, m0, m1, m2, s0, s1, s2, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr, BLOCK: tl.constexpr):
     """Both contiguous: a program does a part of one plane. plane: pixels of an image."""
     number = tl.program_id(0).to(tl.int64)
     channel = number % 3
     mean = tl.where(channel == 0, m0, tl.where(channel == 1, m1, m2))
     std = tl.where(channel == 0, s0, tl.where(channel == 1, s1, s2))
-    _store(source, out, tl.program_id(1) * BLOCK, plane, number * plane, mean, std, flags, BLOCK)
+    _store(source, out, tl.program_id(1) * BLOCK, plane, number * plane, mean, std, RECIPROCAL, NORMALIZE, BLOCK)
 
 
 @triton.jit
 def _across(
-    source: Any,
-    out: Any,
-    plane: Any,
-    m0: Any,
-    m1: Any,
-    m2: Any,
-    s0: Any,
-    s1: Any,
-    s2: Any,
-    flags: tl.constexpr,
+    source,
+    out,
+    plane,
+    m0,
+    m1,
+    m2,
+    s0,
+    s1,
+    s2,
+    RECIPROCAL: tl.constexpr,
+    NORMALIZE: tl.constexpr,
     BLOCK: tl.constexpr,
     TO_LAST: tl.constexpr,
-) -> None:
+):
     """Between the layouts: a program does some pixels of one image. TO_LAST: from contiguous to channels_last, else the other way."""
     image = tl.program_id(0).to(tl.int64) * plane * 3
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -92,7 +89,7 @@ def _across(
         std = s0 if channel == 0 else (s1 if channel == 1 else s2)
         last, apart = image + pixel * 3 + channel, image + channel * plane + pixel
         x = tl.load(source + (apart if TO_LAST else last), mask=inside, other=0)
-        value = _value(x, mean, std, flags[0], flags[1])
+        value = _value(x, mean, std, RECIPROCAL, NORMALIZE)
         tl.store(out + (last if TO_LAST else apart), value.to(out.dtype.element_ty), mask=inside)
 
 
@@ -112,11 +109,11 @@ def to_float(
     flags = (reciprocal, mean is not None)
     with _on(images.device):
         if from_last and to_last:
-            _innermost[(triton.cdiv(images.numel(), BLOCK),)](images, out, images.numel(), *values, flags, BLOCK)
+            _innermost[(triton.cdiv(images.numel(), BLOCK),)](images, out, images.numel(), *values, *flags, BLOCK)
         elif from_last == to_last:
-            _planar[(batch * 3, triton.cdiv(plane, BLOCK))](images, out, plane, *values, flags, BLOCK)
+            _planar[(batch * 3, triton.cdiv(plane, BLOCK))](images, out, plane, *values, *flags, BLOCK)
         else:
-            _across[(batch, triton.cdiv(plane, PIXELS))](images, out, plane, *values, flags, PIXELS, to_last)
+            _across[(batch, triton.cdiv(plane, PIXELS))](images, out, plane, *values, *flags, PIXELS, to_last)
     return out
 
 

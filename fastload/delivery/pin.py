@@ -16,7 +16,7 @@ import torch
 
 from fastload._native import core
 
-_side_streams: weakref.WeakSet[Any] = weakref.WeakSet()
+_side_streams: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # by id: streams of a pool may be equal
 
 
 def can_register() -> bool:
@@ -33,7 +33,7 @@ def wanted(pin_memory: bool, device: torch.device | None) -> bool:
 def side_stream(device: torch.device) -> Any:
     """A new stream of the device, heeded at the end of every lease for as long as it lives."""
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    _side_streams.add(stream)
+    _side_streams[id(stream)] = stream
     return stream
 
 
@@ -77,7 +77,7 @@ class Events:
 
     def __init__(self) -> None:
         current = [torch.cuda.current_stream(device) for device in _devices_in_use()]
-        self._events = [stream.record_event() for stream in {*current, *_side_streams}]
+        self._events = [stream.record_event() for stream in {*current, *_side_streams.values()}]
 
     def query(self) -> bool:
         """All of them have passed."""
