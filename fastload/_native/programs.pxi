@@ -1,0 +1,336 @@
+# What the engine runs: its declarations, transform programs, sources, outputs, and one sample at a time.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from posix.unistd cimport getpid as _getpid
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+
+import threading as _threading
+
+cimport cython as _cython
+
+import numpy as _np
+
+cdef extern from "fl_crop.h" nogil:
+    ctypedef struct fl_key:
+        uint64_t seed
+        uint32_t epoch
+        uint64_t index
+    ctypedef struct fl_op:
+        int kind
+        uint16_t stream
+        uint32_t width, height, max_size
+        double scale[2]
+        double ratio[2]
+        double p
+        uint32_t padding[4]
+        bint pad_if_needed
+        uint8_t fill[3]
+        int filter
+        bint antialias, dct_scale
+    ctypedef struct fl_program:
+        uint32_t count
+        fl_op ops[16]
+    ctypedef struct fl_rect:
+        int64_t x, y, width, height
+    ctypedef struct fl_crop_box "fl_box":
+        uint32_t x, y, width, height
+    ctypedef struct fl_geometry:
+        fl_crop_box box
+        uint32_t width, height
+        bint resized
+        fl_rect window, visible
+        bint hflip, vflip
+    int FL_OPS_MAX
+    fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_geometry *, fl_error *)
+    fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, uint32_t *, uint32_t *, fl_error *)
+
+cdef extern from "fl_rng.h" nogil:
+    ctypedef struct fl_rng:
+        pass
+    fl_rng fl_rng_start(fl_key, uint16_t)
+    uint32_t fl_rng_word(fl_rng *)
+    double fl_rng_uniform(fl_rng *)
+    void fl_philox(const uint32_t *, const uint32_t *, uint32_t *)
+
+cdef extern from "fl_ring.h" nogil:
+    ctypedef struct fl_ring:
+        pass
+    ctypedef struct fl_slot:
+        pass
+    ctypedef struct fl_stop:
+        uint32_t set
+    ctypedef void (*fl_unmapping)(void *, void *) noexcept
+    ctypedef struct fl_ring_counts:
+        uint32_t slots, free, filling, ready, leased
+        uint64_t bytes
+    int FL_READY
+    fl_code fl_ring_create(uint32_t, size_t, fl_ring **, fl_error *)
+    void fl_ring_tell(fl_ring *, fl_unmapping, void *)
+    void fl_ring_free(fl_ring *)
+    fl_code fl_ring_take(fl_ring *, size_t, fl_slot **, fl_error *)
+    void fl_slot_lease(fl_slot *)
+    void fl_slot_release(fl_ring *, fl_slot *)
+    void *fl_slot_data(const fl_slot *)
+    size_t fl_slot_bytes(const fl_slot *)
+    int fl_slot_state_of(const fl_slot *)
+    fl_code fl_ring_wait(fl_ring *, fl_slot **, uint32_t, int64_t, const fl_stop *, uint32_t *, fl_error *)
+    void fl_ring_stop(fl_ring *, fl_stop *)
+    void fl_ring_count(fl_ring *, fl_ring_counts *)
+
+cdef extern from "fl_shm.h" nogil:
+    uint64_t fl_shm_forks()
+
+cdef extern from "fl_pool.h" nogil:
+    ctypedef struct fl_pool:
+        pass
+    ctypedef void (*fl_work)(void *, uint32_t, void *) noexcept nogil
+    fl_code fl_pool_create(const char *, uint32_t, uint32_t, void **, fl_pool **, fl_error *)
+    fl_code fl_pool_submit(fl_pool *, fl_work, void *, uint32_t, fl_error *)
+    void fl_pool_cancel(fl_pool *, const void *)
+    void fl_pool_close(fl_pool *)
+
+cdef extern from "fl_pipeline.h" nogil:
+    ctypedef struct fl_pipe_sink "fl_sink":
+        void *data
+        uint32_t width, height
+        int dtype, layout
+        const void *lut
+        bint hflip, vflip
+    ctypedef struct fl_source:
+        fl_store *store
+        fl_program program
+        uint16_t image_field
+        uint64_t max_pixels
+    ctypedef struct fl_counters:
+        uint64_t samples, failed, warnings, bytes, read_ns, decode_ns, resize_ns
+    ctypedef struct fl_worker:
+        pass
+    ctypedef struct fl_row:
+        uint32_t source
+        uint64_t index
+    ctypedef struct fl_batch:
+        fl_ring *ring
+        fl_slot *slot
+        const fl_source **sources
+        uint32_t rows
+        fl_row *row
+        fl_error *errors
+        fl_pipe_sink sink
+        size_t image_bytes
+        uint64_t seed
+        uint32_t epoch
+        uint32_t left, failed
+    fl_code fl_worker_create(fl_worker **, fl_error *)
+    void fl_worker_free(fl_worker *)
+    const fl_counters *fl_worker_counters(const fl_worker *)
+    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, const fl_pipe_sink *, fl_error *)
+    void fl_batch_run(void *, uint32_t, void *) noexcept
+    void fl_batch_ahead(void *, uint32_t, void *) noexcept
+
+# C integers, not a dict: objects may end after the module's own globals are gone
+cdef long _live_engines = 0, _live_batches = 0, _live_leases = 0, _live_decoders = 0
+
+_OP_KINDS = {"resized_crop": 1, "resize": 2, "center_crop": 3, "random_crop": 4, "hflip": 5, "vflip": 6}
+_OP_FILTERS = {"bilinear": 0, "bicubic": 1}
+_OUT_DTYPES = {"uint8": (0, 1), "float32": (1, 4), "float16": (2, 2), "bfloat16": (3, 2)}
+_OUT_LAYOUTS = {"HWC": 0, "CHW": 1}
+
+
+cdef void _add(long *counter, long by) noexcept:
+    counter[0] += by
+
+
+def engine_handles():
+    """Live native objects by kind: all zero when nothing leaks."""
+    return {"engines": _live_engines, "batches": _live_batches, "leases": _live_leases, "decoders": _live_decoders}
+
+
+def philox(counter, key):
+    """The four words of Philox4x32-10 for a counter of four words and a key of two."""
+    cdef uint32_t c[4]
+    cdef uint32_t k[2]
+    cdef uint32_t out[4]
+    for i in range(4):
+        c[i] = counter[i]
+    for i in range(2):
+        k[i] = key[i]
+    fl_philox(c, k, out)
+    return (out[0], out[1], out[2], out[3])
+
+
+def random_words(seed, epoch, index, stream, int count):
+    """The first `count` 32-bit words of the stream (seed, epoch, index, stream)."""
+    cdef fl_key key = _key(seed, epoch, index)
+    cdef fl_rng rng = fl_rng_start(key, <uint16_t>stream)
+    return [fl_rng_word(&rng) for _ in range(count)]
+
+
+cdef fl_key _key(seed, epoch, index):
+    cdef fl_key key
+    key.seed = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
+    key.epoch = <uint32_t>(int(epoch) & 0xFFFFFFFF)
+    key.index = <uint64_t>int(index)
+    return key
+
+
+cdef class Program:
+    """A transform list, compiled: a sequence of dicts with "kind" and the parameters of fl_op."""
+
+    cdef fl_program program
+
+    def __init__(self, ops):
+        if len(ops) > FL_OPS_MAX:
+            raise _errors.TransformError(f"{len(ops)} transforms in one list: at most {FL_OPS_MAX} run natively")
+        memset(&self.program, 0, sizeof(fl_program))
+        for i, op in enumerate(ops):
+            self._set(&self.program.ops[i], op)
+        self.program.count = len(ops)
+
+    cdef int _set(self, fl_op *out, dict op) except -1:
+        out.kind = _OP_KINDS[op["kind"]]
+        out.stream = op.get("stream", 0)
+        out.width = op.get("width", 0)
+        out.height = op.get("height", 0)
+        out.max_size = op.get("max_size", 0)
+        out.p = op.get("p", 0.0)
+        scale = op.get("scale", (0.0, 0.0))
+        ratio = op.get("ratio", (0.0, 0.0))
+        padding = op.get("padding", (0, 0, 0, 0))
+        fill = op.get("fill", (0, 0, 0))
+        for i in range(2):
+            out.scale[i] = scale[i]
+            out.ratio[i] = ratio[i]
+        for i in range(4):
+            out.padding[i] = padding[i]
+        for i in range(3):
+            out.fill[i] = fill[i]
+        out.pad_if_needed = op.get("pad_if_needed", False)
+        out.filter = _OP_FILTERS[op.get("filter", "bilinear")]
+        out.antialias = op.get("antialias", True)
+        out.dct_scale = op.get("dct_scale", True)
+        return 0
+
+    def size(self, uint32_t width, uint32_t height):
+        """(width, height) of what the program makes of a width x height image; independent of the random draws."""
+        cdef uint32_t w, h
+        cdef fl_error err
+        check(fl_geometry_size(&self.program, width, height, &w, &h, &err), &err)
+        return w, h
+
+    def resolve(self, uint32_t width, uint32_t height, seed, epoch, index):
+        """The geometry drawn for one sample, as a dict: box, size, window, visible (x, y, width, height), hflip, vflip."""
+        cdef fl_geometry g
+        cdef fl_error err
+        check(fl_geometry_resolve(&self.program, width, height, _key(seed, epoch, index), &g, &err), &err)
+        return {
+            "box": (g.box.x, g.box.y, g.box.width, g.box.height),
+            "size": (g.width, g.height),
+            "window": (g.window.x, g.window.y, g.window.width, g.window.height),
+            "visible": (g.visible.x, g.visible.y, g.visible.width, g.visible.height),
+            "hflip": bool(g.hflip),
+            "vflip": bool(g.vflip),
+        }
+
+
+@_cython.no_gc_clear
+cdef class Source:
+    """One dataset as the engine sees it: its open store, its program, which field is the image, the pixel limit."""
+
+    cdef fl_source source
+    cdef readonly Store store
+    cdef readonly Program program
+
+    def __init__(self, Store store, Program program, uint16_t image_field, uint64_t max_pixels):
+        self.store = store
+        self.program = program
+        self.source.store = store.ptr
+        self.source.program = program.program
+        self.source.image_field = image_field
+        self.source.max_pixels = max_pixels
+
+
+cdef class Output:
+    """What a batch is made of: dtype, layout ("HWC" or "CHW") and, for float dtypes, the 3 x 256 table of values."""
+
+    cdef readonly str dtype
+    cdef readonly str layout
+    cdef readonly int itemsize
+    cdef int dtype_code, layout_code
+    cdef object lut
+    cdef const uint8_t[::1] lut_bytes
+
+    def __init__(self, dtype="uint8", layout="HWC", lut=None):
+        self.dtype, self.layout = dtype, layout
+        self.dtype_code, self.itemsize = _OUT_DTYPES[dtype]
+        self.layout_code = _OUT_LAYOUTS[layout]
+        if (lut is None) != (dtype == "uint8"):
+            raise _errors.ArgumentError("a float batch needs a table of values, a uint8 batch none")
+        if lut is not None:
+            self.lut = _np.ascontiguousarray(lut).reshape(-1).view(_np.uint8)
+            if self.lut.size != 768 * self.itemsize:
+                raise _errors.ArgumentError(f"a table of {self.lut.size} bytes, expected 768 values")
+            self.lut_bytes = self.lut
+
+    cdef void _sink(self, fl_pipe_sink *sink, void *data, uint32_t width, uint32_t height) noexcept:
+        sink.data = data
+        sink.width, sink.height = width, height
+        sink.dtype, sink.layout = self.dtype_code, self.layout_code
+        sink.lut = <const void *>&self.lut_bytes[0] if self.lut is not None else NULL
+        sink.hflip = sink.vflip = False
+
+
+@_cython.no_gc_clear
+cdef class Decoder:
+    """Makes single samples in the calling thread: what dataset[i] runs on. Any thread may call; one at a time runs.
+
+    1. Sources handed in stay referenced, so that their stores outlive the readers kept here.
+    2. Not for use after a fork: make a new one (check `pid`).
+    """
+
+    cdef fl_worker *worker
+    cdef readonly int pid
+    cdef dict _sources
+    cdef object _lock
+
+    def __cinit__(self):
+        cdef fl_error err
+        self.pid = _getpid()
+        self._sources = {}
+        self._lock = _threading.Lock()
+        check(fl_worker_create(&self.worker, &err), &err)
+        _add(&_live_decoders, 1)
+
+    def __dealloc__(self):
+        if self.worker is not NULL:
+            if self.pid == _getpid():
+                fl_worker_free(self.worker)
+            _add(&_live_decoders, -1)
+
+    def decode(self, Source source, index, seed, epoch, Output output, uint8_t[::1] into, uint32_t width, uint32_t height):
+        """Makes sample index into `into`, width x height pixels of the output's type. Raises SampleError with the bare reason."""
+        cdef fl_error err
+        cdef fl_pipe_sink sink
+        cdef fl_code code
+        cdef fl_key key = _key(seed, epoch, index)
+        if self.pid != _getpid():
+            raise _errors.ClosedError("this decoder belongs to another process")
+        if <uint64_t>into.shape[0] < <uint64_t>width * height * 3 * output.itemsize:
+            raise _errors.ArgumentError("the buffer is too small for the image")
+        output._sink(&sink, &into[0], width, height)
+        with self._lock:
+            self._sources[id(source)] = source
+            with nogil:
+                code = fl_pipeline_row(self.worker, &source.source, key, &sink, &err)
+        check(code, &err)
+
+
+# NOTE [ engine: pinned slots ]
+# A guard, where a ring has one, pins each slot's memory when a batch first takes it, and unpins it before it is unmapped. The end of a
+# pinned slot's lease asks the guard for an event; until its query() is true the slot cools: it stays LEASED for the ring, so that nobody
+# refills or unmaps what a device may still be reading. Each submit() first gives back the slots that have cooled, and the end of the ring
+# waits for the rest. Memory pinned before this process forked is pinned anew: writing to it after the fork may have moved its pages away
+# from under the device. In the forked child there is no device: slots go back at once, and nothing is unpinned.
