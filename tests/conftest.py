@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from pictures import write_folder
 
 from fastload._native import core
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a background job of a shell: programs started from here would never hear of the Ctrl-C that tests send them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def shared_folder() -> Path | None:
