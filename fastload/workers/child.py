@@ -5,6 +5,7 @@ What it does with a task is what torch's worker does: same fetching, same collat
 
 from __future__ import annotations
 
+import gc
 import pickle
 import signal
 import socket
@@ -64,7 +65,11 @@ class Job:
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
-    """The whole life of a worker process. `control` is the descriptor of the tickets."""
+    """The whole life of a worker process. `control` is the descriptor of the tickets.
+
+    What came by fork is the parent's: no collection here ends it (with sockets, locks and threads that both know) or writes to its pages.
+    """
+    gc.freeze()
     core.watch_process(job.parent)
     channel = Channel(sock, parent=False)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -45,12 +46,20 @@ class Failure:
         return f"{self.kind.__name__}: {self.first} ... {self.last}"
 
 
+def _failure(error: Exception) -> Failure:
+    """The error as a value. Its frames are cleared, since they hold themselves: an iterator of torch's that the garbage collector ends
+    together with its queues has their file descriptors closed twice, once by a feeder thread that its end starts."""
+    failure = Failure(error)
+    traceback.clear_frames(error.__traceback__)
+    return failure
+
+
 def attempt(run: Callable[[], Any]) -> Any:
     """What `run` returns, or the Failure it ends with."""
     try:
         return run()
     except Exception as error:
-        return Failure(error)
+        return _failure(error)
 
 
 def seeded(seed: int = 0) -> None:
@@ -83,7 +92,7 @@ def drain(iterator: Iterator[Any]) -> Iterator[Any]:
         except StopIteration:
             return
         except Exception as error:
-            yield Failure(error)
+            yield _failure(error)
     raise AssertionError("the iterator does not end")
 
 

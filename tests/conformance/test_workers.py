@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
@@ -14,6 +15,8 @@ import pytest
 import torch
 from conformance_helpers import LOADERS, Failure, Rows, agree, attempt, drain, epochs
 from torch.utils.data import Dataset, Sampler, get_worker_info
+
+from fastload import FastLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 EPOCHS = 3
@@ -139,6 +142,29 @@ def test_exception_in_the_sampler(workers: int) -> None:
             ):
                 got.append(batch.tolist())  # noqa: PERF401
         assert got == [[0, 1], [2, 3], [4, 5], [6, 7]][: len(got)]
+
+
+class Ended:
+    """Garbage, since it refers to itself, that says in which process it was ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.itself, self.path = self, path
+
+    def __del__(self) -> None:
+        with self.path.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def test_the_parents_garbage_is_the_parents(tmp_path: Path) -> None:
+    """What waits for the garbage collector when workers are forked is ended once, by the parent: a worker's collection lets it be."""
+    gc.disable()
+    try:
+        Ended(tmp_path / "ended")
+        assert list(FastLoader(Rows(lambda i: min(gc.collect(), 0), 4), batch_size=2, num_workers=2))[0].tolist() == [0, 0]
+        gc.collect()
+    finally:
+        gc.enable()
+    assert (tmp_path / "ended").read_text().split() == [str(os.getpid())]
 
 
 @pytest.mark.parametrize("persistent", [False, True])
