@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fastload.augment.philox import MIX_STREAM, words
+from fastload.workers.seeding import kept_state
 
 _STREAM = MIX_STREAM + 3
 
@@ -36,24 +37,21 @@ def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
     """
     wide = seed_words[0] | seed_words[1] << 32
     ahead = None if device.type == "cpu" else torch.get_device_module(device)
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     on_device = None if ahead is None else (ahead.get_rng_state() if device.type == "mps" else ahead.get_rng_state(device))
-    try:
-        torch.default_generator.manual_seed(wide)
-        random.seed(wide)
-        np.random.seed(seed_words)
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(wide)
-        elif ahead is not None:
-            ahead.manual_seed(wide)
-        yield
-    finally:
-        torch.set_rng_state(states[0])
-        random.setstate(states[1])
-        np.random.set_state(states[2])
-        if ahead is not None and on_device is not None:
-            ahead.set_rng_state(on_device) if device.type == "mps" else ahead.set_rng_state(on_device, device)
+    with kept_state():
+        try:
+            torch.default_generator.manual_seed(wide)
+            random.seed(wide)
+            np.random.seed(seed_words)
+            if device.type == "cuda":
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(wide)
+            elif ahead is not None:
+                ahead.manual_seed(wide)
+            yield
+        finally:
+            if ahead is not None and on_device is not None:
+                ahead.set_rng_state(on_device) if device.type == "mps" else ahead.set_rng_state(on_device, device)
 
 
 class Seeded:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import IterableDataset
 
 from fastload._native import core
 from fastload.dataset import PackedDataset, PackedView
 from fastload.plan import Plan, output_of
 from fastload.plan.spec import to_pillow
+from fastload.workers.seeding import kept_state
 from fastload.workers.threads import ThreadEngine
 
 SAMPLES = 64
@@ -59,23 +56,12 @@ def measure(loader: Any, dataset: PackedDataset | None) -> Costs | None:
     Raises:
         Whatever making a sample or a batch raises. The global generators of torch, random and NumPy are left as they were.
     """
-    with _generators_kept():
+    with kept_state():
         if dataset is not None:
             return _of_plan(loader, dataset)
         if isinstance(loader.dataset, IterableDataset):
             return None
         return _of_items(loader)
-
-
-@contextmanager
-def _generators_kept() -> Iterator[None]:
-    ours, numpys = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        random.setstate(ours)
-        np.random.set_state(numpys)
 
 
 def _spaced(count: int) -> list[int]:
