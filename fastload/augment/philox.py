@@ -1,7 +1,7 @@
-"""Random numbers for a batch of samples at once: the native generator's words, in NumPy.
+"""Random numbers for a batch of samples at once: the native generator's words, and what is made of them in NumPy.
 
-The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11), addressed as
-csrc/fl_rng.c addresses it: row i of words(seed, epoch, indices, stream, n) is core.random_words(seed, epoch, indices[i], stream, n).
+The generator is csrc/fl_rng.c's Philox4x32-10: row i of words(seed, epoch, indices, stream, n) is
+core.random_words(seed, epoch, indices[i], stream, n).
 Plain functions of their arguments: neither the other rows nor their number can change a row.
 """
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import core
 from fastload.errors import ArgumentError
 
 Words = npt.NDArray[np.uint32]
@@ -24,10 +26,7 @@ OP_STREAM = 0x8000
 MIX_STREAM = 0xC000
 """MixUp, CutMix and the choice between them, and the batch seeds of Seeded: streams of whole batches."""
 
-_LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL = 0x9E3779B9, 0xBB67AE85
 _TRIES = 16
 """Of the gamma sampler: each is accepted with more than 95%, so that all fail less than once in 10^20 draws; such a one is the mode."""
 
@@ -48,32 +47,11 @@ def as_indices(indices: Sequence[int] | npt.ArrayLike) -> npt.NDArray[np.uint64]
     return found.astype(np.uint64)
 
 
-def _philox(seed: int, counters: list[npt.NDArray[np.uint64]]) -> Words:
-    """Ten rounds over four broadcastable arrays of 32-bit counters; returns their shape + (4,)."""
-    c0, c1, c2, c3 = counters
-    key0, key1 = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
-    for _ in range(10):
-        a, b = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c2 = (b >> _HALF) ^ c1 ^ np.uint64(key0), (a >> _HALF) ^ c3 ^ np.uint64(key1)
-        c1, c3 = b & _LOW, a & _LOW
-        key0, key1 = (key0 + _WEYL[0]) & 0xFFFFFFFF, (key1 + _WEYL[1]) & 0xFFFFFFFF
-    return np.stack((c0, c1, c2, c3), axis=-1).astype(np.uint32)
-
-
 def words_of(seed: int, epoch: int, indices: npt.NDArray[np.uint64], wants: Sequence[tuple[int, int]]) -> list[Words]:
     """The first words of several streams, in one pass: for each (stream, count) an array (B, count)."""
-    blocks = [-(-count // 4) for _, count in wants]
-    tail = [stream << 16 | block for (stream, _), n in zip(wants, blocks, strict=True) for block in range(n)]
-    if not tail or not len(indices):
-        return [np.zeros((len(indices), count), np.uint32) for _, count in wants]
-    place = np.array(tail, np.uint64)[None, :]
-    index = np.broadcast_to(indices[:, None], (len(indices), len(tail)))
-    drawn = _philox(seed & (1 << 64) - 1, [index & _LOW, index >> _HALF, np.full_like(index, epoch & 0xFFFFFFFF), place])
-    out, start = [], 0
-    for (_, count), n in zip(wants, blocks, strict=True):
-        out.append(drawn[:, start : start + n].reshape(len(indices), 4 * n)[:, :count])
-        start += n
-    return out
+    drawn = core.random_rows(seed, epoch, indices, wants)
+    ends = list(accumulate((count for _, count in wants), initial=0))
+    return [drawn[:, start:end] for start, end in pairwise(ends)]
 
 
 def words(seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike, stream: int, count: int) -> Words:

@@ -25,6 +25,40 @@ def test_words_are_the_native_ones(seed: int, epoch: int, indices: list[int], st
     assert got.tolist() == [core.random_words(seed, epoch, index, stream, count) for index in indices]
 
 
+WANT = st.tuples(st.integers(0, 0xFFFF), st.integers(0, 30))
+
+
+@given(st.integers(-(2**63), 2**65), st.integers(0, 2**40), st.lists(U64, max_size=5), st.lists(WANT, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_native_rows_are_native_words(seed: int, epoch: int, indices: list[int], wants: list[tuple[int, int]]) -> None:
+    """random_rows() is random_words() of every index and stream, side by side; also of no index, no stream, no word, and wrapped keys."""
+    got = core.random_rows(seed, epoch, np.array(indices, np.uint64), wants)
+    assert got.dtype == np.uint32
+    assert got.shape == (len(indices), sum(count for _, count in wants))
+    for row, index in zip(got.tolist(), indices, strict=True):
+        assert row == [word for stream, count in wants for word in core.random_words(seed, epoch, index, stream, count)]
+
+
+@pytest.mark.parametrize("want", [(-1, 4), (0x10000, 4), (3, -1), (3, (1 << 18) + 1)])
+def test_native_rows_refuse_what_no_stream_has(want: tuple[int, int]) -> None:
+    """A stream of more than 16 bits or longer than its blocks can count, or a negative count, is named."""
+    with pytest.raises(ArgumentError, match=f"{want[1]} words of stream {want[0]}:"):
+        core.random_rows(1, 2, np.zeros(3, np.uint64), [(0, 2), want])
+
+
+def test_native_rows_to_the_end_of_a_stream() -> None:
+    """The longest stream's last block is the paper's Philox at the last counter, and shares no word's counter with the next stream."""
+    got = core.random_rows(5, 6, np.array([7], np.uint64), [(3, 1 << 18)])[0]
+    assert tuple(got[-4:].tolist()) == core.philox((7, 0, 6, 3 << 16 | 0xFFFF), (5, 0))
+
+
+@pytest.mark.parametrize("indices", [None, np.zeros(3), np.zeros((3, 1), np.uint64), np.zeros(6, np.uint64)[::2], [1, 2]])
+def test_native_rows_take_one_kind_of_indices(indices: object) -> None:
+    """Other than contiguous uint64 in one dimension is refused, not read as if it were."""
+    with pytest.raises((TypeError, ValueError)):
+        core.random_rows(1, 2, indices, [(0, 4)])  # type: ignore[arg-type]
+
+
 def test_several_streams_in_one_pass() -> None:
     """Streams drawn together are those drawn alone, also of no words."""
     rows = philox.as_indices([5, 900])
