@@ -137,7 +137,7 @@ class Crew:
         self._tickets = itertools.count(1)
         self._made_slots = itertools.count(1)
         me = weakref.ref(self)
-        self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _held(me(), number))
+        self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
 
     def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None) -> None:
         """Another epoch of the same workers."""
@@ -154,8 +154,10 @@ class Crew:
         getattr(self, f"_on_{what}")(worker, self.tasks.get(number), *rest, *fds)
 
     def close(self) -> None:
-        """Ends the workers; batches handed out stay valid."""
+        """Ends the workers and forgets what was under way, in the process that made them; idempotent. Batches handed out stay valid."""
         self.pool.close()
+        self.tasks.clear()
+        self.slots.all.clear()
 
     # ---- tasks out
 
@@ -327,7 +329,7 @@ def _free_slot(task: Task) -> None:
         task.slot = None
 
 
-def _held(crew: Crew | None, worker: int) -> tuple[Any, ...]:
+def _indices_at(crew: Crew | None, worker: int) -> tuple[Any, ...]:
     """The indices of the batch that a worker was at."""
     for task in crew.tasks.values() if crew is not None else ():
         if task.made is None and task.worker in (worker, None):

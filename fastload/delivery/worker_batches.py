@@ -331,12 +331,10 @@ class WorkerIterator(_BaseDataLoaderIter):
     def close(self) -> None:
         """Ends the workers; idempotent. Batches handed out stay valid."""
         self._closed = True
-        self._crew.pool.close()
         if self._pid == os.getpid():
-            self._crew.tasks.clear()
+            self._crew.close()
             self._queue.clear()
             self._moved.clear()
-            self._crew.slots.all.clear()
 
     _shutdown_workers = close  # by the name that people call on torch's iterator
 

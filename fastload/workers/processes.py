@@ -132,12 +132,11 @@ class Pool:
             warm_forkserver(context)
         self.control = core.SharedSlot(max(4096, 8 * tickets))
         self.workers: list[WorkerProcess] = []
-        self.pid = os.getpid()
         self.method: str = context.get_start_method()
         self._holds = holds
         self._oom = _oom_kills()
         self._heard = False
-        self._finalizer = weakref.finalize(self, _close, self.workers, self.pid)
+        self._finalizer = weakref.finalize(self, _close, self.workers, os.getpid())
         try:
             for number in range(workers):
                 self._start(context, number, Travel(job))
