@@ -76,11 +76,12 @@ class PackedDataset(Dataset[Any]):
         self._opened: _Opened | None = None
         self._transform: Any = transform
         self._leaves = False  # whether the plan leaves ops to the device
+        self._left: PackedDataset | None = None  # for_device()'s
         self._plan: Plan = compile_plan(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_plan": None}
+        return {**self.__dict__, "_opened": None, "_plan": None, "_left": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -98,6 +99,7 @@ class PackedDataset(Dataset[Any]):
     def transform(self, transform: Any) -> None:
         self._plan = compile_plan(transform, device=self._leaves)
         self._transform = transform
+        self._left = None
         if self._opened is not None:
             self._opened.source = None
 
@@ -158,6 +160,8 @@ class PackedDataset(Dataset[Any]):
     def close(self) -> None:
         """Lets go of files and memory; the next access opens them again."""
         self._opened = None
+        if self._left is not None:
+            self._left._opened = None
 
     def __len__(self) -> int:
         return int(self.opened.reader.count)
@@ -171,13 +175,17 @@ class PackedDataset(Dataset[Any]):
         return [self[i] for i in indices]
 
     def for_device(self) -> PackedDataset:
-        """The same samples as far as the native part of a plan that leaves ops to the device (Plan.device); this one if there are none."""
-        plan = compile_plan(self._transform, device=True)
-        if not plan.device:
+        """The same samples as far as the native part of a plan that leaves ops to the device (Plan.device); this one if there are none.
+
+        The same object at every call, until the transform changes. A FastLoader with `device=` reads from it, and does those ops there.
+        """
+        if not self._plan.movable:
             return self
-        copied = copy.copy(self)
-        copied._opened, copied._plan, copied._leaves = None, plan, True
-        return copied
+        if self._left is None:
+            self._left = copy.copy(self)
+            self._left._opened, self._left._leaves = None, True
+            self._left._plan = compile_plan(self._transform, device=True)
+        return self._left
 
     def sample(self, index: int) -> Any:
         """Sample index (0 .. len-1), decoded in the calling thread."""

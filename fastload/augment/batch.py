@@ -14,7 +14,7 @@ from torch import Tensor
 from fastload import transforms as T
 from fastload.augment import space
 from fastload.augment.jitter import ColorJitter, fused
-from fastload.augment.philox import OP_STREAM, Draw, as_indices, words_of
+from fastload.augment.philox import MIX_STREAM, OP_STREAM, Draw, as_indices, words_of
 from fastload.augment.specs import Op
 from fastload.augment.steps import Frame, Step, run
 from fastload.errors import ArgumentError, TransformError
@@ -32,7 +32,7 @@ class AugmentBatch:
     """Augments a batch on its device, reproducibly.
 
     1. What happens to a sample is a pure function of (seed, epoch, its index, the list of ops): not of the other samples, of the batch's
-       size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + i of the native generator.
+       size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
     3. No call waits for the device; parameters cross in one copy (NOTE [ augment: drawn on the host, sent once ]).
     4. Plain value: picklable, comparable, repr is what makes it again. Global generators are neither read nor written.
@@ -41,14 +41,19 @@ class AugmentBatch:
         ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop.
         compile: colour jitter through torch.compile, once per device, dtype and image size, for any number of samples (NOTE
             [ colour jitter: grouped or fused ]); meant for GPUs. A compiler rounds differently: a uint8 value may then differ by one.
+        first: how many ops come before these ones, in others done to the same batches: equal ops of two would else draw equal numbers.
+            A FastLoader sets it in what it is given, counting from 0.
 
     Raises:
-        TransformError: an op that does not run on a batch.
+        TransformError: an op that does not run on a batch, or `first` is no such number.
     """
 
-    def __init__(self, ops: Sequence[Any], *, compile: bool = False) -> None:
+    def __init__(self, ops: Sequence[Any], *, compile: bool = False, first: int = 0) -> None:
         self.ops = tuple(ops)
         self.compile = bool(compile)
+        self.first = first
+        if not 0 <= first <= MIX_STREAM - OP_STREAM - len(self.ops):
+            raise TransformError(f"AugmentBatch: first={first} with {len(self.ops)} ops; give 0 to {MIX_STREAM - OP_STREAM}, both counted")
         for position, op in enumerate(self.ops):
             if not isinstance(op, Op) and type(op) not in _NATIVE:
                 raise TransformError(
@@ -82,9 +87,24 @@ class AugmentBatch:
         out = run(images, self.steps(images, seed, epoch, rows))
         return out.contiguous(memory_format=_format(images))
 
+    def numbered(self, first: int) -> AugmentBatch:
+        """The same ops with another `first`."""
+        other: AugmentBatch = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.first = first
+        return other
+
+    def apart(self) -> list[AugmentBatch]:
+        """One for each op, with the same draws: done after each other, they do what this does, in more passes."""
+        parts = [self.numbered(self.first + i) for i in range(len(self.ops))]
+        for part, op in zip(parts, self.ops, strict=True):
+            part.ops = (op,)
+        return parts
+
     def steps(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
         """What is to be done to this batch, drawn and derived, in order."""
-        wants = [(OP_STREAM + i, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for i, op in enumerate(self.ops)]
+        streams = range(OP_STREAM + self.first, OP_STREAM + self.first + len(self.ops))
+        wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]
         steps: list[Step] = []
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
@@ -111,20 +131,24 @@ class AugmentBatch:
         return self._jitter(x, full, before)
 
     def __repr__(self) -> str:
-        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{', compile=True' if self.compile else ''})"
+        compiled = ", compile=True" if self.compile else ""
+        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{compiled}{f', first={self.first}' if self.first else ''})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, AugmentBatch) and (self.ops, self.compile) == (other.ops, other.compile)
+        return isinstance(other, AugmentBatch) and self._value() == other._value()
 
     def __hash__(self) -> int:
-        return hash((self.ops, self.compile))
+        return hash(self._value())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.ops, self.compile)
+        return _again, self._value()
+
+    def _value(self) -> tuple[tuple[Any, ...], bool, int]:
+        return self.ops, self.compile, self.first
 
 
-def _again(ops: tuple[Any, ...], compile: bool) -> AugmentBatch:
-    return AugmentBatch(ops, compile=compile)
+def _again(ops: tuple[Any, ...], compile: bool, first: int) -> AugmentBatch:
+    return AugmentBatch(ops, compile=compile, first=first)
 
 
 def _format(images: Tensor) -> torch.memory_format:

@@ -19,7 +19,7 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
 
     1. fastload's transforms, and those of torchvision's that mean the same, are native as far as the list goes without interruption.
     2. From the first step that is not, either all the rest runs on whole batches (with `device`, where all of it can, in its order), or all
-       the rest runs per sample in Python, in its order.
+       the rest runs per sample in Python, in its order; `why` of its first stage says what is in the way of a device.
     3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
        the list is torchvision's alone. Otherwise with the CHW tensor.
 
@@ -42,29 +42,28 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
         stages.append(Stage(position, label(step), "nothing" if note is None else "native", note or ""))
     done = len(stages)
     rest = steps[done:]
-    ops = device_part(rest, done + 1, part.form) if device and rest else None
-    if ops is not None:
+    ops = device_part(rest, done + 1, part.form)
+    if device and isinstance(ops, tuple):
         stages += _device_stages(rest, done + 1, ops)
-        return _plan(part, stages, (), False, ops)
+        return _plan(part, stages, device=ops)
     for step in rest:
         _check_python(step, rest[0])
-    stages += _python_stages(rest, done + 1, reason)
-    return _plan(part, stages, tuple(rest), _begins_with_pillow(steps, done, part), ())
+    stages += _python_stages(rest, done + 1, reason, ops if isinstance(ops, int) else None)
+    pillow = _begins_with_pillow(steps, done, part)
+    return _plan(part, stages, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple))
 
 
-def _plan(part: NativePart, stages: list[Stage], python: tuple[Any, ...], pillow: bool, device: tuple[DeviceOp, ...]) -> Plan:
+def _plan(part: NativePart, stages: list[Stage], **rest: Any) -> Plan:
     return Plan(
         program=part.program(),
         to_float=part.to_float,
         mean=part.mean,
         std=part.std,
-        python=python,
         fixed_size=part.size,
         random=part.random,
         reciprocal=part.reciprocal,
-        pillow=pillow,
-        device=device,
         stages=tuple(stages),
+        **rest,
     )
 
 
@@ -86,13 +85,22 @@ def _begins_with_pillow(steps: Sequence[Any], done: int, part: NativePart) -> bo
     return any(is_torchvisions(step) for step in steps) and not any(isinstance(step, T.Transform) for step in steps)
 
 
-def _python_stages(rest: Sequence[Any], first: int, reason: str) -> list[Stage]:
+def _python_stages(rest: Sequence[Any], first: int, reason: str, blocks: int | None) -> list[Stage]:
+    """reason: why the native part has not the first; blocks: which position the device does not do, None where it would do all."""
     stages = []
+    blocker = None if blocks is None else f"{label(rest[blocks - first], brief=True)} at position {blocks}"
     for position, step in enumerate(rest, first):
         if position == first:
             why = f"{label(step, brief=True)} at position {first} is Python"
-            why += f" ({reason})" if reason else ""
+            reasons = [reason] if reason else []
+            if blocks is None:
+                reasons.append("with device= it runs on whole batches there")
+            elif blocks != first:
+                reasons.append(f"with device= it would run there, but for {blocker}")
+            why += f" ({'; '.join(reasons)})" if reasons else ""
             why += ": everything after it runs per sample in Python" if len(rest) > 1 else ""
+        elif position == blocks:
+            why = f"not done on a device here, so that everything from position {first} on is Python"
         else:
             why = f"comes after position {first}" + ("; before it, it might be native" if mapped(step) else "")
         stages.append(Stage(position, label(step), "python", why))

@@ -16,8 +16,8 @@ _BYTES = ("image", "uint8")
 _ZERO = (0, 0.0, None, (0,), (0.0,), (0, 0, 0), (0.0, 0.0, 0.0))
 
 
-def device_part(rest: Sequence[Any], first: int, form: Form) -> tuple[DeviceOp, ...] | None:
-    """The rest of a list as ops on batches, in its order, or None where one of its steps is not such an op.
+def device_part(rest: Sequence[Any], first: int, form: Form) -> tuple[DeviceOp, ...] | int:
+    """The rest of a list as ops on batches, in its order, or the position of the first step that is no such op in its place.
 
     Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
     what does not depend on the unit is left to the device (erasing with 0, flips, crops that do not pad).
@@ -33,11 +33,11 @@ def device_part(rest: Sequence[Any], first: int, form: Form) -> tuple[DeviceOp, 
     if form == "normalized":
         values.mean = values.std = (0.0,)  # a second Normalize is then refused, as in the native part
     ops: list[DeviceOp] = []
-    try:
-        for position, step in enumerate(rest, first):
+    for position, step in enumerate(rest, first):
+        try:
             ops += _ops(step, position, values)
-    except TransformError:
-        return None
+        except TransformError:
+            return position
     return tuple(ops)
 
 

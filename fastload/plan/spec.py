@@ -65,6 +65,7 @@ class Plan:
         reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
         pillow: whether `python` begins with a Pillow image; otherwise with the CHW tensor.
         device: ops for the whole batch, in order, after the native part; then `python` is empty.
+        movable: whether `python` is such that, planned for a device, all of it would be `device`.
         stages: the list step by step, for explain().
     """
 
@@ -78,6 +79,7 @@ class Plan:
     reciprocal: bool = False
     pillow: bool = False
     device: tuple[DeviceOp, ...] = ()
+    movable: bool = False
     stages: tuple[Stage, ...] = ()
 
     @property
