@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -19,12 +19,14 @@ from fastload.delivery.batch_steps import Step
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
 from fastload.delivery.crew import WorkerCounts
-from fastload.delivery.moving import has_floats, moving_of
+from fastload.delivery.entries import Makers, has_floats
+from fastload.delivery.moving import moving_of
 from fastload.delivery.packed_epochs import PackedEpochs, native_view
 from fastload.delivery.transfer import Moving
 from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
+from fastload.plan import DeviceOp
 from fastload.sampling import Course, order_seed
 from fastload.workers.threads import available_cpus
 
@@ -167,7 +169,7 @@ class FastLoader(DataLoader[_T]):
             in_order=in_order,
         )
         self._moving()  # what cannot be called is an error here, not in the loop
-        if native_view(self._view) is not None:
+        if native_view(self) is not None:
             self._packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
     def __enter__(self) -> FastLoader[_T]:
@@ -211,7 +213,7 @@ class FastLoader(DataLoader[_T]):
         began = time.perf_counter()
         epoch = self._next_epoch
         self._next_epoch += 1
-        if native_view(self._view) is None:
+        if native_view(self) is None:
             iterator = self._any_iterator(epoch)
         else:
             self._warn_pinning()
@@ -279,7 +281,7 @@ class FastLoader(DataLoader[_T]):
 
     def _moving(self) -> Moving:
         """Where the next pass's batches go and what is done to them there."""
-        return moving_of(self, _seeded)
+        return moving_of(self, Makers(_seeded, _augment))
 
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made.
@@ -343,3 +345,10 @@ def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
     from fastload.augment import Seeded  # needs Kornia, and only this does
 
     return Seeded(transform)
+
+
+def _augment(ops: Sequence[DeviceOp]) -> Any:
+    """What a plan leaves to a device."""
+    from fastload import augment
+
+    return augment.AugmentBatch([getattr(augment, op.name)(**op.arguments) for op in ops])

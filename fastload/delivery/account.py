@@ -12,7 +12,7 @@ from fastload.delivery.packed_epochs import native_view
 
 def stats(loader: Any) -> dict[str, Any]:
     """Counters since the loader was made; what its engine does not count is missing. See FastLoader.stats."""
-    if native_view(loader._view) is not None:
+    if native_view(loader) is not None:
         return _of_threads(loader)
     counts = loader._worker_counts
     out: dict[str, Any] = {
@@ -98,7 +98,7 @@ def _why(loader: Any) -> str:
     if loader._view is None:
         kind = "an IterableDataset" if isinstance(loader.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(loader.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
-    if native_view(loader._view) is not None:
+    if native_view(loader) is not None:
         return "the dataset is packed and its transform is native"
     for dataset in loader._view.datasets:
         if not dataset.plan.native:

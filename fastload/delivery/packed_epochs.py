@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -50,14 +51,46 @@ class _Ahead:
     after: tuple[torch.Tensor, ...]
 
 
-def native_view(view: PackedView | None) -> PackedView | None:
-    """The packed rows, when the native engine can run all of what is asked."""
-    if view is None or not all(d.plan.native for d in view.datasets):
+def native_view(loader: Any) -> PackedView | None:
+    """The loader's packed rows, when the native engine can run all of what is asked, or all but what is left to its device."""
+    view: PackedView | None = loader._view
+    if view is None or any(d.image_field not in d.fields for d in view.datasets):
         return None
-    if any(d.image_field not in d.fields for d in view.datasets):
+    if why_not_device(loader) is None:
+        view = replace(view, datasets=tuple(d.for_device() for d in view.datasets))
+    if not all(d.plan.native for d in view.datasets):
         return None
-    same = {d.plan.values for d in view.datasets}
-    return view if len(same) == 1 else None
+    return view if len({d.plan.values for d in view.datasets}) == 1 else None
+
+
+def why_not_device(loader: Any) -> str | None:
+    """Why nothing of the transform is left to a device; None where what can be is."""
+    if loader.device is None:
+        return "no device= is given"
+    if not loader._auto_collation:
+        return "batch_size=None makes no batches"
+    if loader.collate_fn is not default_collate:
+        return "your collate_fn takes finished samples"
+    if find_spec("kornia") is None:
+        return "Kornia is not installed: pip install 'fastload[augment]'"
+    return None
+
+
+def output_for(loader: Any, view: PackedView) -> core.Output:
+    """What the engine writes into a batch.
+
+    Raises:
+        ArgumentError: dtype= or memory_format= is not one of the engine's, or contradicts the transform.
+    """
+    if loader.memory_format not in _LAYOUTS:
+        raise ArgumentError(f"memory_format={loader.memory_format}: use torch.channels_last or torch.contiguous_format")
+    if loader.dtype is not None and loader.dtype not in _DTYPE_NAMES:
+        raise ArgumentError(f"dtype={loader.dtype}: native batches are uint8, float32, float16 or bfloat16")
+    dtype = None if loader.dtype is None else _DTYPE_NAMES[loader.dtype]
+    output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[loader.memory_format])
+    if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in loader._moving().steps):
+        return core.Output("uint8", output.layout)  # bytes become floats by that step
+    return output
 
 
 class PackedEpochs:
@@ -77,7 +110,7 @@ class PackedEpochs:
         """The iterator of this epoch, in flight."""
         loader = self._loader()
         assert loader is not None
-        engine, delivery = self.engine(), self._delivery(loader)
+        engine, delivery = self.engine(), self.delivery(loader)
         ahead, self._ahead = self._ahead, None
         course = begin(loader, epoch, loader.seed is None)
         if ahead is not None and not course.resumed and self._is_right(loader, ahead, engine, delivery, epoch):
@@ -90,7 +123,7 @@ class PackedEpochs:
     def engine(self) -> ThreadEngine:
         """This process's engine, made anew after a fork, a close, or a change of a dataset's transform."""
         loader = self._loader()
-        view = None if loader is None else native_view(loader._view)
+        view = None if loader is None else native_view(loader)
         assert loader is not None
         assert view is not None
         sources = [d.source for d in view.datasets]
@@ -98,16 +131,8 @@ class PackedEpochs:
         if engine is not None and engine.pid == os.getpid() and not engine.core.closed and engine.core.sources == sources:
             return engine
         self.close()
-        if loader.memory_format not in _LAYOUTS:
-            raise ArgumentError(f"memory_format={loader.memory_format}: use torch.channels_last or torch.contiguous_format")
-        if loader.dtype is not None and loader.dtype not in _DTYPE_NAMES:
-            raise ArgumentError(f"dtype={loader.dtype}: native batches are uint8, float32, float16 or bfloat16")
-        dtype = None if loader.dtype is None else _DTYPE_NAMES[loader.dtype]
-        plan = view.datasets[0].plan
-        output = output_of(plan, dtype, _LAYOUTS[loader.memory_format])
+        output = output_for(loader, view)
         moving: Moving = loader._moving()
-        if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in moving.steps):
-            output = core.Output("uint8", output.layout)  # bytes become floats by that step
         batch_size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
         self._engine = ThreadEngine(view, loader.num_workers, output, _depth(loader) + moving.ahead * (not moving.idle), int(batch_size))
         if pin.wanted(moving.pin, moving.device):
@@ -132,7 +157,8 @@ class PackedEpochs:
             self.running.close()
         self._engine = None
 
-    def _delivery(self, loader: Any) -> Delivery:
+    def delivery(self, loader: Any) -> Delivery:
+        """How this loader's batches reach the loop."""
         default = default_collate if loader._auto_collation else default_convert
         return Delivery(
             collate=None if loader.collate_fn is default else loader.collate_fn,

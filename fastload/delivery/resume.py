@@ -61,7 +61,7 @@ def _next_pass(loader: Any) -> Course:
 
 
 def _draws_base_seed(loader: Any) -> bool:
-    return native_view(loader._view) is None or loader.seed is None
+    return native_view(loader) is None or loader.seed is None
 
 
 def _is_over(loader: Any, course: Course) -> bool:

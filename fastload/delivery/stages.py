@@ -43,7 +43,7 @@ def table(loader: Any, *, measured: bool) -> list[str]:
 
 def explained(loader: Any) -> PackedDataset | None:
     """The packed dataset whose plan stands for the loader's: the first; None where samples are not made by a plan."""
-    view = native_view(loader._view) or loader._view
+    view = native_view(loader) or loader._view
     if view is None or any(d.image_field not in d.fields for d in view.datasets):
         return None
     first: PackedDataset = view.datasets[0]
@@ -52,7 +52,7 @@ def explained(loader: Any) -> PackedDataset | None:
 
 def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs) -> Iterator[Row]:
     plan, worker = dataset.plan, _worker(loader)
-    if native_view(loader._view) is None:
+    if native_view(loader) is None:
         native = f"native, in the {worker}"
     else:
         native = "native thread" if loader.num_workers else "native, calling thread"

@@ -33,27 +33,31 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
     steps = flatten(transform)
     part = NativePart()
     stages: list[Stage] = []
+    floats: list[int] = []
     reason = ""
     for position, step in enumerate(steps, 1):
+        before = part.to_float, part.mean
         note = take(step, position, part)
         if isinstance(note, TransformError):
             reason = str(note)
             break
         stages.append(Stage(position, label(step), "nothing" if note is None else "native", note or ""))
+        if (part.to_float, part.mean) != before:
+            floats.append(position)
     done = len(stages)
     rest = steps[done:]
     ops = device_part(rest, done + 1, part.form)
     if device and isinstance(ops, tuple):
         stages += _device_stages(rest, done + 1, ops)
-        return _plan(part, stages, device=ops)
+        return _plan(part, stages, floats, device=ops)
     for step in rest:
         _check_python(step, rest[0])
     stages += _python_stages(rest, done + 1, reason, ops if isinstance(ops, int) else None)
     pillow = _begins_with_pillow(steps, done, part)
-    return _plan(part, stages, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple))
+    return _plan(part, stages, floats, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple))
 
 
-def _plan(part: NativePart, stages: list[Stage], **rest: Any) -> Plan:
+def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any) -> Plan:
     return Plan(
         program=part.program(),
         to_float=part.to_float,
@@ -63,6 +67,7 @@ def _plan(part: NativePart, stages: list[Stage], **rest: Any) -> Plan:
         random=part.random,
         reciprocal=part.reciprocal,
         stages=tuple(stages),
+        floats=tuple(floats),
         **rest,
     )
 

@@ -62,6 +62,7 @@ class Plan:
         python: callables that run per sample in Python after the native part.
         fixed_size: (height, width) when every sample leaves the native part at one size, else None.
         random: whether the native part draws random numbers.
+        floats: positions of the stages that make the native part's floats.
         reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
         pillow: whether `python` begins with a Pillow image; otherwise with the CHW tensor.
         device: ops for the whole batch, in order, after the native part; then `python` is empty.
@@ -76,6 +77,7 @@ class Plan:
     python: tuple[Callable[[Any], Any], ...] = ()
     fixed_size: tuple[int, int] | None = None
     random: bool = False
+    floats: tuple[int, ...] = ()
     reciprocal: bool = False
     pillow: bool = False
     device: tuple[DeviceOp, ...] = ()

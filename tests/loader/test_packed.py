@@ -183,7 +183,7 @@ def test_subset_and_concat_keep_the_engine(packed: Path, packed_same_size: Path)
     a, b = PackedDataset(packed, transform=TRAIN, seed=4), PackedDataset(packed_same_size, transform=TRAIN, seed=4)
     mixed = ConcatDataset([Subset(a, [3, 1, -1, 20]), b[5:9], b, Subset(ConcatDataset([b, a]), [0, 40, 31])])
     with FastLoader(mixed, batch_size=5, seed=4, num_workers=2) as loader:
-        assert native_view(loader._view) is not None
+        assert native_view(loader) is not None
         for got, expected in zip(loader, DataLoader(mixed, batch_size=5), strict=True):
             assert batches_equal(got, expected)
 
