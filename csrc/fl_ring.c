@@ -12,9 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
+#include "fl_map.h"
 
 struct fl_slot {
     _Atomic uint32_t state; /* fl_slot_state; see the note for who moves it */
@@ -35,19 +33,12 @@ struct fl_ring {
 static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
     size_t rounded = (bytes + 4095) & ~(size_t)4095;
     if (rounded < bytes) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
-    void *data = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED)
+    fl_mapped mapped = fl_map(-1, rounded, &slot->data);
+    if (mapped == FL_MAP_REFUSED)
         return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and the system has no room for them: lower batch_size or prefetch_factor",
                        rounded);
-    madvise(data, rounded, MADV_HUGEPAGE);
-    if (madvise(data, rounded, MADV_POPULATE_WRITE) != 0) {
-        if (errno == ENOMEM || errno == EFAULT) {
-            munmap(data, rounded);
-            return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor", rounded);
-        }
-        for (size_t at = 0; at < rounded; at += 4096) ((volatile char *)data)[at] = 0; /* an older kernel: fault in by hand */
-    }
-    slot->data = data;
+    if (mapped == FL_MAP_SHORT)
+        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor", rounded);
     slot->bytes = rounded;
     return FL_OK;
 }

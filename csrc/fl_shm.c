@@ -10,9 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
+#include "fl_map.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -25,15 +23,11 @@ __attribute__((constructor)) static void count_forks(void) { pthread_atfork(coun
 uint64_t fl_shm_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 
 static fl_code map(fl_shm *shm, fl_error *err) {
-    void *data = mmap(NULL, shm->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->fd, 0);
-    if (data == MAP_FAILED) return fl_fail(err, FL_ENOMEM, "mapping a batch of %zu bytes: %s", shm->bytes, strerror(errno));
-    madvise(data, shm->bytes, MADV_HUGEPAGE);
-    if (madvise(data, shm->bytes, MADV_POPULATE_WRITE) != 0 && (errno == ENOMEM || errno == EFAULT)) {
-        munmap(data, shm->bytes);
+    fl_mapped mapped = fl_map(shm->fd, shm->bytes, &shm->data);
+    if (mapped == FL_MAP_REFUSED) return fl_fail(err, FL_ENOMEM, "mapping a batch of %zu bytes: %s", shm->bytes, strerror(errno));
+    if (mapped == FL_MAP_SHORT)
         return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size, prefetch_factor or num_workers",
                        shm->bytes);
-    } /* an older kernel: the pages come one by one, as they are touched */
-    shm->data = data;
     return FL_OK;
 }
 
