@@ -3,7 +3,8 @@
 # NOTE [ shared slots: lifetimes ]
 # A SharedSlot is this process's mapping of one slot. In a worker its buffer is written; in the parent batches are handed out as
 # SharedLeases, each of which holds the slot: it is free again when the lease is gone, and `retired` if the process forked
-# meanwhile, because the child may still look at it: then it must not be refilled.
+# meanwhile, because the child may still look at it: then it must not be refilled. Under a guard (see NOTE [ engine: pinned slots ])
+# it is pinned at once, is `cooling` after each lease until the event of that lease has passed, and is unpinned after the last event.
 
 cdef extern from "fl_shm.h" nogil:
     ctypedef struct fl_shm:
@@ -36,11 +37,13 @@ def watch_process(int pid):
 
 # An exception in these is told to sys.unraisablehook: nobody is there to catch it.
 cdef void _end_lease(SharedSlot slot) noexcept:
-    slot.event = slot.end_of_lease()
+    slot.event = slot.guarded.end_of_lease()
 
 
-cdef void _end_slot(SharedSlot slot) noexcept:
-    slot.at_close(slot.event)
+cdef void _unpin(SharedSlot slot) noexcept:
+    if slot.event is not None:
+        slot.event.synchronize()
+    slot.guarded.unpin(<size_t>slot.shm.data)
 
 
 @_cython.no_gc_clear
@@ -51,7 +54,7 @@ cdef class SharedSlot:
     cdef bint counted
     cdef readonly bint leased
     cdef readonly bint retired
-    cdef object end_of_lease, at_close, event
+    cdef object guarded, event
 
     def __cinit__(self, size_t bytes=0, *, int fd=-1):
         cdef fl_error err
@@ -63,8 +66,8 @@ cdef class SharedSlot:
         _add(&_live_shared, 1)
 
     def __dealloc__(self):
-        if self.at_close is not None:
-            _end_slot(self)
+        if self.guarded is not None:
+            _unpin(self)
         fl_shm_close(&self.shm)
         if self.counted:
             _add(&_live_shared, -1)
@@ -91,10 +94,12 @@ cdef class SharedSlot:
         """Closes the descriptor; the mapping stays."""
         fl_shm_release_fd(&self.shm)
 
-    def guard(self, end_of_lease, at_close):
-        """For pinned memory. end_of_lease() is called when a lease ends and returns an event: the slot stays `cooling` until its query()
-        is true. at_close(event) is called before the memory is unmapped, with the last event or None."""
-        self.end_of_lease, self.at_close = end_of_lease, at_close
+    def guard(self, guarded):
+        """Pins the slot until it is unmapped, by what Ring.guard takes. False, and no guard, when its pin() refuses."""
+        if not guarded.pin(self.address, self.bytes):
+            return False
+        self.guarded = guarded
+        return True
 
     @property
     def cooling(self):
@@ -132,7 +137,7 @@ cdef class SharedLease:
 
     def __dealloc__(self):
         if self.slot is not None:
-            if self.slot.end_of_lease is not None:
+            if self.slot.guarded is not None:
                 self.slot.event = None
                 _end_lease(self.slot)
                 if self.slot.event is None:  # then nobody knows when a copy has ended

@@ -39,15 +39,11 @@ def side_stream(device: torch.device) -> Any:
 
 def register(memory: core.SharedSlot) -> bool:
     """Pins a slot for as long as it is mapped; False, with a warning, when the driver refuses."""
-    guard = Registered()
-    if not guard.pin(memory.address, memory.bytes):
-        return False
-    memory.guard(guard.end_of_lease, _Unregister(guard, memory.address))
-    return True
+    return memory.guard(Registered())
 
 
 class Registered:
-    """Registers and unregisters memory; the guard that core.Ring takes."""
+    """Registers and unregisters memory; the guard that core.Ring and core.SharedSlot take."""
 
     def __init__(self) -> None:
         self._runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
@@ -96,15 +92,3 @@ def _devices_in_use() -> list[int]:
     if count == 1 or has_context is None:
         return [torch.cuda.current_device()]
     return [device for device in range(count) if has_context(device)]
-
-
-class _Unregister:
-    """Undoes register(), after the last copy."""
-
-    def __init__(self, guard: Registered, address: int) -> None:
-        self._guard, self._address = guard, address
-
-    def __call__(self, event: Any) -> None:
-        if event is not None:
-            event.synchronize()
-        self._guard.unpin(self._address)

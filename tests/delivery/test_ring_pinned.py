@@ -12,47 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from copies import Copies
 
 from fastload import FastLoader
 from fastload import transforms as T
 from fastload._native import core
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-
-
-class Copies:
-    """A device whose copies end when the test says so."""
-
-    def __init__(self) -> None:
-        self.pinned: dict[int, int] = {}
-        self.pins = 0
-        self.events: list[Copies.Event] = []
-        self.refuse = False
-
-    class Event:
-        def __init__(self) -> None:
-            self.done, self.waited = False, False
-
-        def query(self) -> bool:
-            return self.done
-
-        def synchronize(self) -> None:
-            self.waited = True
-
-    def pin(self, address: int, size: int) -> bool:
-        if self.refuse:
-            return False
-        assert address not in self.pinned
-        self.pinned[address] = size
-        self.pins += 1
-        return True
-
-    def unpin(self, address: int) -> None:
-        del self.pinned[address]
-
-    def end_of_lease(self) -> Copies.Event:
-        self.events.append(Copies.Event())
-        return self.events[-1]
 
 
 def guarded(packed: Path, copies: Copies) -> FastLoader:

@@ -6,6 +6,7 @@ import gc
 
 import pytest
 import torch
+from copies import Copies
 
 from fastload._native import core
 from fastload.workers.slots import Slots
@@ -13,63 +14,76 @@ from fastload.workers.slots import Slots
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
-class Copy:
-    """What a copy engine tells of a queued copy."""
-
-    def __init__(self) -> None:
-        self.done = False
-
-    def query(self) -> bool:
-        return self.done
-
-
 def test_slot_cools_until_its_copy_is_done() -> None:
     """Between the end of a lease and the end of the copies queued before it, a slot is not handed out."""
-    copies: list[Copy] = []
-    closed: list[object] = []
-
-    def queued() -> Copy:
-        copies.append(Copy())
-        return copies[-1]
-
-    slots = Slots(4, lambda memory: memory.guard(queued, closed.append))
+    copies = Copies()
+    slots = Slots(4, lambda memory: memory.guard(copies))
     slot = slots.add(1, core.SharedSlot(4096), {0})
+    assert copies.pinned == {slot.memory.address: 4096}
     tensor = torch.frombuffer(slot.memory.lease(), dtype=torch.uint8)
     slot.busy = False
     assert slots.take(1) is None
-    assert not copies
+    assert not copies.events
     del tensor
-    assert len(copies) == 1
+    assert len(copies.events) == 1
     assert slots.take(1) is None
-    copies[0].done = True
+    copies.events[0].done = True
     assert slots.take(1) is slot
     slots.drop(slot)
+    assert copies.pinned
     del slot
     gc.collect()
-    assert closed == [None]
+    assert not copies.pinned
+    assert not copies.events[0].waited  # it had passed
 
 
-def test_slot_is_unmapped_with_its_last_event() -> None:
-    """Whoever unregisters the memory is told which event to wait for."""
-    copy, closed = Copy(), []
+def test_slot_is_unpinned_after_its_last_event() -> None:
+    """Memory that a device still reads is not unpinned before the copy has ended, which is waited for."""
+
+    class Ordered(Copies):
+        def unpin(self, address: int) -> None:
+            assert [event.waited for event in self.events] == [True]
+            super().unpin(address)
+
+    copies = Ordered()
     memory = core.SharedSlot(4096)
-    memory.guard(lambda: copy, closed.append)
+    assert memory.guard(copies)
     lease = memory.lease()
     del memory
-    assert closed == []
+    assert copies.pinned
+    assert not copies.events
     del lease
-    assert closed == [copy]
+    assert len(copies.events) == 1
+    assert not copies.pinned
+
+
+def test_refused_slot_has_no_guard() -> None:
+    """When the driver will not pin it, a slot is used all the same, free at the end of its lease, and nothing is undone."""
+    copies = Copies()
+    copies.refuse = True
+    memory = core.SharedSlot(4096)
+    assert not memory.guard(copies)
+    lease = memory.lease()
+    del lease
+    assert not memory.cooling
+    assert not memory.retired
+    del memory
+    assert not copies.events
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_slot_without_an_event_is_never_refilled() -> None:
     """When no event can be recorded nobody knows when the device is done, so the slot is given up."""
 
-    def broken() -> None:
-        raise RuntimeError("no stream")
+    class Broken(Copies):
+        def end_of_lease(self) -> Copies.Event:
+            raise RuntimeError("no stream")
 
+    copies = Broken()
     memory = core.SharedSlot(4096)
-    memory.guard(broken, lambda event: None)
+    memory.guard(copies)
     lease = memory.lease()
     del lease
     assert memory.retired
+    del memory
+    assert not copies.pinned
