@@ -8,7 +8,7 @@
 
 /* A scratch larger than KEEP is given back when the next box needs less than a quarter of it: one huge image must not stay in
  * every thread's memory. */
-enum { TAIL = 64, ROWS_AT_ONCE = 64, KEEP = 64 << 20 };
+enum { TAIL = 64, ROWS_AT_ONCE = 64, ROOM_FIRST = 1 << 20, ROOM_MIN = 4096, KEEP = 64 << 20 };
 
 /* NOTE [ jpeg: tables of the last file ]
  * A decompressor keeps its quantisation and Huffman tables between images, and a file that defines none of its own would be decoded with
@@ -146,8 +146,9 @@ static void fit_scratch(fl_jpeg *jpeg, size_t rows, size_t stride) {
     bool oversized = jpeg->capacity > KEEP && need < jpeg->capacity / 4;
     if (need <= jpeg->capacity && !oversized) return;
     /* Powers of two: growing to each larger box in turn leaves the allocator with holes that the next one does not fit; pages beyond
-     * the largest box are never touched and so take no memory. */
-    size_t room = need <= KEEP ? 1 << 20 : need;
+     * the largest box are never touched and so take no memory. The first is roomy, so that most need no other; after a huge box
+     * they start from what is asked for. */
+    size_t room = need > KEEP ? need : jpeg->capacity ? ROOM_MIN : ROOM_FIRST;
     while (room < need) room *= 2;
     free(jpeg->scratch);
     jpeg->capacity = 0;
