@@ -19,8 +19,8 @@ from fastload.delivery.batch_steps import Step
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
 from fastload.delivery.crew import WorkerCounts
-from fastload.delivery.entries import Makers, has_floats
-from fastload.delivery.moving import moving_of
+from fastload.delivery.entries import Entry, Makers, has_floats
+from fastload.delivery.moving import moving_of, shown_steps
 from fastload.delivery.packed_epochs import PackedEpochs, native_view
 from fastload.delivery.transfer import Moving
 from fastload.delivery.worker_batches import WorkerIterator
@@ -282,6 +282,10 @@ class FastLoader(DataLoader[_T]):
     def _moving(self) -> Moving:
         """Where the next pass's batches go and what is done to them there."""
         return moving_of(self, Makers(_seeded, _augment))
+
+    def _shown_steps(self) -> list[tuple[Entry, Step]]:
+        """The steps on whole batches, for explain()."""
+        return shown_steps(self, Makers(_seeded, _augment))
 
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made.

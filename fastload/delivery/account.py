@@ -6,8 +6,9 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, default_collate
 
+from fastload.dataset import PackedDataset
 from fastload.delivery import stages
-from fastload.delivery.packed_epochs import native_view
+from fastload.delivery.packed_epochs import native_view, why_not_device
 
 
 def stats(loader: Any) -> dict[str, Any]:
@@ -98,14 +99,23 @@ def _why(loader: Any) -> str:
     if loader._view is None:
         kind = "an IterableDataset" if isinstance(loader.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(loader.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
-    if native_view(loader) is not None:
-        return "the dataset is packed and its transform is native"
+    if (view := native_view(loader)) is not None:
+        left = " but for what the device does" if view.datasets[0].plan.device else ""
+        return f"the dataset is packed and its transform is native{left}"
     for dataset in loader._view.datasets:
         if not dataset.plan.native:
-            return "the transform has a part that is Python: everything runs per sample in Python"
+            return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(loader, dataset)}"
         if dataset.image_field not in dataset.fields:
             return "no image is asked for"
-    return "the packed datasets end in different normalisations"
+    return "the packed datasets end in different normalisations, or other ops on batches"
+
+
+def _not_moved(loader: Any, dataset: PackedDataset) -> str:
+    """Why that part is not left to the device, where it could be."""
+    why = why_not_device(loader)
+    if not dataset.plan.movable or loader.device is None:
+        return ""
+    return f"; the device could do that part, but {why or 'the packed datasets differ in it'}"
 
 
 def _schedule(loader: Any) -> str:

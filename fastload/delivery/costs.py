@@ -1,9 +1,10 @@
-"""What a sample costs, stage by stage: a short measurement in the calling thread, for explain(measure=True)."""
+"""What a sample costs, stage by stage: a short measurement in the calling thread, for explain(measure=True). Batches: batch_costs."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,9 @@ from torch.utils.data import IterableDataset
 
 from fastload._native import core
 from fastload.dataset import PackedDataset, PackedView
+from fastload.delivery.batch_costs import measure_batch
+from fastload.delivery.batch_steps import Step
+from fastload.delivery.packed_epochs import native_view, output_for
 from fastload.plan import Plan, output_of
 from fastload.plan.spec import to_pillow
 from fastload.workers.seeding import kept_state
@@ -34,6 +38,8 @@ class Costs:
         python: of each Python step of the plan.
         item: dataset[i], where there is no plan.
         collate: a sample's share of a batch.
+        move, steps: its share of the way to the device, and of each step there.
+        rows: of the batch that move and steps were measured with.
     """
 
     samples: int
@@ -44,24 +50,31 @@ class Costs:
     python: tuple[float, ...] = ()
     item: float | None = None
     collate: float | None = None
+    move: float | None = None
+    steps: tuple[float, ...] = ()
+    rows: int = 0
 
 
-def measure(loader: Any, dataset: PackedDataset | None) -> Costs | None:
+def measure(loader: Any, dataset: PackedDataset | None, steps: Sequence[Step]) -> Costs | None:
     """Runs samples through the stages; None for an iterable dataset, which that would use up.
 
     Args:
         loader: the FastLoader.
         dataset: the packed dataset whose plan is explained, or None where the loader's dataset makes samples its own way.
+        steps: done to whole batches.
 
     Raises:
         Whatever making a sample or a batch raises. The global generators of torch, random and NumPy are left as they were.
     """
     with kept_state():
-        if dataset is not None:
-            return _of_plan(loader, dataset)
-        if isinstance(loader.dataset, IterableDataset):
+        if dataset is None and isinstance(loader.dataset, IterableDataset):
             return None
-        return _of_items(loader)
+        costs = _of_plan(loader, dataset) if dataset is not None else _of_items(loader)
+        found = measure_batch(loader, steps) if steps or loader.device is not None else None
+        if found is None:
+            return costs
+        rows, move, each = found
+        return replace(costs, rows=rows, move=move, steps=each)
 
 
 def _spaced(count: int) -> list[int]:
@@ -70,7 +83,8 @@ def _spaced(count: int) -> list[int]:
 
 def _of_plan(loader: Any, dataset: PackedDataset) -> Costs:
     indices, plan = _spaced(len(dataset)), dataset.plan
-    output = output_of(plan, None, "CHW")
+    view = native_view(loader)
+    output = output_of(plan, None, "CHW") if view is None else output_for(loader, view)
     native = _native(dataset, indices, output)
     if plan.native:
         return Costs(len(indices), *native)

@@ -42,8 +42,8 @@ class Entry:
 
     Attributes:
         names: of the stages that it stands for, as explain() shows them.
-        call: what is called with them; None where it is `ops`.
-        ops: of a plan.
+        call: what is called with them; None where that is still to be made of `ops`.
+        ops: of a plan, one for each name.
     """
 
     names: tuple[str, ...]
@@ -150,18 +150,20 @@ def numbered(entries: Sequence[Entry], makers: Makers) -> list[Entry]:
         if _counts(call):
             call = call.numbered(first)
             first += len(call.ops)
-        out.append(Entry(entry.names, call))
+        out.append(Entry(entry.names, call, entry.ops))
     return out
 
 
 def one_by_one(entries: Sequence[Entry]) -> list[Entry]:
     """Numbered entries with one op each, for explain()."""
-    return list(chain.from_iterable(_apart(entry) if _counts(entry.call) else [entry] for entry in entries))
+    return list(chain.from_iterable(_apart(entry) for entry in entries))
 
 
 def _apart(entry: Entry) -> list[Entry]:
+    if not _counts(entry.call):
+        return [entry]
     parts = entry.call.apart()
-    names = entry.names if len(entry.names) == len(parts) else [label(part.ops[0]) for part in parts]
+    names = entry.names if entry.ops else [label(part.ops[0]) for part in parts]
     return [Entry((name,), part) for name, part in zip(names, parts, strict=True)]
 
 

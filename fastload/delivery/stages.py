@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from fastload.dataset import PackedDataset
+from fastload.delivery.batch_steps import Step
 from fastload.delivery.costs import Costs, measure
+from fastload.delivery.entries import Entry
 from fastload.delivery.packed_epochs import native_view
 
 SAME_PASS = "″"
@@ -24,19 +26,24 @@ class Row:
 
 
 def table(loader: Any, *, measured: bool) -> list[str]:
-    """The stages as aligned lines; with `measured` after running samples through them."""
+    """The stages as aligned lines; with `measured` after running samples, and a batch, through them."""
     dataset = explained(loader)
-    costs = measure(loader, dataset) if measured else None
+    shown = loader._shown_steps()
+    costs = measure(loader, dataset, [step for _, step in shown]) if measured else None
     known = costs or Costs(0)
-    rows = list(_of_plan(loader, dataset, known) if dataset is not None else _of_items(loader, known))
+    there = {name for entry, _ in shown for name in entry.names}
+    rows = list(_of_plan(loader, dataset, known, there) if dataset is not None else _of_items(loader, known))
     if loader.device is not None:
-        rows.append(Row(f"to {loader.device}", "copy", "moved when it is whole"))
+        here = loader.device.type == "cpu"
+        rows.append(Row(f"to {loader.device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
+    rows += _of_batches(loader, shown, known)
     lines = _aligned(rows, costs)
     if measured and costs is None:
         lines.append("not measured: it would use up the iterable dataset")
     elif costs is not None:
+        batch = f"; of {costs.rows} where it is whole batches" if costs.rows else ""
         lines.append(
-            f"us: mean of {costs.samples} samples in one thread, the page cache as it was; {SAME_PASS} in the pass of the line above"
+            f"us: mean of {costs.samples} samples in one thread{batch}, the page cache as it was; {SAME_PASS} in the pass of the line above"
         )
     return lines
 
@@ -50,7 +57,8 @@ def explained(loader: Any) -> PackedDataset | None:
     return first
 
 
-def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs) -> Iterator[Row]:
+def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
+    """Up to the batch on the host; stages in `there` come after it."""
     plan, worker = dataset.plan, _worker(loader)
     if native_view(loader) is None:
         native = f"native, in the {worker}"
@@ -59,11 +67,13 @@ def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs) -> Iterator[Row]
     yield Row("read", native, seconds=costs.read)
     yield Row("decode", native, seconds=costs.decode)
     write: float | str | None = costs.write
-    if not any(stage.where == "native" for stage in plan.stages):
+    names = [f"{stage.position} {stage.name}" for stage in plan.stages]
+    if not any(stage.where == "native" and name not in there for stage, name in zip(plan.stages, names, strict=True)):
         yield Row("write", native, seconds=write)
     python = iter(costs.python)
-    for stage in plan.stages:
-        name = f"{stage.position} {stage.name}"
+    for stage, name in zip(plan.stages, names, strict=True):
+        if name in there:
+            continue
         if stage.where == "native":
             yield Row(name, native, stage.why, write)
             write = None if write is None else SAME_PASS
@@ -72,7 +82,7 @@ def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs) -> Iterator[Row]
                 yield Row("to a Pillow image", worker, "the next step takes one", costs.pillow)
             yield Row(name, worker, stage.why, next(python, None))
         else:
-            yield Row(name, {"device": "device"}.get(stage.where, "nothing to do"), stage.why)
+            yield Row(name, "nothing to do", stage.why)
     if plan.python:
         yield Row("collate", worker, seconds=costs.collate)
 
@@ -82,6 +92,18 @@ def _of_items(loader: Any, costs: Costs) -> Iterator[Row]:
     yield Row(f"{kind}[i]", worker, "a Dataset of Python", costs.item)
     if loader._auto_collation:
         yield Row("collate", worker, seconds=costs.collate)
+
+
+def _of_batches(loader: Any, shown: Sequence[tuple[Entry, Step]], costs: Costs) -> Iterator[Row]:
+    """What is done to whole batches, in order. A step that has to wait for the loop holds up those after it."""
+    where = "host, whole batches" if loader.device is None else "device"
+    reason = "" if loader.device is not None else "no device= is given"
+    for number, (entry, step) in enumerate(shown):
+        if not step.ahead:
+            reason = f"{entry.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"
+        for line, name in enumerate(entry.names):
+            seconds: float | str | None = costs.steps[number] if number < len(costs.steps) else None
+            yield Row(name, where, reason, SAME_PASS if line and seconds is not None else seconds)
 
 
 def _worker(loader: Any) -> str:

@@ -33,11 +33,12 @@ def device_part(rest: Sequence[Any], first: int, form: Form) -> tuple[DeviceOp, 
     if form == "normalized":
         values.mean = values.std = (0.0,)  # a second Normalize is then refused, as in the native part
     ops: list[DeviceOp] = []
-    for position, step in enumerate(rest, first):
-        try:
+    position = first
+    try:
+        for position, step in enumerate(rest, first):
             ops += _ops(step, position, values)
-        except TransformError:
-            return position
+    except TransformError:
+        return position
     return tuple(ops)
 
 

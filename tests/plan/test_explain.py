@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 from fastload import FastLoader, PackedDataset
+from fastload import augment as A
 from fastload import transforms as T
 from fastload.plan import compile_plan
 
@@ -127,10 +128,54 @@ def test_measuring_leaves_generators_and_streams_alone() -> None:
     assert "use up" not in stream.explain()
 
 
-def test_device_stages_are_shown(packed: Path) -> None:
-    """What a plan leaves to the device is a row of its own."""
-    dataset = PackedDataset(packed, transform=[v1.CenterCrop(32), v1.ColorJitter(0.4), v1.ToTensor()]).for_device()
-    with FastLoader(dataset, batch_size=8, num_workers=1) as loader:
+def blend(images: torch.Tensor) -> torch.Tensor:
+    """A batch transform that may draw from anything."""
+    return images + 0
+
+
+def test_device_stages_are_shown(packed: Path, no_leaks: None) -> None:
+    """What runs on whole batches has its rows, in order, after the copy: of the plan and of batch_transform=; and they are measured."""
+    steps = [v1.CenterCrop(32), v1.ColorJitter(0.4), v1.RandomInvert(), v1.ToTensor(), v1.Normalize(MEAN, STD), v1.RandomErasing()]
+    own = [A.AugmentBatch([A.RandomGrayscale(), A.RandomHorizontalFlip()]), blend, A.MixUp(num_classes=3)]
+    with FastLoader(packed, batch_size=8, num_workers=1, transform=steps, device="cpu", batch_transform=own) as loader:
+        text, measured = loader.explain(), loader.explain(measure=True)
+        assert len(list(loader)) == 7
+    order = [row.split("(")[0].split("  ")[0].strip() for row in stages(text)]
+    planned = ["2 ColorJitter", "3 RandomInvert", "4 ToTensor", "5 Normalize", "6 RandomErasing"]
+    given = ["RandomGrayscale", "RandomHorizontalFlip", "blend", "MixUp"]
+    assert order == ["read", "decode", "1 CenterCrop", "to cpu", *planned, *given]
+    assert all("  device" in row for row in stages(text)[4:])
+    assert "native but for what the device does" in text
+    for name in ("blend", "MixUp"):
+        assert "blend uses the global generators: from it on in the loop's thread" in line(text, name)
+    assert "of 8 where it is whole batches" in measured
+    assert "″" in line(measured, "5 Normalize")
+    assert len(costs(stages(measured)[:-1])) == len(order) - 1
+    with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32), batch_transform=T.Normalize(MEAN, STD)) as loader:
+        row = line(loader.explain(), "Normalize")
+    assert "host, whole batches" in row
+    assert row.endswith("no device= is given")
+
+
+def test_measuring_batches_of_python(packed: Path) -> None:
+    """Of a Dataset of Python as well, and of batches whose samples run in Python."""
+    for dataset in (Drawn(), PackedDataset(packed, transform=[v1.CenterCrop(32), v1.Lambda(invert), v1.ToTensor()])):
+        loader: Any = FastLoader(dataset, batch_size=10, device="cpu", num_workers=0, batch_transform=blend)
+        measured = loader.explain(measure=True)
+        assert "of 10 where it is whole batches" in measured
+        assert len(costs([line(measured, "blend")])) == 1
+
+
+def test_one_step_of_python_keeps_the_rest_from_the_device(packed: Path) -> None:
+    """The step that no device does is named, at the first Python stage and at its own."""
+    middle = [v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.Lambda(invert), v1.ColorJitter(0.4), v1.ToTensor()]
+    with FastLoader(packed, batch_size=8, num_workers=0, transform=middle, device="cpu") as loader:
         text = loader.explain()
-    assert "  device" in line(text, "2 ColorJitter")
-    assert "  device" in line(text, "3 ToTensor")
+    assert "Lambda at position 3 is Python: everything after it runs per sample in Python" in line(text, "3 Lambda")
+    assert "comes after position 3" in line(text, "4 ColorJitter")
+    assert "calling process" in line(text, "5 ToTensor")
+    later = [v1.RandomResizedCrop(32), v1.ColorJitter(0.4), v1.Lambda(invert), v1.ToTensor()]
+    with FastLoader(packed, batch_size=8, num_workers=0, transform=later, device="cpu") as loader:
+        text = loader.explain()
+    assert "with device= it would run there, but for Lambda at position 3" in line(text, "2 ColorJitter")
+    assert "not done on a device here, so that everything from position 2 on is Python" in line(text, "3 Lambda")
