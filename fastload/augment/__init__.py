@@ -10,6 +10,7 @@ images, targets = A.MixUp(0.2, num_classes=1000)(images, labels, seed=0, epoch=3
 from __future__ import annotations
 
 from fastload.augment.batch import AugmentBatch
+from fastload.augment.by_params import KorniaOp
 from fastload.augment.jitter import ColorJitter
 from fastload.augment.kornia_ops import MissingKornia
 from fastload.augment.mix import CutMix, MixUp, RandomChoice
@@ -36,6 +37,7 @@ __all__ = [
     "ColorJitter",
     "CutMix",
     "GaussianBlur",
+    "KorniaOp",
     "MissingKornia",
     "MixUp",
     "RandAugment",

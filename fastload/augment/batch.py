@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fastload import transforms as T
 from fastload.augment import space
+from fastload.augment.by_params import KorniaOp, is_kornia
 from fastload.augment.jitter import ColorJitter, fused
 from fastload.augment.philox import MIX_STREAM, OP_STREAM, Draw, as_indices, words_of
 from fastload.augment.specs import Op
@@ -34,11 +35,13 @@ class AugmentBatch:
     1. What happens to a sample is a pure function of (seed, epoch, its index, the list of ops): not of the other samples, of the batch's
        size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
-    3. No call waits for the device; parameters cross in one copy (NOTE [ augment: drawn on the host, sent once ]).
-    4. Plain value: picklable, comparable, repr is what makes it again. Global generators are neither read nor written.
+    3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [ augment: drawn on the host,
+       sent once ]).
+    4. Plain value: picklable, comparable, repr is what makes it again. Global generators are as they were.
 
     Args:
-        ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop.
+        ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop; modules of
+            kornia.augmentation, as KorniaOp does them.
         compile: colour jitter through torch.compile, once per device, dtype and image size, for any number of samples (NOTE
             [ colour jitter: grouped or fused ]); meant for GPUs. A compiler rounds differently: a uint8 value may then differ by one.
         first: how many ops come before these ones, in others done to the same batches: equal ops of two would else draw equal numbers.
@@ -49,7 +52,7 @@ class AugmentBatch:
     """
 
     def __init__(self, ops: Sequence[Any], *, compile: bool = False, first: int = 0) -> None:
-        self.ops = tuple(ops)
+        self.ops = tuple(KorniaOp(op) if is_kornia(op) else op for op in ops)
         self.compile = bool(compile)
         self.first = first
         if not 0 <= first <= MIX_STREAM - OP_STREAM - len(self.ops):

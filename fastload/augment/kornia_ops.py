@@ -1,4 +1,4 @@
-"""What runs in Kornia, and the one place that imports it.
+"""What of our own ops runs in Kornia, and the one place that imports it.
 
 Gaussian blur runs in Kornia's separable filter with one sigma a row: 5 times as fast as torchvision's two-dimensional one at 23x23 on a
 CPU, and equal to 1e-6. The rest of `fastload.augment.kernels` does not, for these reasons (Kornia 0.9.0 on a CPU,
@@ -11,7 +11,7 @@ benchmarks/bench_augment.py):
 - affine, rotation and shear build and invert 3x3 matrices on the device, and resample with a border rule of their own.
 - the modules around them draw from torch's global generator, and once per batch what the policies choose per sample.
 
-Any Kornia module runs as it is under `Seeded`.
+Kornia's own modules run in AugmentBatch with parameters per sample (`fastload.augment.by_params`), and any as it is under `Seeded`.
 """
 
 from __future__ import annotations
