@@ -47,6 +47,10 @@ int main(void) {
         {.width = 33, .height = 80, .quality = 30, .components = 3, .h = 2, .v = 1, .restart = 1},
         {.width = 50, .height = 20, .quality = 90, .components = 1, .h = 1, .v = 1},
         {.width = 1, .height = 1, .quality = 90, .components = 1, .h = 1, .v = 1},
+        /* large enough to be walked from three places at once */
+        {.width = 240, .height = 180, .quality = 95, .components = 3, .h = 2, .v = 2},
+        {.width = 200, .height = 150, .quality = 100, .components = 1, .h = 1, .v = 1},
+        {.width = 320, .height = 160, .quality = 97, .components = 3, .h = 1, .v = 2, .restart = 120},
     };
     fl_error err;
     fl_entropy *entropy;

@@ -39,7 +39,7 @@ USUAL = [
 @pytest.mark.parametrize("options", USUAL, ids=str)
 def test_usual_files_are_proved(options: dict[str, object]) -> None:
     """Baseline files of all qualities, subsamplings, table kinds and restarts, colour and grey, of whole and broken blocks."""
-    for height, width in ((64, 48), (61, 83), (1, 1), (8, 200)):
+    for height, width in ((64, 48), (61, 83), (1, 1), (8, 200), (250, 330)):
         image = picture(height, height, width)
         assert proved(encoded(image, **options))
         grey = {name: value for name, value in options.items() if name != "subsampling"}
