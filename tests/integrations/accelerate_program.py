@@ -10,7 +10,7 @@ import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from accelerate_kept import prepare_kept
-from numbers_data import FORMS, Net, dataset_of, loader_of, write_report
+from numbers_data import FORMS, Net, accumulated, dataset_of, loader_of, write_report
 from torch.utils.data.distributed import DistributedSampler
 
 EPOCHS = 2
@@ -43,12 +43,8 @@ def main(packed: str, out: str) -> None:
             for epoch in range(EPOCHS):
                 loader.set_epoch(epoch)
                 seen = []
-                for images, labels in loader:
-                    with accelerator.accumulate(model):
-                        accelerator.backward(model(images).sum())
-                        optimizer.step()
-                        optimizer.zero_grad()
-                        synced.append(accelerator.sync_gradients)
+                for labels, applied in accumulated(accelerator, model, optimizer, loader):
+                    synced.append(applied)
                     seen += accelerator.gather_for_metrics(labels).tolist()
                 epochs.append(seen)
             made_by = type(getattr(loader, "base_dataloader", loader)).__name__

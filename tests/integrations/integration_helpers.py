@@ -75,6 +75,14 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("rank*.json"))]
 
 
+def two_ranks_of(name: str, packed: Path, out: Path, *, launched: bool = True) -> list[dict[str, Any]]:
+    """What both ranks of the program of that name saw of the packed dataset; they report into `out`. Not launched: it starts its ranks."""
+    run_program(name, packed, out, ranks=2 if launched else None)
+    found = reports(out)
+    assert len(found) == 2
+    return found
+
+
 def children() -> list[int]:
     """Children of this process, by whichever thread, that are alive."""
     found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ class Net(torch.nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.layer(images.float().mean(dim=(2, 3)))
         return out
+
+
+def accumulated(accelerator: Any, model: Any, optimizer: Any, loader: Any) -> Iterator[tuple[torch.Tensor, bool]]:
+    """Trains for an epoch under accelerator.accumulate; of each batch its labels, and whether the gradients were applied at it."""
+    for images, labels in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(model(images).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+        yield labels, accelerator.sync_gradients
 
 
 def write_report(folder: str | Path, rank: int, report: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from integration_helpers import reports, run_program
-from numbers_data import COUNT, FORMS, Net, dataset_of, loader_of
+from integration_helpers import two_ranks_of
+from numbers_data import COUNT, FORMS, Net, accumulated, dataset_of, loader_of
 from torch.utils.data import DataLoader
 
 from fastload import FastLoader, PackedDataset
@@ -110,13 +110,7 @@ def test_kept_loader_ends_an_accumulation(accelerator: Any, numbered: Path, form
     model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
     kept = prepare_kept(accelerator, loader_of(form, numbered))
     for _ in range(2):
-        synced = []
-        for images, _ in kept:
-            with accelerator.accumulate(model):
-                accelerator.backward(model(images).sum())
-                optimizer.step()
-                optimizer.zero_grad()
-            synced.append(accelerator.sync_gradients)
+        synced = [applied for _, applied in accumulated(accelerator, model, optimizer, kept)]
         assert [i for i, now in enumerate(synced) if now] == [3, 7, 9]
     kept.base_dataloader.close()
 
@@ -162,11 +156,7 @@ def test_kept_loader_resumes(accelerator: Any, numbered: Path, form: str, shuffl
 @pytest.fixture(scope="module")
 def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of accelerate_program.py saw."""
-    out = tmp_path_factory.mktemp("accelerate")
-    run_program("accelerate_program.py", numbered, out, ranks=2)
-    found = reports(out)
-    assert len(found) == 2
-    return found
+    return two_ranks_of("accelerate_program.py", numbered, tmp_path_factory.mktemp("accelerate"))
 
 
 @pytest.mark.parametrize("form", FORMS)

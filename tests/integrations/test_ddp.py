@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from integration_helpers import reports, run_program
+from integration_helpers import two_ranks_of
 from numbers_data import COUNT, FORMS, dataset_of, loader_of
 from torch.utils.data import BatchSampler, DataLoader
 from torch.utils.data.distributed import DistributedSampler
@@ -23,11 +23,7 @@ def flat(batches: list[list[int]]) -> list[int]:
 @pytest.fixture(scope="module")
 def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of ddp_program.py saw."""
-    out = tmp_path_factory.mktemp("ddp")
-    run_program("ddp_program.py", numbered, out, ranks=2)
-    found = reports(out)
-    assert len(found) == 2
-    return found
+    return two_ranks_of("ddp_program.py", numbered, tmp_path_factory.mktemp("ddp"))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from integration_helpers import reports, run_program
+from integration_helpers import two_ranks_of
 from numbers_data import COUNT, FORMS, loader_of
 from torch.utils.data import SequentialSampler
 
@@ -131,11 +131,7 @@ def test_checkpoint_resumes_in_mid_epoch(numbered: Path, tmp_path: Path, form: s
 @pytest.fixture(scope="module")
 def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What both ranks of lightning_program.py saw."""
-    out = tmp_path_factory.mktemp("lightning")
-    run_program("lightning_program.py", numbered, out)
-    found = reports(out)
-    assert len(found) == 2
-    return found
+    return two_ranks_of("lightning_program.py", numbered, tmp_path_factory.mktemp("lightning"), launched=False)
 
 
 @pytest.mark.parametrize("form", FORMS)

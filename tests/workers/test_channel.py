@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from descriptors import open_fds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +20,6 @@ from fastload.workers.channel import Channel, DescriptorsLost, Disconnected, pai
 
 BIG = 3 << 20
 """Bytes: more than a socket takes at once."""
-
-
-def open_fds() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from descriptors import open_fds
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 from torch.utils.data._utils import collate as torch_collate
 from worker_values import Custom, same
@@ -27,10 +28,6 @@ pytestmark = [
     pytest.mark.timeout(60),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
-
-
-def open_fds() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture(scope="module", autouse=True)
