@@ -13,7 +13,9 @@ import pytest
 import torch
 from augment_helpers import DRAWS, EPOCH, SEED, assert_frequencies, assert_uniform, draws, pictures
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
+from fastload import FastLoader
 from fastload import augment as A
 from fastload.augment.by_params import ROWWISE
 from fastload.augment.philox import OP_STREAM, words
@@ -72,6 +74,19 @@ def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
     assert states() == between != before
     assert not torch.equal(augment(x, seed=SEED + 1, epoch=EPOCH, indices=range(16)), together)
     assert not torch.equal(augment(x, seed=SEED, epoch=EPOCH + 1, indices=range(16)), together)
+
+
+def test_through_a_loader() -> None:
+    """A FastLoader's batches of four and of seven hold the same pixels, a list with ops of ours and of Kornia's."""
+    rows = TensorDataset(PICTURES, torch.arange(16))
+
+    def epoch(batch_size: int) -> Tensor:
+        augment = A.AugmentBatch([A.RandomHorizontalFlip(), module("RandomAffine"), module("ColorJitter")])
+        with FastLoader(rows, batch_size=batch_size, seed=SEED, batch_transform=augment, device="cpu") as loader:
+            return torch.cat([images for images, _ in loader])
+
+    assert torch.equal(epoch(4), epoch(7))
+    assert not torch.equal(epoch(4), PICTURES)
 
 
 @pytest.mark.parametrize("name", ["RandomAffine", "ColorJitter"])
