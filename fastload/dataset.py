@@ -27,12 +27,7 @@ from fastload.store.reader import DatasetReader
 MAX_PIXELS = int(os.environ.get("FASTLOAD_MAX_PIXELS", 1 << 28))
 """Images of more pixels are refused before anything is allocated (Pillow draws its line at 179 million)."""
 
-_TORCH_DTYPES = {
-    "uint8": torch.uint8,
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
+_TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 class PackedDataset(Dataset[Any]):
@@ -183,7 +178,8 @@ class PackedDataset(Dataset[Any]):
             return self
         if self._left is None:
             self._left = copy.copy(self)
-            self._left._opened, self._left._leaves = None, True
+            self._left._opened, self._left._leaves = copy.copy(self.opened), True
+            self._left._opened.source = None
             self._left._plan = compile_plan(self._transform, device=True)
         return self._left
 

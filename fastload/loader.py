@@ -60,6 +60,8 @@ class FastLoader(DataLoader[_T]):
         prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
         transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: finished batches are moved there, ahead of the loop and without a wait of the host; None leaves them where they are.
+            What a packed dataset's transform holds after the decoder's part is done there to whole batches, before batch_transform, where
+            all of it can be and batches are collated as usual; each sample's numbers follow from (seed, epoch, index). See explain().
         device_prefetch: batches that may lie there ahead of the one the loop has (default 2). 0: each is moved when it is asked for.
         batch_transform: done to whole batches on the device: a callable or a sequence of them, each called with the images, or with images
             and labels where it needs two arguments (in a batch without either, with the batch). What takes seed, epoch and indices
@@ -300,8 +302,9 @@ class FastLoader(DataLoader[_T]):
     def explain(self, *, measure: bool = False) -> str:
         """Which engine runs and why, and a table: what is done to a sample, stage by stage, where, and why nowhere faster.
 
-        After an epoch it also says what did not fit the slots. With `measure` up to 64 samples are run through the stages in the calling
-        thread, and the table has their cost; generators of random numbers are left as they were.
+        Steps on whole batches, of the transform and of batch_transform=, have their rows after the copy to the device. After an epoch it
+        also says what did not fit the slots. With `measure` up to 64 samples, and a batch, are run through the stages in the calling
+        thread, and the table has their cost a sample; generators of random numbers are left as they were.
         """
         return account.explain(self, measure=measure)
 

@@ -98,7 +98,8 @@ class AugmentBatch:
         return other
 
     def apart(self) -> list[AugmentBatch]:
-        """One for each op, with the same draws: done after each other, they do what this does, in more passes."""
+        """One for each op, with the same draws: done after each other, they do what this does, in more passes. A flip before a resampling
+        is then no part of it, so that pixels half-way between two values may round the other way."""
         parts = [self.numbered(self.first + i) for i in range(len(self.ops))]
         for part, op in zip(parts, self.ops, strict=True):
             part.ops = (op,)

@@ -13,7 +13,7 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -71,9 +71,12 @@ def why_not_device(loader: Any) -> str | None:
         return "batch_size=None makes no batches"
     if loader.collate_fn is not default_collate:
         return "your collate_fn takes finished samples"
-    if find_spec("kornia") is None:
-        return "Kornia is not installed: pip install 'fastload[augment]'"
-    return None
+    return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
+
+
+@cache
+def _has_kornia() -> bool:
+    return find_spec("kornia") is not None
 
 
 def output_for(loader: Any, view: PackedView) -> core.Output:
