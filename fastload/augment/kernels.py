@@ -61,10 +61,17 @@ def saturation(x: Tensor, factor: Tensor) -> Tensor:
     return back(torch.addcmul(luma(values, x.dtype == torch.uint8) * (1.0 - f), values, f).clamp_(0.0, bound(x)), x)
 
 
+def mean_of(level: Tensor) -> Tensor:
+    """Of each row, (B, 1, 1, 1). Summed in float64, rounded once: how many rows there are, and threads to sum, then leaves no trace."""
+    if level.device.type == "mps":  # has no float64
+        return level.mean(dim=(1, 2, 3), keepdim=True)
+    return level.mean(dim=(1, 2, 3), keepdim=True, dtype=torch.float64).float()
+
+
 def contrast(x: Tensor, factor: Tensor) -> Tensor:
     """factor 0 is the image's mean luma, 1 the image."""
     values, f = x.float(), column(factor)
-    mean = luma(values, x.dtype == torch.uint8).mean(dim=(1, 2, 3), keepdim=True)
+    mean = mean_of(luma(values, x.dtype == torch.uint8))
     return back(torch.addcmul(mean * (1.0 - f), values, f).clamp_(0.0, bound(x)), x)
 
 

@@ -7,6 +7,11 @@ free. All that both touch is under `_changed`.
 The thread holds the Ahead but never the iterator that made it, so that dropping the iterator ends it. close() ends it within one batch's
 work; the iterator's finalizer calls it, when the iterator goes or before the interpreter does. A forked child has no such thread: there,
 everything raises ClosedError.
+
+NOTE [ ahead: threads of torch's ops ]
+An op on the CPU would take as many threads as there are CPUs, which the native threads are busy on, and wait for the slowest of them: on
+two CPUs a loop with a colour jitter ran at less than a third of the speed that it has with one thread for each op. So ops here take as
+many as the native threads leave, at least one. The number is OpenMP's for this thread; torch.set_num_threads would change it for others.
 """
 
 from __future__ import annotations
@@ -19,8 +24,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from fastload._native import core
 from fastload.errors import ClosedError, FastloadError, LoaderTimeout
+from fastload.workers.seeding import blas_libraries
 
 
 @dataclass
@@ -52,14 +60,24 @@ class Ahead:
     Args:
         ring: of the batches' engine.
         finish: called in the thread with (number, batch); must not refer to the iterator.
+        threads: that an op of torch may take there at most; None: any number.
     """
 
-    def __init__(self, ring: core.Ring, depth: int, most: int, in_order: bool, finish: Callable[[int, core.Batch], Any]) -> None:
+    def __init__(
+        self,
+        ring: core.Ring,
+        depth: int,
+        most: int,
+        in_order: bool,
+        finish: Callable[[int, core.Batch], Any],
+        threads: int | None = None,
+    ) -> None:
         self._ring = ring
         self._depth = depth
         self._most = most
         self._in_order = in_order
         self._finish = finish
+        self._threads = threads
         self._changed = threading.Condition()
         self._waiting: deque[Waiting] = deque()
         self._done: deque[Done] = deque()
@@ -187,6 +205,8 @@ class Ahead:
 
 def _run(ahead: Ahead) -> None:
     """The thread."""
+    if ahead._threads is not None:
+        _take_at_most(ahead._threads)
     while (candidates := ahead._next()) is not None:
         try:
             batches = [each.batch for each in candidates if isinstance(each.batch, core.Batch)]
@@ -199,6 +219,12 @@ def _run(ahead: Ahead) -> None:
         ahead._out(picked)
         ahead._in(_done(ahead, picked))
         del picked, candidates, batches
+
+
+def _take_at_most(threads: int) -> None:
+    """See NOTE [ ahead: threads of torch's ops ]."""
+    if threads < torch.get_num_threads():  # asked first: torch sets its own number when a thread first asks
+        blas_libraries().limit(limits=threads, user_api="openmp")
 
 
 def _done(ahead: Ahead, picked: Waiting) -> Done:

@@ -11,7 +11,7 @@ from fastload._native import core
 from fastload.delivery.ahead import Ahead
 from fastload.delivery.finish import NOTHING, Delivery, Finisher
 from fastload.sampling import Course
-from fastload.workers.threads import ThreadEngine
+from fastload.workers.threads import ThreadEngine, available_cpus
 
 READ_AHEAD = 96
 """Samples whose pages are asked for before their turn. On random 100 KB reads 64 were enough to keep a disk of 1.2 GB/s busy."""
@@ -79,7 +79,8 @@ class PackedIterator(Iterator[Any]):
         """Hands what is announced to the thread, as many as may be under way there."""
         if self._ahead is None:
             depth, most = self._delivery.depth, self._delivery.moving.ahead
-            self._ahead = Ahead(self._engine.ring, depth, most, self._delivery.in_order, self._finisher)
+            left = max(1, available_cpus() - self._engine.core.threads) if self._delivery.moving.on_cpu else None
+            self._ahead = Ahead(self._engine.ring, depth, most, self._delivery.in_order, self._finisher, left)
             self._closing = weakref.finalize(self, self._ahead.close)
             while self._in_flight:
                 self._ahead.put(self._numbers.popleft(), self._in_flight.popleft(), submitted=True)

@@ -46,6 +46,11 @@ class Moving:
         return self.device is None and not self.pin and not self.steps
 
     @property
+    def on_cpu(self) -> bool:
+        """The steps run on the CPU."""
+        return self.device is None or self.device.type == "cpu"
+
+    @property
     def threaded(self) -> bool:
         """Whether a thread moves batches ahead: not to MPS, where torch queues from one thread, and not just to pin them."""
         somewhere = bool(self.steps) if self.device is None else self.device.type in ("cuda", "cpu")

@@ -330,3 +330,22 @@ def test_kernels_never_write_to_their_input() -> None:
         small = x[:, :, :2, :2].clone()
         A.AugmentBatch([start, A.RandomInvert()])(small, seed=1, epoch=0, indices=range(4))
         assert torch.equal(small, x[:, :, :2, :2])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_no_trace_of_the_number_of_threads(dtype: torch.dtype) -> None:
+    """Large images have the same bits in one batch and one by one, with one thread and with several: also what needs an image's mean."""
+    noise = torch.randint(0, 256, (7, 3, 230, 220), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    x = noise if dtype == torch.uint8 else noise.to(dtype) / 255
+    augment = A.AugmentBatch(
+        [A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.RandAugment(2, 9)] if dtype == torch.uint8 else [A.ColorJitter(0.4, 0.8)]
+    )
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(augment(x, seed=1, epoch=0, indices=range(7)))
+            found.append(torch.cat([augment(x[i : i + 1], seed=1, epoch=0, indices=[i]) for i in range(7)]))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(each, found[0]) for each in found[1:])

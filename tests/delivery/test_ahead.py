@@ -23,6 +23,7 @@ from fastload import transforms as T
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout, SampleError
 from fastload.store.schema import Field, Schema
 from fastload.store.writer import DatasetWriter
+from fastload.workers.threads import available_cpus
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "no_threads")
 TRAIN = [T.RandomResizedCrop(32), T.RandomHorizontalFlip()]
@@ -330,3 +331,22 @@ def test_device_prefetch_is_checked(packed: Path, wrong: Any) -> None:
     """A whole number from 0."""
     with pytest.raises(ArgumentError, match="device_prefetch"):
         FastLoader(packed, device_prefetch=wrong)
+
+
+def test_ops_ahead_take_the_threads_that_are_left(packed: Path) -> None:
+    """In the thread ahead, torch's ops share the CPUs with the native threads; in the loop's thread, and in new ones, nothing changes."""
+    seen: set[int] = set()
+
+    def counting(images: torch.Tensor, *, seed: int, epoch: int, indices: Any) -> torch.Tensor:
+        seen.add(torch.get_num_threads())
+        return images
+
+    before = torch.get_num_threads()
+    with FastLoader(packed, 8, num_workers=2, transform=T.Resize((16, 16)), batch_transform=counting) as loader:
+        assert len(list(loader)) == 7
+    assert seen == {min(before, max(1, available_cpus() - 2))}
+    later: list[int] = [torch.get_num_threads()]
+    other = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert later == [before, before]
