@@ -1,0 +1,133 @@
+/* fl_huff: reading Huffman-coded blocks from plain bytes (stuffing removed, FL_PAD zeros behind), for fl_entropy and fl_baseline.
+ * Nothing here checks for the end of the data: one MCU reads less than FL_PAD bytes beyond it, and the caller compares positions after each.
+ * All is inlined, so that a caller compiled for later CPUs gets their shifts. */
+#ifndef FL_HUFF_H
+#define FL_HUFF_H
+
+#include <string.h>
+
+#include "fl_scan.h"
+
+#define FL_INLINE static inline __attribute__((always_inline))
+
+/* Bits are read from the top of `bits`; `left` of them are valid, and those below are the data's or zero. */
+typedef struct fl_bits {
+    const uint8_t *at;
+    uint64_t bits;
+    unsigned left;
+} fl_bits;
+
+/* At least 56 bits, without a branch: bytes already counted are or-ed onto themselves (F. Giesen, "Reading bits in far too many ways"). */
+FL_INLINE void fl_refill(fl_bits *b) {
+    uint64_t next;
+    memcpy(&next, b->at, 8);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    next = __builtin_bswap64(next);
+#endif
+    b->bits |= next >> b->left;
+    b->at += (63 - b->left) >> 3;
+    b->left |= 56;
+}
+
+FL_INLINE void fl_take(fl_bits *b, unsigned count) {
+    b->bits <<= count;
+    b->left -= count;
+}
+
+/* The first byte not begun. */
+FL_INLINE const uint8_t *fl_bits_at(const fl_bits *b) { return b->at - b->left / 8; }
+
+FL_INLINE uint64_t fl_window(const fl_bits *b) { return b->bits >> (64 - FL_WINDOW); }
+
+/* The value whose `size` bits are on top. T.81 F.2.2.1: a first bit of 0 marks a negative one. Without a branch, for signs are noise. */
+FL_INLINE int fl_extend(uint64_t top, unsigned size) {
+    int value = (int)(top >> 1 >> (63 - size)), negative = (int)~((int64_t)top >> 63);
+    return value + (negative & (1 - (1 << size)));
+}
+
+/* Any symbol, also one whose code is longer than the window. False when there is no such code. */
+bool fl_long_symbol(const fl_codes *codes, bool ac, fl_bits *b, int *run, int *value);
+
+/* The difference of a DC coefficient to the one before it; FL_NO_DC when there is no such code. */
+enum { FL_NO_DC = 1 << 20 };
+
+FL_INLINE int fl_dc(const fl_codes *codes, fl_bits *b) {
+    fl_refill(b);
+    const fl_symbol symbol = codes->symbol[fl_window(b)];
+    const unsigned total = symbol & 63, size = symbol >> 8 & 63;
+    if (__builtin_expect(total != 0, 1)) {
+        int value = fl_extend(b->bits << (total - size), size);
+        fl_take(b, total);
+        return value;
+    }
+    int run, value;
+    return fl_long_symbol(codes, false, b, &run, &value) ? value : FL_NO_DC;
+}
+
+/* Passes over the other 63 coefficients of a block. */
+FL_INLINE bool fl_skip_ac(const fl_codes *ac, fl_bits *b) {
+    unsigned k = 1;
+    for (;;) {
+        fl_refill(b);
+        fl_step step;
+        /* Two steps to a refill: neither takes more than FL_WINDOW + 15 bits. */
+        for (int i = 0; i < 2; i++) {
+            step = ac->all[fl_window(b)];
+            unsigned after = k + (step >> 8);
+            if (after >= FL_BLOCK) goto end;
+            fl_take(b, step & 63);
+            k = after;
+        }
+        continue;
+    end:;
+        unsigned run = step >> 8;
+        if (k + run == FL_BLOCK || (run >= FL_RUN_EOB && run != FL_RUN_NONE && k + run - FL_RUN_EOB < FL_BLOCK)) {
+            fl_take(b, step & 63); /* the last symbol of the window ends the block */
+            return true;
+        }
+        int one, value;
+        if (!fl_long_symbol(ac, true, b, &one, &value)) return false;
+        if (one == FL_RUN_EOB) return true;
+        k += (unsigned)one;
+        if (k > FL_BLOCK) return false; /* a run over the block's end: libjpeg is silent, but let it decide */
+        if (k == FL_BLOCK) return true;
+    }
+}
+
+/* Where a zigzag position lies in a block; positions that only the end of a block reaches lie just behind it. */
+extern const uint8_t fl_natural[64 + FL_ZEROS_EOB];
+
+/* Makes the other 63 coefficients of a block whose bytes are zero; block[64] is written too, with zeros. Returns the zigzag position after
+ * the last one made, and -1 for what fl_skip_ac refuses. */
+FL_INLINE int fl_make_ac(const fl_codes *ac, fl_bits *b, int16_t *block) {
+    unsigned k = 1, last = 1;
+    for (;;) {
+        fl_refill(b);
+        for (int i = 0; i < 2; i++) {
+            const fl_symbol symbol = ac->symbol[fl_window(b)];
+            const unsigned total = symbol & 63, size = symbol >> 8 & 63;
+            if (__builtin_expect(total == 0, 0)) goto rare;
+            const unsigned at = k + (symbol >> 16);
+            block[fl_natural[at]] = (int16_t)fl_extend(b->bits << (total - size), size);
+            fl_take(b, total);
+            last = k;
+            k = at + 1;
+            if (k >= FL_BLOCK) goto end;
+        }
+        continue;
+    rare:;
+        int run, value;
+        if (!fl_long_symbol(ac, true, b, &run, &value)) return -1;
+        if (run == FL_RUN_EOB) return (int)k;
+        last = k;
+        k += (unsigned)run;
+        if (k > FL_BLOCK) return -1;
+        block[fl_natural[k - 1]] = (int16_t)value;
+        if (k == FL_BLOCK) return FL_BLOCK;
+    }
+end:
+    if (k > FL_ZEROS_EOB) return (int)last;
+    return k == FL_BLOCK ? FL_BLOCK : -1;
+}
+
+#endif
