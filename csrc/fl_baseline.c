@@ -160,7 +160,7 @@ bool fl_baseline_decode(fl_baseline *b, const fl_box *box, int eighths, fl_view 
     const size_t width = t.x1 - t.x0, height = t.y1 - t.y0, bytes = width * height * 3;
     t.at = b->bytes + f->data;
     t.end = b->bytes + b->size;
-    if (!fit(&b->plain, b->size - f->data + FL_PAD) || !fit(&b->pixels, bytes + FL_MARGIN) || !fit_planes(b, &t)) return false;
+    if (!fit(&b->plain, b->size - f->data + FL_PAD) || !fit(&b->pixels, bytes + FL_SLACK) || !fit_planes(b, &t)) return false;
     t.plain = b->plain.bytes;
     t.pixels = b->pixels.bytes;
     t.emitted = t.y0;

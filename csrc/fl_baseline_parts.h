@@ -6,8 +6,8 @@
 #include "fl_huff.h"
 #include "fl_image.h"
 
-/* FL_MARGIN: bytes before and behind each row of samples that a kernel may touch. */
-enum { FL_MARGIN = 64, FL_BATCH = 8 /* MCUs between two turns of the inverse DCT */, FL_MCU_BLOCKS = 6 };
+/* FL_MARGIN: bytes before and behind each row of samples that a kernel may touch. FL_SLACK: bytes behind a row of pixels that it may write. */
+enum { FL_MARGIN = 64, FL_SLACK = 128, FL_BATCH = 8 /* MCUs between two turns of the inverse DCT */, FL_MCU_BLOCKS = 6 };
 
 /* A block on its way to the inverse DCT. `count`: all coefficients from this zigzag position on are zero. */
 typedef struct fl_job {
@@ -29,6 +29,8 @@ typedef struct fl_decode_kernels {
 } fl_decode_kernels;
 
 extern const fl_decode_kernels fl_decode_scalar;
+void fl_idct1(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
+void fl_idct2(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
 const fl_decode_kernels *fl_decode_avx2(void); /* NULL where the CPU has none */
 
 /* [from, to) */

@@ -64,7 +64,10 @@ FL_INLINE bool make_block(const fl_task *t, stream *s, fl_bits *b, uint32_t i, u
     int16_t *coefs = s->coefs + 64 * (size_t)s->blocks;
     memset(coefs, 0, 64 * sizeof *coefs);
     if (!add_dc(t, s->dc, i, b)) return false;
-    int count = fl_make_ac(&t->tables->ac[t->frame->block_ac[i]], b, coefs);
+    const fl_codes *ac = &t->tables->ac[t->frame->block_ac[i]];
+    int count = 1;
+    if (p->side > 1) count = fl_make_ac(ac, b, coefs);
+    else if (!fl_skip_ac(ac, b)) return false;
     if (count < 0) return false;
     coefs[0] = (int16_t)s->dc[c];
     uint8_t *out = fl_plane_row(p, row * p->side) + ((size_t)column * p->side - p->origin);

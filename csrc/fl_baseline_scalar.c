@@ -114,7 +114,7 @@ static void idct4(const fl_job *jobs, size_t n, const int16_t *quant, size_t str
     }
 }
 
-static void idct2(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+void fl_idct2(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     for (; n; n--, jobs++) {
         int32_t in[64], middle[16], out[2];
         dequantise(jobs->coefs, quant, in);
@@ -130,7 +130,7 @@ static void idct2(const fl_job *jobs, size_t n, const int16_t *quant, size_t str
 }
 
 /* libjpeg-turbo has no SIMD code for this one, and its C code looks ten bits up in a table: it wraps. */
-static void idct1(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+void fl_idct1(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     (void)stride;
     for (; n; n--, jobs++) {
         int32_t dc = descale(jobs->coefs[0] * quant[0], 3) & 1023;
@@ -181,4 +181,4 @@ static void grey(const uint8_t *y, uint8_t *rgb, size_t n) {
     for (size_t i = 0; i < n; i++) rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = y[i];
 }
 
-const fl_decode_kernels fl_decode_scalar = {{idct1, idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
+const fl_decode_kernels fl_decode_scalar = {{fl_idct1, fl_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
