@@ -46,17 +46,28 @@ FL_INLINE int fl_extend(uint64_t top, unsigned size) {
 }
 
 /* Any symbol, also one whose code is longer than the window. False when there is no such code. */
-bool fl_long_symbol(const fl_codes *codes, bool ac, fl_bits *b, int *run, int *value);
+bool fl_find_symbol(const fl_codes *codes, bool ac, fl_bits *b, int *run, int *value);
+
+/* Through copies: a reader whose address is given away would not stay in registers. */
+FL_INLINE bool fl_long_symbol(const fl_codes *codes, bool ac, fl_bits *b, int *run, int *value) {
+    fl_bits copy = *b;
+    int found_run = 0, found_value = 0;
+    bool found = fl_find_symbol(codes, ac, &copy, &found_run, &found_value);
+    *b = copy;
+    *run = found_run;
+    *value = found_value;
+    return found;
+}
 
 /* The difference of a DC coefficient to the one before it; FL_NO_DC when there is no such code. */
 enum { FL_NO_DC = 1 << 20 };
 
 FL_INLINE int fl_dc(const fl_codes *codes, fl_bits *b) {
     fl_refill(b);
-    const fl_symbol symbol = codes->symbol[fl_window(b)];
-    const unsigned total = symbol & 63, size = symbol >> 8 & 63;
+    const fl_symbols symbol = codes->make[fl_window(b)];
+    const unsigned total = symbol & 63;
     if (__builtin_expect(total != 0, 1)) {
-        int value = fl_extend(b->bits << (total - size), size);
+        int value = fl_extend(b->bits << (symbol >> 6 & 15), symbol >> 10 & 15);
         fl_take(b, total);
         return value;
     }
@@ -94,40 +105,48 @@ FL_INLINE bool fl_skip_ac(const fl_codes *ac, fl_bits *b) {
     }
 }
 
-/* Where a zigzag position lies in a block; positions that only the end of a block reaches lie just behind it. */
-extern const uint8_t fl_natural[64 + FL_ZEROS_EOB];
+/* Where a zigzag position lies in a block; positions beyond its end, which wrong or unused symbols reach, lie just behind it. */
+enum { FL_NATURAL = 64 + FL_COVER_END + 16 };
+extern const uint8_t fl_natural[FL_NATURAL];
 
-/* Makes the other 63 coefficients of a block whose bytes are zero; block[64] is written too, with zeros. Returns the zigzag position after
- * the last one made, and -1 for what fl_skip_ac refuses. */
+/* Makes the other 63 coefficients of a block whose bytes are zero; block[64] may be written too. Returns a zigzag position from which on
+ * all are zero (1 when it has no other coefficients), and -1 for what fl_skip_ac refuses.
+ *
+ * Two symbols a turn, without a branch for whether there are two: an unused second one is stored under the first. */
 FL_INLINE int fl_make_ac(const fl_codes *ac, fl_bits *b, int16_t *block) {
-    unsigned k = 1, last = 1;
+    unsigned k = 1;
     for (;;) {
         fl_refill(b);
-        for (int i = 0; i < 2; i++) {
-            const fl_symbol symbol = ac->symbol[fl_window(b)];
-            const unsigned total = symbol & 63, size = symbol >> 8 & 63;
-            if (__builtin_expect(total == 0, 0)) goto rare;
-            const unsigned at = k + (symbol >> 16);
-            block[fl_natural[at]] = (int16_t)fl_extend(b->bits << (total - size), size);
-            fl_take(b, total);
-            last = k;
-            k = at + 1;
-            if (k >= FL_BLOCK) goto end;
+        for (int i = 0; i < 2; i++) { /* two turns to a refill: neither takes more than FL_WINDOW + 15 bits */
+            const fl_symbols both = ac->make[fl_window(b)];
+            const unsigned first = both >> 6 & 15, size = both >> 10 & 15, size2 = both >> 14 & 15, after = k + (both >> 22);
+            if (__builtin_expect(both == 0, 0)) goto rare;
+            const unsigned end = k + (both >> 18 & 15);
+            const uint64_t bits = b->bits;
+            block[fl_natural[after - 1]] = (int16_t)fl_extend(bits << ((both & 63) - size2), size2);
+            block[fl_natural[end]] = (int16_t)fl_extend(bits << first, size);
+            if (__builtin_expect(after >= FL_BLOCK, 0)) {
+                if (end + 1 >= FL_BLOCK) { /* the first symbol fills the block, so the second is not of it */
+                    fl_take(b, first + size);
+                    return end + 1 == FL_BLOCK ? FL_BLOCK : -1;
+                }
+                fl_take(b, both & 63);
+                if (after > FL_COVER_END) return (int)(after - FL_COVER_END);
+                return after == FL_BLOCK ? FL_BLOCK : -1;
+            }
+            fl_take(b, both & 63);
+            k = after;
         }
         continue;
     rare:;
         int run, value;
         if (!fl_long_symbol(ac, true, b, &run, &value)) return -1;
         if (run == FL_RUN_EOB) return (int)k;
-        last = k;
         k += (unsigned)run;
         if (k > FL_BLOCK) return -1;
         block[fl_natural[k - 1]] = (int16_t)value;
         if (k == FL_BLOCK) return FL_BLOCK;
     }
-end:
-    if (k > FL_ZEROS_EOB) return (int)last;
-    return k == FL_BLOCK ? FL_BLOCK : -1;
 }
 
 #endif

@@ -16,18 +16,32 @@ enum {
     COM = 0xFE
 };
 
-static fl_symbol pack_symbol(int bits, uint8_t symbol, bool ac) {
-    int size = ac ? symbol & 15 : symbol, zeros = !ac ? 0 : symbol ? symbol >> 4 : FL_ZEROS_EOB;
-    return (fl_symbol)(bits | size << 8 | zeros << 16);
+static fl_step pack_step(int bits, int run) { return (fl_step)(bits | run << 8); }
+
+static fl_symbols pack_symbol(int length, uint8_t symbol, bool ac) {
+    int size = ac ? symbol & 15 : symbol, zeros = ac ? symbol >> 4 : 0, cover = ac && symbol == 0 ? FL_COVER_END : zeros + 1;
+    return (fl_symbols)((length + size) | length << 6 | size << 10 | zeros << 18 | cover << 22);
 }
 
-static fl_step pack_step(int bits, int run) { return (fl_step)(bits | run << 8); }
+/* Joins the second symbol to windows that hold two wholly. An entry that is already joined still tells its first symbol: the end of the
+ * block comes first only where FL_COVER_END is all that is covered. */
+static void join_symbols(fl_codes *codes) {
+    for (uint32_t window = 0; window < FL_ENTRIES; window++) {
+        const fl_symbols one = codes->make[window];
+        const uint32_t total = one & 63, cover = one >> 22;
+        if (total == 0 || total >= FL_WINDOW || cover >= FL_COVER_END) continue;
+        const fl_symbols two = codes->make[(window << total) & (FL_ENTRIES - 1)];
+        const uint32_t size = two >> 10 & 15, bits = (two >> 6 & 15) + size, zeros = two >> 18 & 15;
+        if (two == 0 || bits > FL_WINDOW - total) continue;
+        codes->make[window] = one + (bits | size << 14 | (two >> 22 == FL_COVER_END ? FL_COVER_END : zeros + 1) << 22);
+    }
+}
 
 /* The steps of all windows: single symbols by enumerating codes, then chained with those of what follows. */
 static void build_steps(fl_codes *codes, bool ac) {
     for (uint32_t window = 0; window < FL_ENTRIES; window++) {
         codes->first[window] = pack_step(0, FL_RUN_NONE);
-        codes->symbol[window] = 0;
+        codes->make[window] = 0;
     }
     for (int length = 1; length <= FL_WINDOW; length++) {
         for (int i = 0; i < codes->lengths[length - 1]; i++) {
@@ -38,7 +52,7 @@ static void build_steps(fl_codes *codes, bool ac) {
             uint32_t start = (uint32_t)code << (FL_WINDOW - length);
             for (uint32_t w = start; w < start + (1u << (FL_WINDOW - length)); w++) {
                 codes->first[w] = pack_step(length + value_bits, run);
-                codes->symbol[w] = pack_symbol(length + value_bits, symbol, ac);
+                codes->make[w] = pack_symbol(length, symbol, ac);
             }
         }
     }
@@ -54,6 +68,7 @@ static void build_steps(fl_codes *codes, bool ac) {
         }
         codes->all[window] = pack_step(bits, run);
     }
+    if (ac) join_symbols(codes);
 }
 
 /* T.81 C.2: codes of each length in order. False for lengths that are no prefix code, or that use the code of all ones. */

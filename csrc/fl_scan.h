@@ -25,10 +25,12 @@ enum {
 typedef uint16_t fl_step;
 enum { FL_RUN_EOB = 128, FL_RUN_NONE = 255 };
 
-/* One symbol that a window starts with, with what it takes to make its value: bits 0-5: code and value bits together (0: no code fits);
- * bits 8-13: value bits; from bit 16: the zeros before it, FL_ZEROS_EOB for the end of the block. */
-typedef uint32_t fl_symbol;
-enum { FL_ZEROS_EOB = 100 };
+/* For making values. Of a DC table, the symbol a window starts with: bits 0-5: code and value bits together; 6-9: the code's.
+ * Of an AC table, one symbol (which may reach beyond the window) or two (which lie in it): 0-5: all bits of both; 6-9: bits of the first
+ * code; 10-13, 14-17: value bits of the first, of the second; 18-21: zeros before the first coefficient; from 22: coefficients covered
+ * by both, plus FL_COVER_END when the end of the block is one of them. 0: no code fits. */
+typedef uint32_t fl_symbols;
+enum { FL_COVER_END = 90 };
 
 /* Bits that follow a code: the size category in the low half of its symbol. Run: the zeros in the high half and the coefficient. */
 static inline void fl_symbol_meaning(uint8_t symbol, bool ac, int *value_bits, int *run) {
@@ -45,7 +47,7 @@ typedef struct fl_codes {
     int32_t offset[17]; /* symbols[code + offset[length]] */
     fl_step all[FL_ENTRIES]; /* of as many symbols as lie in the window wholly */
     fl_step first[FL_ENTRIES]; /* of the first of them alone */
-    fl_symbol symbol[FL_ENTRIES]; /* the same, for a decoder */
+    fl_symbols make[FL_ENTRIES];
 } fl_codes;
 
 /* Tables outlive a file: cameras and encoders mostly write the same ones, and a table equal to the last one in its place is kept. */
