@@ -65,10 +65,10 @@ enum { FL_NO_DC = 1 << 20 };
 FL_INLINE int fl_dc(const fl_codes *codes, fl_bits *b) {
     fl_refill(b);
     const fl_symbols symbol = codes->make[fl_window(b)];
-    const unsigned total = symbol & 63;
-    if (__builtin_expect(total != 0, 1)) {
-        int value = fl_extend(b->bits << (symbol >> 6 & 15), symbol >> 10 & 15);
-        fl_take(b, total);
+    if (__builtin_expect(symbol != 0, 1)) {
+        const unsigned length = symbol >> 6 & 15, size = symbol >> 10 & 15;
+        int value = fl_extend(b->bits << length, size);
+        fl_take(b, length + size);
         return value;
     }
     int run, value;
@@ -109,27 +109,43 @@ FL_INLINE bool fl_skip_ac(const fl_codes *ac, fl_bits *b) {
 enum { FL_NATURAL = 64 + FL_COVER_END + 16 };
 extern const uint8_t fl_natural[FL_NATURAL];
 
+/* Any symbol at coefficient k, and its value if it has one. Returns the next k, 0 at the end of the block, -1 for damage. */
+FL_INLINE int fl_make_one(const fl_codes *ac, fl_symbols one, fl_bits *b, int16_t *block, unsigned k) {
+    int run, value;
+    if (one != 0 && (one & 63) == 0) {
+        fl_refill(b);
+        const unsigned length = one >> 6 & 15, size = one >> 10 & 15;
+        value = fl_extend(b->bits << length, size);
+        run = (int)(one >> 14 & 15) + 1;
+        fl_take(b, length + size);
+    } else {
+        if (!fl_long_symbol(ac, true, b, &run, &value)) return -1;
+        if (run == FL_RUN_EOB) return 0;
+    }
+    k += (unsigned)run;
+    if (k > FL_BLOCK) return -1;
+    block[fl_natural[k - 1]] = (int16_t)value;
+    return (int)k;
+}
+
 /* Makes the other 63 coefficients of a block whose bytes are zero; block[64] may be written too. Returns a zigzag position from which on
  * all are zero (1 when it has no other coefficients), and -1 for what fl_skip_ac refuses.
  *
- * Two symbols a turn, without a branch for whether there are two: an unused second one is stored under the first. */
+ * Two symbols a turn, without a branch for whether there are two: a second value that is none is stored where the first then is. */
 FL_INLINE int fl_make_ac(const fl_codes *ac, fl_bits *b, int16_t *block) {
+    const fl_symbols *const make = ac->make;
     unsigned k = 1;
     for (;;) {
+        fl_symbols both;
         fl_refill(b);
-        for (int i = 0; i < 2; i++) { /* two turns to a refill: neither takes more than FL_WINDOW + 15 bits */
-            const fl_symbols both = ac->make[fl_window(b)];
-            const unsigned first = both >> 6 & 15, size = both >> 10 & 15, size2 = both >> 14 & 15, after = k + (both >> 22);
-            if (__builtin_expect(both == 0, 0)) goto rare;
-            const unsigned end = k + (both >> 18 & 15);
-            const uint64_t bits = b->bits;
-            block[fl_natural[after - 1]] = (int16_t)fl_extend(bits << ((both & 63) - size2), size2);
-            block[fl_natural[end]] = (int16_t)fl_extend(bits << first, size);
-            if (__builtin_expect(after >= FL_BLOCK, 0)) {
-                if (end + 1 >= FL_BLOCK) { /* the first symbol fills the block, so the second is not of it */
-                    fl_take(b, first + size);
-                    return end + 1 == FL_BLOCK ? FL_BLOCK : -1;
-                }
+        for (int i = 0; i < 4; i++) { /* four turns to a refill: none takes more than FL_WINDOW bits */
+            both = make[fl_window(b)];
+            if (__builtin_expect((both & 63) == 0, 0)) goto one;
+            const unsigned end = k + (both >> 6 & 15), after = k + (both >> 10 & 127);
+            block[fl_natural[after - 1]] = (int16_t)((int32_t)(both << 10) >> 27);
+            block[fl_natural[end]] = (int16_t)((int32_t)both >> 22);
+            if (after >= FL_BLOCK) {
+                if (end + 1 >= FL_BLOCK) goto one; /* the first symbol fills the block, so the second is not of it */
                 fl_take(b, both & 63);
                 if (after > FL_COVER_END) return (int)(after - FL_COVER_END);
                 return after == FL_BLOCK ? FL_BLOCK : -1;
@@ -138,14 +154,11 @@ FL_INLINE int fl_make_ac(const fl_codes *ac, fl_bits *b, int16_t *block) {
             k = after;
         }
         continue;
-    rare:;
-        int run, value;
-        if (!fl_long_symbol(ac, true, b, &run, &value)) return -1;
-        if (run == FL_RUN_EOB) return (int)k;
-        k += (unsigned)run;
-        if (k > FL_BLOCK) return -1;
-        block[fl_natural[k - 1]] = (int16_t)value;
-        if (k == FL_BLOCK) return FL_BLOCK;
+    one:;
+        const int next = fl_make_one(ac, both, b, block, k);
+        if (next <= 0) return next ? -1 : (int)k;
+        if (next == FL_BLOCK) return FL_BLOCK;
+        k = (unsigned)next;
     }
 }
 

@@ -19,21 +19,36 @@ enum {
 static fl_step pack_step(int bits, int run) { return (fl_step)(bits | run << 8); }
 
 static fl_symbols pack_symbol(int length, uint8_t symbol, bool ac) {
-    int size = ac ? symbol & 15 : symbol, zeros = ac ? symbol >> 4 : 0, cover = ac && symbol == 0 ? FL_COVER_END : zeros + 1;
-    return (fl_symbols)((length + size) | length << 6 | size << 10 | zeros << 18 | cover << 22);
+    const int size = ac ? symbol & 15 : symbol, zeros = ac ? symbol >> 4 : 0;
+    return (fl_symbols)(length << 6 | size << 10 | zeros << 14);
 }
 
-/* Joins the second symbol to windows that hold two wholly. An entry that is already joined still tells its first symbol: the end of the
- * block comes first only where FL_COVER_END is all that is covered. */
-static void join_symbols(fl_codes *codes) {
+/* One symbol of AC in full, where its code and value lie in the first `bits` bits of the window. */
+typedef struct whole_symbol {
+    int bits, zeros, cover, value; /* bits: 0 for none */
+} whole_symbol;
+
+static whole_symbol whole(const fl_symbols *ones, uint32_t window, int bits) {
+    const fl_symbols one = ones[window];
+    const int length = one >> 6 & 15, size = one >> 10 & 15, zeros = one >> 14 & 15;
+    if (one == 0 || length + size > bits) return (whole_symbol){0, 0, 0, 0};
+    int value = (int)(window >> (FL_WINDOW - length - size)) & ((1 << size) - 1);
+    if (size && value < 1 << (size - 1)) value -= (1 << size) - 1;
+    const bool end = size == 0 && zeros == 0;
+    return (whole_symbol){length + size, zeros, end ? FL_COVER_END : zeros + 1, value};
+}
+
+/* Turns entries of an AC table into pairs, where a pair or its first fits. */
+static void build_pairs(fl_codes *codes) {
+    fl_symbols ones[FL_ENTRIES];
+    memcpy(ones, codes->make, sizeof ones);
     for (uint32_t window = 0; window < FL_ENTRIES; window++) {
-        const fl_symbols one = codes->make[window];
-        const uint32_t total = one & 63, cover = one >> 22;
-        if (total == 0 || total >= FL_WINDOW || cover >= FL_COVER_END) continue;
-        const fl_symbols two = codes->make[(window << total) & (FL_ENTRIES - 1)];
-        const uint32_t size = two >> 10 & 15, bits = (two >> 6 & 15) + size, zeros = two >> 18 & 15;
-        if (two == 0 || bits > FL_WINDOW - total) continue;
-        codes->make[window] = one + (bits | size << 14 | (two >> 22 == FL_COVER_END ? FL_COVER_END : zeros + 1) << 22);
+        whole_symbol a = whole(ones, window, FL_WINDOW), b = {0, 0, 0, 0};
+        if (a.bits == 0 || a.value < -512 || a.value > 511) continue;
+        if (a.cover < FL_COVER_END) b = whole(ones, (window << a.bits) & (FL_ENTRIES - 1), FL_WINDOW - a.bits);
+        if (b.value < -16 || b.value > 15) b = (whole_symbol){0, 0, 0, 0};
+        codes->make[window] = (fl_symbols)(a.bits + b.bits) | (fl_symbols)a.zeros << 6 | (fl_symbols)(a.cover + b.cover) << 10 |
+                              ((fl_symbols)b.value & 31) << 17 | (fl_symbols)a.value << 22;
     }
 }
 
@@ -68,7 +83,7 @@ static void build_steps(fl_codes *codes, bool ac) {
         }
         codes->all[window] = pack_step(bits, run);
     }
-    if (ac) join_symbols(codes);
+    if (ac) build_pairs(codes);
 }
 
 /* T.81 C.2: codes of each length in order. False for lengths that are no prefix code, or that use the code of all ones. */

@@ -25,10 +25,12 @@ enum {
 typedef uint16_t fl_step;
 enum { FL_RUN_EOB = 128, FL_RUN_NONE = 255 };
 
-/* For making values. Of a DC table, the symbol a window starts with: bits 0-5: code and value bits together; 6-9: the code's.
- * Of an AC table, one symbol (which may reach beyond the window) or two (which lie in it): 0-5: all bits of both; 6-9: bits of the first
- * code; 10-13, 14-17: value bits of the first, of the second; 18-21: zeros before the first coefficient; from 22: coefficients covered
- * by both, plus FL_COVER_END when the end of the block is one of them. 0: no code fits. */
+/* For making values: what a window starts with.
+ * FL_ONE: bits 6-9: bits of the code; 10-13: value bits; 14-17: zeros before the value. All of a DC table, and
+ * of an AC table what does not fit the other form. 0: no code fits the window.
+ * FL_TWO, where bits 0-5, the bits taken, are not 0: one symbol or two that lie in the window wholly. 6-9: zeros before the first value; 10-16:
+ * coefficients covered, plus FL_COVER_END when the end of the block is one of the symbols; 17-21: the second value, signed, 0 when
+ * there is none; 22-31: the first value, signed. */
 typedef uint32_t fl_symbols;
 enum { FL_COVER_END = 90 };
 
