@@ -1,7 +1,7 @@
 /* decode: fl_baseline against libjpeg-turbo on the same files and boxes, one thread, turn by turn.
  *
  *   cc -O2 -std=gnu11 -Icsrc -o decode benchmarks/decode.c csrc/fl_*.c $(pkg-config --cflags --libs libjpeg lmdb) -lm -lpthread
- *   ./decode LIST [ROUNDS] [SIZE]
+ *   ./decode LIST [ROUNDS] [SIZE] [EVERY]
  *
  * LIST is a text file of paths, one a line; every file is read into RAM first, and a file that fl_baseline refuses is an error. A round
  * decodes all files once in each mode, one mode after the other, with new boxes for each round; a mode's time is the thread's CPU time. Printed
@@ -10,6 +10,7 @@
  *   region    a RandomResizedCrop box (area 0.08..1, ratio 3/4..4/3) at the smallest DCT scale that keeps it >= SIZE (224)
  *             libjpeg-turbo: crop_scanline, skip_scanlines, stop after the last row
  *   centre    the middle 7/8 of the shorter side, squared, at the DCT scale for SIZE: Resize(256) + CenterCrop(224)
+ *   marked    region and centre with an entropy index in memory, a mark at every EVERY MCUs (4) of a row
  *   entropy   fl_entropy's walk over the whole file, for scale (no rival)
  */
 #define _GNU_SOURCE
@@ -23,21 +24,23 @@
 #include "fl_entropy.h"
 #include "fl_jpeg.h"
 
-enum { ROUNDS_MAX = 1000, MODES = 7 };
+enum { ROUNDS_MAX = 1000, MODES = 9 };
 
 typedef struct picture {
     uint8_t *bytes;
     size_t size;
     uint32_t width, height;
     fl_box box;
+    fl_index index;
 } picture;
 
-static const char *names[MODES] = {"turbo full", "own full", "turbo region", "own region", "turbo centre", "own centre", "entropy"};
-static const int rivals[MODES] = {-1, 0, -1, 2, -1, 4, -1};
+static const char *names[MODES] = {"turbo full", "own full", "turbo region",  "own region",   "turbo centre",
+                                   "own centre", "entropy",  "marked region", "marked centre"};
+static const int rivals[MODES] = {-1, 0, -1, 2, -1, 4, -1, 2, 4};
 
 static picture *pictures;
 static size_t count;
-static uint32_t target = 224;
+static uint32_t target = 224, every = 4;
 static fl_jpeg *jpeg;
 static fl_baseline *baseline;
 static fl_entropy *entropy;
@@ -59,11 +62,15 @@ static void read_file(const char *path) {
     long size = ftell(f);
     pictures = realloc(pictures, (count + 1) * sizeof *pictures);
     if (size < 0 || !pictures) stop("no memory, or no size", path);
-    picture p = {malloc((size_t)size + 1), (size_t)size, 0, 0, {0, 0, 0, 0}};
+    picture p = {malloc((size_t)size + 1), (size_t)size, 0, 0, {0, 0, 0, 0}, {every, 0, 0, NULL}};
     rewind(f);
     if (!p.bytes || fread(p.bytes, 1, p.size, f) != p.size) stop("cannot be read", path);
     fclose(f);
     if (!fl_baseline_open(baseline, p.bytes, p.size, &p.width, &p.height)) stop("not a file for fl_baseline", path);
+    p.index.count = fl_baseline_marks(baseline, every, &p.index.across);
+    fl_mark *marks = malloc(p.index.count * sizeof *marks);
+    if (!marks || !fl_baseline_index(baseline, every, marks)) stop("no index can be made", path);
+    p.index.marks = marks;
     pictures[count++] = p;
 }
 
@@ -90,15 +97,17 @@ static void decode(const picture *p, int mode) {
         if (!fl_entropy_sound(entropy, p->bytes, p->size)) stop("the walk refuses a file", "entropy");
         return;
     }
-    fl_box box = mode < 2 ? (fl_box){0, 0, p->width, p->height} : mode < 4 ? p->box : centre_box(p->width, p->height);
+    const bool region = mode == 2 || mode == 3 || mode == 7, marked = mode > 6;
+    fl_box box = mode < 2 ? (fl_box){0, 0, p->width, p->height} : region ? p->box : centre_box(p->width, p->height);
     int eighths = mode < 2 ? 8 : fl_jpeg_scale(box.width, box.height, target, target);
-    if (mode % 2 == 0) {
+    if (mode % 2 == 0 && !marked) {
         fl_jpeg_info info;
         if (fl_jpeg_open(jpeg, p->bytes, p->size, UINT64_MAX, &info, &err) || fl_jpeg_decode(jpeg, &box, eighths, &view, &err))
             stop(err.text, "libjpeg-turbo");
     } else {
         uint32_t width, height;
-        if (!fl_baseline_open(baseline, p->bytes, p->size, &width, &height) || !fl_baseline_decode(baseline, &box, eighths, &view))
+        if (!fl_baseline_open(baseline, p->bytes, p->size, &width, &height) ||
+            !fl_baseline_decode(baseline, &box, eighths, marked ? &p->index : NULL, &view))
             stop("a file was refused", "fl_baseline");
     }
 }
@@ -125,7 +134,9 @@ int main(int argc, char **argv) {
     static double time[MODES][ROUNDS_MAX], ratio[MODES][ROUNDS_MAX];
     int rounds = argc > 2 ? atoi(argv[2]) : 11;
     if (argc > 3) target = (uint32_t)atoi(argv[3]);
-    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX || !target) return fprintf(stderr, "usage: decode LIST [ROUNDS] [SIZE]\n"), 2;
+    if (argc > 4) every = (uint32_t)atoi(argv[4]);
+    if (!every || argc < 2 || rounds < 1 || rounds > ROUNDS_MAX || !target)
+        return fprintf(stderr, "usage: decode LIST [ROUNDS] [SIZE] [EVERY]\n"), 2;
     fl_error err;
     if (fl_jpeg_create(&jpeg, &err) || fl_baseline_create(&baseline, &err) || fl_entropy_create(&entropy, &err)) stop(err.text, "decode");
     FILE *list = fopen(argv[1], "r");
@@ -152,7 +163,7 @@ int main(int argc, char **argv) {
         if (rivals[mode] >= 0) printf("   %.3f times libjpeg-turbo's rate", median(ratio[mode], rounds));
         printf("\n");
     }
-    for (size_t i = 0; i < count; i++) free(pictures[i].bytes);
+    for (size_t i = 0; i < count; i++) free(pictures[i].bytes), free((void *)pictures[i].index.marks);
     free(pictures);
     fl_jpeg_free(jpeg);
     fl_baseline_free(baseline);

@@ -139,15 +139,29 @@ static bool fit_planes(fl_baseline *b, fl_task *t) {
     return true;
 }
 
+size_t fl_baseline_marks(const fl_baseline *b, uint32_t every, uint32_t *across) {
+    *across = divide_up(b->frame.mcus_across, every);
+    return (size_t)*across * b->frame.mcus_down;
+}
+
+bool fl_baseline_index(fl_baseline *b, uint32_t every, fl_mark *marks) {
+    const fl_frame *f = &b->frame;
+    if (!b->opened || !every || b->size - f->data > UINT32_MAX || !fit(&b->plain, b->size - f->data + FL_PAD)) return false;
+    fl_task t = {.tables = &b->tables, .frame = f, .at = b->bytes + f->data, .end = b->bytes + b->size, .plain = b->plain.bytes};
+    return fl_index_make(&t, every, marks);
+}
+
 static bool inside(const fl_box *box, const fl_frame *f) {
     return box->width && box->height && (uint64_t)box->x + box->width <= f->width && (uint64_t)box->y + box->height <= f->height;
 }
 
-bool fl_baseline_decode(fl_baseline *b, const fl_box *box, int eighths, fl_view *view) {
+bool fl_baseline_decode(fl_baseline *b, const fl_box *box, int eighths, const fl_index *index, fl_view *view) {
     const fl_frame *f = &b->frame;
     if (!b->opened || !inside(box, f) || (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8)) return false;
     const uint32_t e = (uint32_t)eighths;
-    fl_task t = {.tables = &b->tables, .frame = f, .kernels = b->kernels};
+    fl_task t = {.tables = &b->tables, .frame = f, .kernels = b->kernels, .index = index};
+    uint32_t across;
+    if (index && (!index->every || fl_baseline_marks(b, index->every, &across) != index->count || index->across != across)) return false;
     t.fancy = eighths > 1; /* so libjpeg: without context there is no interpolation */
     t.x0 = box->x * e / 8;
     t.y0 = box->y * e / 8;

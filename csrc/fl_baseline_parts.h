@@ -3,6 +3,7 @@
 #ifndef FL_BASELINE_PARTS_H
 #define FL_BASELINE_PARTS_H
 
+#include "fl_baseline_index.h"
 #include "fl_huff.h"
 #include "fl_image.h"
 
@@ -58,7 +59,8 @@ typedef struct fl_task {
     const fl_tables *tables;
     const fl_frame *frame;
     const fl_decode_kernels *kernels;
-    const uint8_t *at, *end; /* coded bytes not yet made plain */
+    const fl_index *index;   /* NULL: read from the first MCU on */
+    const uint8_t *at, *end; /* coded bytes, and behind them all the file */
     uint8_t *plain;          /* room for all of them and FL_PAD more */
     fl_plane plane[3];
     fl_range mcu_columns, mcu_rows; /* wanted */
@@ -73,6 +75,9 @@ static inline uint8_t *fl_plane_row(const fl_plane *p, uint32_t row) { return p-
 
 /* Decodes all wanted MCU rows, calling fl_emit after each. False for damage. */
 bool fl_decode_rows(fl_task *task);
+
+/* Marks of the whole scan; needs tables, frame, at, end and plain. False for damage. */
+bool fl_index_make(const fl_task *task, uint32_t every, fl_mark *marks);
 
 /* Makes the rows of pixels that MCU rows up to mcu_row complete. */
 void fl_emit(fl_task *task, uint32_t mcu_row);

@@ -40,6 +40,15 @@ static void check_part(const fl_view *v, const fl_box *b, uint32_t e, const unsi
     seen ^= end[v->tail - 1];
 }
 
+/* An index of the open file, its marks in a block of their own size. */
+static fl_mark *make_marks(fl_index *index) {
+    index->count = fl_baseline_marks(baseline, index->every, &index->across);
+    fl_mark *marks = malloc(index->count * sizeof *marks);
+    CHECK(fl_baseline_index(baseline, index->every, marks));
+    index->marks = marks;
+    return marks;
+}
+
 static void equal_crops(const recipe *r, int boxes) {
     check_seed = noise_state;
     file f = make(r);
@@ -48,16 +57,21 @@ static void equal_crops(const recipe *r, int boxes) {
     for (int eighths = 1; eighths <= 8; eighths *= 2) {
         int w, h;
         unsigned char *full = decode_all(f, eighths, &w, &h);
+        fl_index index = {1 + below(2 * (width / 8 + 1)), 0, 0, NULL};
+        fl_mark *marks = make_marks(&index);
         for (int i = 0; i < boxes; i++) {
             fl_box b = random_box(width, height, i);
             for (int plain = 0; plain < 2; plain++) {
                 fl_view v;
                 fl_baseline_plain(baseline, plain);
-                CHECK(fl_baseline_decode(baseline, &b, eighths, &v));
-                check_part(&v, &b, (uint32_t)eighths, full, w, h);
+                for (int indexed = 0; indexed < 2; indexed++) {
+                    CHECK(fl_baseline_decode(baseline, &b, eighths, indexed ? &index : NULL, &v));
+                    check_part(&v, &b, (uint32_t)eighths, full, w, h);
+                }
             }
         }
         free(full);
+        free(marks);
     }
     free(f.bytes);
 }
@@ -110,16 +124,17 @@ static void refused(void) {
         file f = make(&others[i]);
         fl_view v;
         CHECK(!fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
-        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, &v));
+        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, NULL, &v));
         free(f.bytes);
     }
     file f = make(&r);
     fl_view v;
     CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
-    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 41, 30}, 8, &v) &&
-          !fl_baseline_decode(baseline, &(fl_box){40, 0, UINT32_MAX, 1}, 8, &v));
-    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 0, 1}, 8, &v) && !fl_baseline_decode(baseline, &(fl_box){0, 0, 4, 4}, 3, &v));
-    CHECK(fl_baseline_decode(baseline, &(fl_box){39, 29, 1, 1}, 8, &v));
+    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 41, 30}, 8, NULL, &v) &&
+          !fl_baseline_decode(baseline, &(fl_box){40, 0, UINT32_MAX, 1}, 8, NULL, &v));
+    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 0, 1}, 8, NULL, &v) &&
+          !fl_baseline_decode(baseline, &(fl_box){0, 0, 4, 4}, 3, NULL, &v));
+    CHECK(fl_baseline_decode(baseline, &(fl_box){39, 29, 1, 1}, 8, NULL, &v));
     CHECK(!fl_baseline_open(baseline, NULL, 0, &width, &height));
     free(f.bytes);
 }
@@ -167,7 +182,7 @@ static void damaged(int rounds) {
             if (fl_baseline_open(baseline, exact, size, &width, &height) && (uint64_t)width * height < 1 << 22) {
                 fl_box b = random_box(width, height, (int)below(20));
                 fl_baseline_plain(baseline, below(2));
-                if (fl_baseline_decode(baseline, &b, eighths, &ours)) {
+                if (fl_baseline_decode(baseline, &b, eighths, NULL, &ours)) {
                     delivered++;
                     CHECK(fl_jpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK && info.width == width && info.height == height);
                     fl_code code = fl_jpeg_decode(jpeg, &b, eighths, &theirs, &err);
@@ -189,6 +204,43 @@ static void damaged(int rounds) {
     fl_jpeg_free(jpeg);
 }
 
+/* Marks of another file, or of none: refused, or pixels of something else, but nothing worse. */
+static void lying_index(void) {
+    long refusals = 0;
+    for (int i = 0; i < 2000 / THIN; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 20 + (int)below(90), 20 + (int)below(90));
+        file f = make(&r);
+        uint32_t width, height;
+        CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
+        fl_index index = {1 + below(5), 0, 0, NULL};
+        fl_mark *marks = make_marks(&index);
+        for (uint32_t j = 0, lies = 1 + below(4); j < lies; j++) {
+            fl_mark *mark = &marks[below((uint32_t)index.count)];
+            switch (below(5)) {
+            case 0: mark->byte = noise(); break;
+            case 1: mark->byte = below((uint32_t)f.size + 10); break;
+            case 2: mark->bit = (uint8_t)noise(); break;
+            case 3: mark->dc[below(3)] = (int16_t)noise(); break;
+            default: *mark = marks[below((uint32_t)index.count)];
+            }
+        }
+        for (int j = 0; j < 10; j++) {
+            fl_box b = random_box(width, height, j);
+            fl_view v;
+            if (!fl_baseline_decode(baseline, &b, 1 << below(4), &index, &v)) refusals++;
+        }
+        fl_index wrong = index;
+        fl_view v;
+        wrong.count--;
+        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, &wrong, &v));
+        wrong = index, wrong.every = 0;
+        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, &wrong, &v));
+        free(marks), free(f.bytes);
+    }
+    CHECK(refusals > 0);
+}
+
 int main(int argc, char **argv) {
     CHECK(fl_baseline_create(&baseline, &err) == FL_OK);
     if (argc > 2) noise_state = strtoull(argv[2], NULL, 0);
@@ -200,6 +252,7 @@ int main(int argc, char **argv) {
         every_quality();
         large_sizes();
         damaged(600 / THIN);
+        lying_index();
     }
     fl_baseline_free(baseline);
     fl_baseline_free(NULL);
