@@ -81,9 +81,9 @@ FL_INLINE bool fl_skip_ac(const fl_codes *ac, fl_bits *b) {
     for (;;) {
         fl_refill(b);
         fl_step step;
-        /* Two steps to a refill: neither takes more than FL_WINDOW + 15 bits. */
+        /* Two steps to a refill: neither takes more than FL_WALK + 15 bits. */
         for (int i = 0; i < 2; i++) {
-            step = ac->all[fl_window(b)];
+            step = ac->walk[b->bits >> (64 - FL_WALK)];
             unsigned after = k + (step >> 8);
             if (after >= FL_BLOCK) goto end;
             fl_take(b, step & 63);
@@ -134,31 +134,31 @@ FL_INLINE int fl_make_one(const fl_codes *ac, fl_symbols one, fl_bits *b, int16_
  * Two symbols a turn, without a branch for whether there are two: a second value that is none is stored where the first then is. */
 FL_INLINE int fl_make_ac(const fl_codes *ac, fl_bits *b, int16_t *block) {
     const fl_symbols *const make = ac->make;
-    unsigned k = 1;
+    const uint8_t *at = fl_natural + 1; /* the next coefficient's place */
     for (;;) {
         fl_symbols both;
         fl_refill(b);
         for (int i = 0; i < 4; i++) { /* four turns to a refill: none takes more than FL_WINDOW bits */
             both = make[fl_window(b)];
             if (__builtin_expect((both & 63) == 0, 0)) goto one;
-            const unsigned end = k + (both >> 6 & 15), after = k + (both >> 10 & 127);
-            block[fl_natural[after - 1]] = (int16_t)((int32_t)(both << 10) >> 27);
-            block[fl_natural[end]] = (int16_t)((int32_t)both >> 22);
-            if (after >= FL_BLOCK) {
-                if (end + 1 >= FL_BLOCK) goto one; /* the first symbol fills the block, so the second is not of it */
+            const uint8_t *end = at + (both >> 6 & 15), *after = at + (both >> 10 & 127);
+            block[after[-1]] = (int16_t)((int32_t)(both << 10) >> 27);
+            block[*end] = (int16_t)((int32_t)both >> 22);
+            if (after >= fl_natural + FL_BLOCK) {
+                if (end + 1 >= fl_natural + FL_BLOCK) goto one; /* the first symbol fills the block, so the second is not of it */
                 fl_take(b, both & 63);
-                if (after > FL_COVER_END) return (int)(after - FL_COVER_END);
-                return after == FL_BLOCK ? FL_BLOCK : -1;
+                if (after > fl_natural + FL_COVER_END) return (int)(after - fl_natural) - FL_COVER_END;
+                return after == fl_natural + FL_BLOCK ? FL_BLOCK : -1;
             }
             fl_take(b, both & 63);
-            k = after;
+            at = after;
         }
         continue;
     one:;
-        const int next = fl_make_one(ac, both, b, block, k);
-        if (next <= 0) return next ? -1 : (int)k;
+        const int k = (int)(at - fl_natural), next = fl_make_one(ac, both, b, block, (unsigned)k);
+        if (next <= 0) return next ? -1 : k;
         if (next == FL_BLOCK) return FL_BLOCK;
-        k = (unsigned)next;
+        at = fl_natural + next;
     }
 }
 

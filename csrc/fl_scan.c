@@ -16,97 +16,6 @@ enum {
     COM = 0xFE
 };
 
-static fl_step pack_step(int bits, int run) { return (fl_step)(bits | run << 8); }
-
-static fl_symbols pack_symbol(int length, uint8_t symbol, bool ac) {
-    const int size = ac ? symbol & 15 : symbol, zeros = ac ? symbol >> 4 : 0;
-    return (fl_symbols)(length << 6 | size << 10 | zeros << 14);
-}
-
-/* One symbol of AC in full, where its code and value lie in the first `bits` bits of the window. */
-typedef struct whole_symbol {
-    int bits, zeros, cover, value; /* bits: 0 for none */
-} whole_symbol;
-
-static whole_symbol whole(const fl_symbols *ones, uint32_t window, int bits) {
-    const fl_symbols one = ones[window];
-    const int length = one >> 6 & 15, size = one >> 10 & 15, zeros = one >> 14 & 15;
-    if (one == 0 || length + size > bits) return (whole_symbol){0, 0, 0, 0};
-    int value = (int)(window >> (FL_WINDOW - length - size)) & ((1 << size) - 1);
-    if (size && value < 1 << (size - 1)) value -= (1 << size) - 1;
-    const bool end = size == 0 && zeros == 0;
-    return (whole_symbol){length + size, zeros, end ? FL_COVER_END : zeros + 1, value};
-}
-
-/* Turns entries of an AC table into pairs, where a pair or its first fits. */
-static void build_pairs(fl_codes *codes) {
-    fl_symbols ones[FL_ENTRIES];
-    memcpy(ones, codes->make, sizeof ones);
-    for (uint32_t window = 0; window < FL_ENTRIES; window++) {
-        whole_symbol a = whole(ones, window, FL_WINDOW), b = {0, 0, 0, 0};
-        if (a.bits == 0 || a.value < -512 || a.value > 511) continue;
-        if (a.cover < FL_COVER_END) b = whole(ones, (window << a.bits) & (FL_ENTRIES - 1), FL_WINDOW - a.bits);
-        if (b.value < -16 || b.value > 15) b = (whole_symbol){0, 0, 0, 0};
-        codes->make[window] = (fl_symbols)(a.bits + b.bits) | (fl_symbols)a.zeros << 6 | (fl_symbols)(a.cover + b.cover) << 10 |
-                              ((fl_symbols)b.value & 31) << 17 | (fl_symbols)a.value << 22;
-    }
-}
-
-/* The steps of all windows: single symbols by enumerating codes, then chained with those of what follows. */
-static void build_steps(fl_codes *codes, bool ac) {
-    for (uint32_t window = 0; window < FL_ENTRIES; window++) {
-        codes->first[window] = pack_step(0, FL_RUN_NONE);
-        codes->make[window] = 0;
-    }
-    for (int length = 1; length <= FL_WINDOW; length++) {
-        for (int i = 0; i < codes->lengths[length - 1]; i++) {
-            int32_t code = codes->last[length] - i;
-            int value_bits, run;
-            uint8_t symbol = codes->symbols[code + codes->offset[length]];
-            fl_symbol_meaning(symbol, ac, &value_bits, &run);
-            uint32_t start = (uint32_t)code << (FL_WINDOW - length);
-            for (uint32_t w = start; w < start + (1u << (FL_WINDOW - length)); w++) {
-                codes->first[w] = pack_step(length + value_bits, run);
-                codes->make[w] = pack_symbol(length, symbol, ac);
-            }
-        }
-    }
-    for (uint32_t window = 0; window < FL_ENTRIES; window++) {
-        int bits = codes->first[window] & 255, run = codes->first[window] >> 8;
-        while (ac && run < FL_RUN_EOB && bits < FL_WINDOW) {
-            fl_step next = codes->first[(window << bits) & (FL_ENTRIES - 1)];
-            int next_bits = next & 255, next_run = next >> 8;
-            if (next_run == FL_RUN_NONE || next_bits > FL_WINDOW - bits) break;
-            if (next_run != FL_RUN_EOB && run + next_run >= FL_RUN_EOB) break; /* sums of runs stay below what marks the end */
-            bits += next_bits;
-            run += next_run;
-        }
-        codes->all[window] = pack_step(bits, run);
-    }
-    if (ac) build_pairs(codes);
-}
-
-/* T.81 C.2: codes of each length in order. False for lengths that are no prefix code, or that use the code of all ones. */
-static bool build(fl_codes *codes, bool ac) {
-    int32_t code = 0, used = 0;
-    for (int length = 1; length <= 16; length++) {
-        int count = codes->lengths[length - 1];
-        codes->offset[length] = used - code;
-        codes->last[length] = count ? code + count - 1 : -1;
-        code += count;
-        used += count;
-        if (code >= 1 << length && count) return false;
-        code <<= 1;
-    }
-    for (int i = 0; i < codes->symbol_count; i++) {
-        if (!ac && codes->symbols[i] > 15) return false;
-        if (ac && (codes->symbols[i] & 15) == 0 && codes->symbols[i] != 0 && codes->symbols[i] != 0xF0) return false;
-    }
-    build_steps(codes, ac);
-    codes->built = true;
-    return true;
-}
-
 static bool read_tables(fl_tables *tables, fl_frame *f, const uint8_t *p, size_t size) {
     while (size > 0) {
         if (size < 17) return false;
@@ -121,7 +30,7 @@ static bool read_tables(fl_tables *tables, fl_frame *f, const uint8_t *p, size_t
             codes->symbol_count = (uint16_t)count;
             memcpy(codes->lengths, p + 1, 16);
             memcpy(codes->symbols, p + 17, (size_t)count);
-            if (!build(codes, ac)) return false;
+            if (!fl_codes_build(codes, ac)) return false;
         }
         *(ac ? &f->acs : &f->dcs) |= 1u << slot;
         p += 17 + count;

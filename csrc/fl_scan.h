@@ -11,26 +11,23 @@
 #include <stdint.h>
 
 /* FL_PAD is more than one MCU can consume (10 blocks of 64 symbols of at most 31 bits) and what a refill reads ahead. */
-enum {
-    FL_WINDOW = 12,
-    FL_ENTRIES = 1 << FL_WINDOW,
-    FL_BLOCK = 64,
-    FL_BLOCKS_MAX = 10 /* T.81 B.2.3, and libjpeg's own limit */,
-    FL_PAD = 4096
-};
+enum { FL_WINDOW = 10, FL_WALK = 11, FL_BLOCK = 64, FL_BLOCKS_MAX = 10 /* T.81 B.2.3, and libjpeg's own limit */, FL_PAD = 4096 };
 
-/* What a window of FL_WINDOW bits starts with, in 16 bits so that the tables of a scan fit the nearest cache: low byte: bits, code and
- * value bits together (a symbol may reach beyond the window); high byte: run, the coefficients that they cover. FL_RUN_EOB stands for
- * the rest of the block: larger than a block, with room to add the runs before it. FL_RUN_NONE: no code of at most FL_WINDOW bits. */
+/* Windows onto the next bits: FL_WINDOW for making values, FL_WALK for passing over them. Wider ones hold more symbols, but take longer to
+ * build, which matters to files with Huffman tables of their own, and leave less of the nearest cache to the rest.
+ *
+ * For passing over: what a window of FL_WALK bits starts with. Low byte: bits, code and value bits together (the first symbol may reach
+ * beyond the window, further ones lie in it wholly); high byte: run, the coefficients that they cover. FL_RUN_EOB stands for the rest of the
+ * block: larger than a block, with room to add the runs before it. FL_RUN_NONE: no code of at most FL_WALK bits. */
 typedef uint16_t fl_step;
 enum { FL_RUN_EOB = 129, FL_RUN_NONE = 255 };
 
-/* For making values: what a window starts with.
- * FL_ONE: bits 6-9: bits of the code; 10-13: value bits; 14-17: zeros before the value. All of a DC table, and
- * of an AC table what does not fit the other form. 0: no code fits the window.
- * FL_TWO, where bits 0-5, the bits taken, are not 0: one symbol or two that lie in the window wholly. 6-9: zeros before the first value; 10-16:
- * coefficients covered, plus FL_COVER_END when the end of the block is one of the symbols; 17-21: the second value, signed, 0 when
- * there is none; 22-31: the first value, signed. */
+/* For making values: what a window of FL_WINDOW bits starts with. Two forms:
+ *   bits 0-5 are 0: one symbol. 6-9: bits of the code; 10-13: value bits; 14-17: zeros before the value. All of a DC table, and
+ *     of an AC table what does not fit the other form. The whole is 0 when no code fits the window.
+ *   else: one symbol or two that lie in the window wholly. 0-5: their bits; 6-9: zeros before the first value; 10-16: coefficients covered,
+ *     plus FL_COVER_END when the end of the block is one of the symbols; 17-21: the second value, signed, 0 when there is
+ *     none; 22-31: the first value, signed. */
 typedef uint32_t fl_symbols;
 enum { FL_COVER_END = 90 };
 
@@ -47,10 +44,13 @@ typedef struct fl_codes {
     bool built;
     int32_t last[17]; /* the largest code of each length, -1 for none */
     int32_t offset[17]; /* symbols[code + offset[length]] */
-    fl_step all[FL_ENTRIES]; /* of as many symbols as lie in the window wholly */
-    fl_step first[FL_ENTRIES]; /* of the first of them alone */
-    fl_symbols make[FL_ENTRIES];
+    fl_symbols make[1 << FL_WINDOW];
+    fl_step walk[1 << FL_WALK]; /* AC only */
 } fl_codes;
+
+/* From lengths, symbols and symbol_count. False for lengths that are no prefix code or use the code of all ones, and for symbols that libjpeg
+ * refuses or that mean nothing. */
+bool fl_codes_build(fl_codes *codes, bool ac);
 
 /* Tables outlive a file: cameras and encoders mostly write the same ones, and a table equal to the last one in its place is kept. */
 typedef struct fl_tables {
