@@ -10,28 +10,18 @@
 #include "fl_entropy_walk.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "fl_huff.h"
+
 #define likely(x) __builtin_expect((x), 1)
 
-enum { RST0 = 0xD0, EOI = 0xD9 };
-enum { BLOCK = 64 };
 enum { ODD = 0x140 }; /* (coefficients - 1) & ODD: beyond a block's end, or FL_RUN_NONE was added */
 enum { TOGETHER = 8 }; /* double steps of each stream between looks at where they are; at most as many MCUs */
 enum { AHEAD = TOGETHER * 20 + 8 }; /* bytes: more than they take, 160 bits each, and what a refill has read ahead */
-enum { PAD = 256 }; /* bytes: more than is read beyond the data by a walk that is looked at after every double step */
 enum { SHORT = 4096 }; /* bytes of an interval that are not worth two guesses */
 enum { MCUS_MOST = 1 << 18 }; /* of an image whose starts are noted: 6 MiB */
 
 static const uint64_t NOWHERE = UINT64_MAX;
-
-/* Bits are read from the top of `bits`; `left` of them are valid, and those below are the data's or zero. */
-typedef struct fl_bits {
-    const uint8_t *at;
-    uint64_t bits;
-    unsigned left;
-} fl_bits;
 
 typedef struct fl_walk {
     fl_bits b;
@@ -50,59 +40,27 @@ typedef struct fl_coded {
     bool guess; /* damage begins anew instead of ending the walk */
 } fl_coded;
 
-/* At least 56 bits, without a branch: bytes already counted are or-ed onto themselves (F. Giesen, "Reading bits in far too many ways"). */
-static inline void refill(fl_bits *b) {
-    uint64_t next;
-    memcpy(&next, b->at, 8);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    next = __builtin_bswap64(next);
-#endif
-    b->bits |= next >> b->left;
-    b->at += (63 - b->left) >> 3;
-    b->left |= 56;
-}
-
-static inline void take(fl_bits *b, unsigned count) {
-    b->bits <<= count;
-    b->left -= count;
-}
-
-static inline unsigned window(const fl_bits *b) { return (unsigned)(b->bits >> (64 - FL_WINDOW)); }
-
 /* A symbol whose code may be longer than the window. Takes it, and returns its run; 0 when there is no such code. */
 static unsigned take_symbol(const fl_codes *codes, bool ac, fl_bits *b) {
-    refill(b);
-    const fl_step step = codes->first[window(b)];
-    if (step >> 8 != FL_RUN_NONE) {
-        take(b, step & 63);
-        return step >> 8;
-    }
-    for (int length = FL_WINDOW + 1; length <= 16; length++) {
-        const int32_t code = (int32_t)(b->bits >> (64 - length));
-        if (code > codes->last[length]) continue;
-        int value_bits, run;
-        fl_symbol_meaning(codes->symbols[code + codes->offset[length]], ac, &value_bits, &run);
-        take(b, (unsigned)(length + value_bits));
-        return (unsigned)run;
-    }
-    return 0;
+    int run, value;
+    return fl_find_symbol(codes, ac, b, &run, &value) ? (unsigned)run : 0;
 }
 
-INLINE void note_start(fl_walk *w, const fl_coded *coded) {
+FL_INLINE void note_start(fl_walk *w, const fl_coded *coded) {
     w->starts[w->mcus & w->mask] = (uint64_t)(w->b.at - coded->start) * 8 - w->b.left;
 }
 
-INLINE bool begin_block(fl_walk *w, const fl_mcu *mcu) {
-    refill(&w->b);
-    const fl_step step = mcu->dc[w->block]->first[window(&w->b)];
-    if (likely(step >> 8 != FL_RUN_NONE)) take(&w->b, step & 63);
+FL_INLINE bool begin_block(fl_walk *w, const fl_mcu *mcu) {
+    fl_refill(&w->b);
+    const fl_step step = mcu->dc[w->block]->first[fl_window(&w->b)];
+    if (likely(step >> 8 != FL_RUN_NONE)) fl_take(&w->b, step & 63);
     else if (!take_symbol(mcu->dc[w->block], false, &w->b)) return false;
     w->k = 1;
     w->steps = mcu->ac[w->block]->all;
     return true;
 }
 
-INLINE bool next_block(fl_walk *w, const fl_coded *coded) {
+FL_INLINE bool next_block(fl_walk *w, const fl_coded *coded) {
     if (++w->block == coded->mcu->blocks) {
         w->block = 0;
         w->mcus++;
@@ -115,8 +73,8 @@ INLINE bool next_block(fl_walk *w, const fl_coded *coded) {
 static __attribute__((noinline)) fl_walk damaged(fl_walk w, const fl_coded *coded) {
     w.steps = NULL;
     if (!coded->guess) return w;
-    refill(&w.b);
-    take(&w.b, 1);
+    fl_refill(&w.b);
+    fl_take(&w.b, 1);
     w.block = w.mcus = 0;
     note_start(&w, coded);
     if (begin_block(&w, coded->mcu)) return w;
@@ -129,23 +87,23 @@ static __attribute__((noinline)) fl_walk damaged(fl_walk w, const fl_coded *code
 /* One symbol, where the window's step does not fit. */
 static __attribute__((noinline)) fl_walk single(fl_walk w, const fl_coded *coded) {
     const unsigned run = take_symbol(coded->mcu->ac[w.block], true, &w.b);
-    w.k = run == FL_RUN_EOB ? BLOCK : w.k + run;
+    w.k = run == FL_RUN_EOB ? FL_BLOCK : w.k + run;
     /* a run over the block's end: libjpeg is silent, but let it decide */
-    if (run == 0 || w.k > BLOCK || (w.k == BLOCK && !next_block(&w, coded))) return damaged(w, coded);
+    if (run == 0 || w.k > FL_BLOCK || (w.k == FL_BLOCK && !next_block(&w, coded))) return damaged(w, coded);
     return w;
 }
 
 /* Two steps, which one refill has bits for, or less to the end of a block. Takes at most 160 bits. */
-INLINE void two_steps(fl_walk *w, const fl_coded *coded) {
-    refill(&w->b);
+FL_INLINE void two_steps(fl_walk *w, const fl_coded *coded) {
+    fl_refill(&w->b);
     for (int i = 0; i < 2; i++) {
-        const fl_step step = w->steps[window(&w->b)];
+        const fl_step step = w->steps[fl_window(&w->b)];
         const uint32_t k = w->k + (step >> 8);
-        if (k < BLOCK) {
-            take(&w->b, step & 63);
+        if (k < FL_BLOCK) {
+            fl_take(&w->b, step & 63);
             w->k = k;
         } else if (likely(((k - 1) & ODD) == 0)) { /* the last symbol of the window ends the block */
-            take(&w->b, step & 63);
+            fl_take(&w->b, step & 63);
             if (!likely(next_block(w, coded))) *w = damaged(*w, coded);
             return;
         } else {
@@ -254,37 +212,19 @@ static bool walk_interval(fl_walk_room *room, const fl_mcu *mcu, uint32_t mcus, 
     return walk_to(&w, &coded, mcus) && ends_rightly(&w, mcus, size);
 }
 
-/* Copies coded data up to the next marker, or to the end, without the zeros stuffed in behind 0xFF. */
-static const uint8_t *unstuff(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t *size) {
-    uint8_t *start = out;
-    while (at < end) {
-        const uint8_t *found = memchr(at, 0xFF, (size_t)(end - at));
-        size_t count = (size_t)((found ? found : end) - at);
-        memcpy(out, at, count);
-        out += count;
-        at += count;
-        if (end - at < 2 || at[1] != 0) break;
-        *out++ = 0xFF;
-        at += 2;
-    }
-    *size = (size_t)(out - start);
-    memset(out, 0, PAD);
-    return at;
-}
-
 bool fl_walk_scan(fl_walk_room *room, const fl_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at, const uint8_t *end) {
     void *plain = room->plain;
-    bool grown = grow(&plain, &room->plain_room, (size_t)(end - at) + PAD, 1);
+    bool grown = grow(&plain, &room->plain_room, (size_t)(end - at) + FL_PAD, 1);
     room->plain = plain;
     if (!grown) return false;
     uint32_t left = mcus;
-    for (uint8_t restart = RST0;; restart = (uint8_t)(RST0 + ((restart - RST0 + 1) & 7))) {
+    for (uint8_t restart = FL_RST0;; restart = (uint8_t)(FL_RST0 + ((restart - FL_RST0 + 1) & 7))) {
         uint32_t count = interval && interval < left ? interval : left;
         size_t size;
-        at = unstuff(at, end, room->plain, &size);
+        at = fl_scan_unstuff(at, end, room->plain, &size);
         if (!walk_interval(room, mcu, count, size)) return false;
         left -= count;
-        if (end - at < 2 || at[0] != 0xFF || at[1] != (left ? restart : EOI)) return false;
+        if (!fl_scan_marker(at, end, left ? restart : FL_EOI)) return false;
         if (!left) return true;
         at += 2;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "fl_decoder.h"
 #include "fl_jpeg.h"
 #include "fl_record.h"
 #include "fl_resize.h"
@@ -17,7 +18,7 @@ typedef struct open_reader {
 } open_reader;
 
 struct fl_worker {
-    fl_jpeg *jpeg;
+    fl_decoder *decoder;
     fl_resizer *resizer;
     open_reader *readers; /* one per store met so far; few, so searched in order */
     uint32_t reader_count;
@@ -28,7 +29,7 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
     *out = NULL;
     fl_worker *worker = calloc(1, sizeof *worker);
     if (!worker) return fl_fail(err, FL_ENOMEM, "no memory for a worker");
-    fl_code code = fl_jpeg_create(&worker->jpeg, err);
+    fl_code code = fl_decoder_create(&worker->decoder, err);
     if (!code) code = fl_resizer_create(&worker->resizer, err);
     if (code) {
         fl_worker_free(worker);
@@ -43,7 +44,7 @@ void fl_worker_free(fl_worker *worker) {
     for (uint32_t i = 0; i < worker->reader_count; i++) fl_reader_free(worker->readers[i].reader);
     free(worker->readers);
     fl_resizer_free(worker->resizer);
-    fl_jpeg_free(worker->jpeg);
+    fl_decoder_free(worker->decoder);
     free(worker);
 }
 
@@ -120,8 +121,8 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
         view.tail = (raw->height - source.y - source.height) * raw->stride + (size_t)(raw->width - source.x - source.width) * 3;
         view.width = source.width, view.height = source.height;
     } else {
-        fl_code code = fl_jpeg_decode(worker->jpeg, &source, eighths, &view, err);
-        add(&worker->counters.warnings, fl_jpeg_warnings(worker->jpeg, NULL));
+        fl_code code = fl_decoder_decode(worker->decoder, &source, eighths, &view, err);
+        add(&worker->counters.warnings, fl_decoder_warnings(worker->decoder));
         if (code) return code;
         left = floor(source.x * s), top = floor(source.y * s);
     }
@@ -161,16 +162,16 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     if (code) return code;
     add(&worker->counters.bytes, record.size);
     fl_view raw;
-    fl_jpeg_info info = {0};
+    uint32_t width = 0, height = 0;
     bool is_raw = image.kind == FL_KIND_RAW;
     if (is_raw) code = raw_view(image.data, source->max_pixels, &raw, err);
     else if (image.kind == FL_KIND_JPEG)
-        code = fl_jpeg_open(worker->jpeg, image.data.bytes, image.data.size, source->max_pixels, &info, err);
+        code = fl_decoder_open(worker->decoder, image.data.bytes, image.data.size, source->max_pixels, &width, &height, err);
     else code = fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
     add(&worker->counters.read_ns, now_ns() - start);
     if (code) return code;
     fl_geometry g;
-    code = fl_geometry_resolve(&source->program, is_raw ? raw.width : info.width, is_raw ? raw.height : info.height, key, &g, err);
+    code = fl_geometry_resolve(&source->program, is_raw ? raw.width : width, is_raw ? raw.height : height, key, &g, err);
     if (code) return code;
     if (g.window.width != sink->width || g.window.height != sink->height)
         return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");

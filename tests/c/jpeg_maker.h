@@ -19,6 +19,7 @@ typedef struct recipe {
     bool progressive, arithmetic;
     int restart;       /* MCUs; 0: none */
     bool bare;         /* without tables */
+    bool smooth;       /* slopes with a little noise instead of noise: few coefficients */
     bool metadata;     /* EXIF (orientation 6), ICC, comments, an Adobe marker is libjpeg's affair */
 } recipe;
 
@@ -63,7 +64,10 @@ static file make(const recipe *r) {
     }
     unsigned char *row = malloc((size_t)r->width * (size_t)r->components);
     for (int y = 0; y < r->height; y++) {
-        for (int i = 0; i < r->width * r->components; i++) row[i] = (unsigned char)(noise() >> 24);
+        for (int i = 0; i < r->width * r->components; i++) {
+            uint32_t random = noise() >> 24;
+            row[i] = (unsigned char)(r->smooth ? (uint32_t)(5 * y + 3 * i) + random % 8 : random);
+        }
         jpeg_write_scanlines(&c, &row, 1);
     }
     free(row);

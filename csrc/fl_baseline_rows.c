@@ -1,0 +1,156 @@
+/* Entropy decoding of a rectangle of MCUs. Outside of it codes are passed over, for their lengths and for the sums of DC differences; with an
+ * index, reading starts anew in each row, at the mark next to the rectangle. */
+#include "fl_baseline_stream.h"
+
+/* Blocks between entropy decoding and the inverse DCT. */
+typedef struct batch {
+    _Alignas(32) int16_t coefs[FL_BATCH * FL_MCU_BLOCKS * 64 + 64];
+    fl_job jobs[3][FL_BATCH * 4];
+    uint32_t pending[3], blocks, mcus;
+} batch;
+
+/* The blocks in one place of each MCU of a row. */
+typedef struct place {
+    uint8_t *out; /* where the next MCU's block goes; wanted ones are inside the plane */
+    size_t step;
+    uint32_t component;
+    uint32_t column, across; /* the next MCU's block column, blocks of an MCU side by side */
+    fl_range wanted; /* block columns; none in rows that are not wanted */
+    bool dc_only; /* its samples are made of the DC coefficient alone */
+} place;
+
+/* memset would be a call, or a slow instruction, for every block. */
+typedef int16_t sixteen __attribute__((vector_size(32), may_alias));
+
+static void flush(const fl_task *t, batch *a) {
+    static const uint8_t log2_side[9] = {0, 0, 1, 0, 2, 0, 0, 0, 3};
+    for (int c = 0; c < t->frame->count; c++) {
+        if (a->pending[c]) t->kernels->idct[log2_side[t->plane[c].side]](a->jobs[c], a->pending[c], t->plane[c].quant, t->plane[c].stride);
+        a->pending[c] = 0;
+    }
+    a->blocks = a->mcus = 0;
+}
+
+static void set_places(const fl_task *t, place *places, uint32_t mcu_row, uint32_t mcu) {
+    for (uint32_t c = 0, i = 0; c < t->frame->count; c++) {
+        const fl_plane *p = &t->plane[c];
+        for (uint32_t j = 0; j < p->h * p->v; j++, i++) {
+            const uint32_t row = mcu_row * p->v + j / p->h, column = mcu * p->h + j % p->h;
+            const bool wanted = row >= p->rows.from && row < p->rows.to;
+            places[i] = (place){
+                .out = fl_plane_row(p, row * p->side) + (column * p->side - p->origin),
+                .step = p->h * p->side,
+                .component = c,
+                .column = column,
+                .across = p->h,
+                .wanted = wanted ? p->columns : (fl_range){0, 0},
+                .dc_only = p->side == 1,
+            };
+        }
+    }
+}
+
+/* One block, made or passed over. */
+FL_INLINE bool one_block(const fl_task *t, batch *a, place *at, int *dc, uint32_t i, fl_bits *b) {
+    const bool wanted = at->column >= at->wanted.from && at->column < at->wanted.to;
+    uint8_t *out = at->out;
+    at->column += at->across;
+    at->out += at->step;
+    if (!wanted) return fl_stream_pass_block(t, dc, i, b);
+    int16_t *coefs = a->coefs + 64 * (size_t)a->blocks;
+    for (int j = 0; j < 4; j++) ((sixteen *)coefs)[j] = (sixteen){0};
+    if (!fl_stream_dc(t, dc, i, b)) return false;
+    const fl_codes *ac = &t->tables->ac[t->frame->block_ac[i]];
+    int count = 1;
+    if (!at->dc_only) count = fl_make_ac(ac, b, coefs);
+    else if (!fl_skip_ac(ac, b)) return false;
+    if (count < 0) return false;
+    coefs[0] = (int16_t)dc[at->component];
+    a->jobs[at->component][a->pending[at->component]++] = (fl_job){coefs, out, count};
+    a->blocks++;
+    return true;
+}
+
+FL_INLINE bool make_mcus(const fl_task *t, fl_stream *s, batch *a, place *places, uint32_t count) {
+    fl_bits b = s->bits;
+    const uint32_t blocks = t->frame->block_count;
+    for (; count; count--) {
+        for (uint32_t i = 0; i < blocks; i++)
+            if (!one_block(t, a, &places[i], s->dc, i, &b)) return false;
+        if (fl_bits_at(&b) > s->plain_end) return false;
+        if (++a->mcus == FL_BATCH) flush(t, a);
+    }
+    s->bits = b;
+    return true;
+}
+
+/* MCUs in stretches from restart to restart: made, where places are given. */
+FL_INLINE bool stretch(const fl_task *t, fl_stream *s, batch *a, place *places, uint32_t count) {
+    while (count) {
+        if (!fl_stream_ready(t, s)) return false;
+        uint32_t now = count < s->until_restart ? count : s->until_restart;
+        if (!(places ? make_mcus(t, s, a, places, now) : fl_stream_pass(t, s, now))) return false;
+        if (t->frame->interval) s->until_restart -= now;
+        count -= now;
+    }
+    return true;
+}
+
+/* Goes to the last mark before the rectangle in this row, and makes plain no more than up to the first mark behind it. */
+static bool seek(const fl_task *t, fl_stream *s, uint32_t row, uint32_t *column) {
+    const fl_index *index = t->index;
+    const fl_mark *mark = index->marks + (size_t)row * index->across + *column / index->every;
+    const size_t behind = (size_t)row * index->across + (t->mcu_columns.to + index->every - 1) / index->every;
+    const size_t size = (size_t)(t->end - t->at), first = (size_t)row * t->frame->mcus_across + *column / index->every * index->every;
+    size_t end =
+        behind < (size_t)index->across * t->frame->mcus_down ? (size_t)index->marks[behind].byte + 2 : size; /* 2: a stuffed byte */
+    if (end > size) end = size;
+    if (mark->byte > end || mark->bit > 7) return false;
+    s->at = t->at + mark->byte;
+    s->end = t->at + end;
+    fl_stream_interval(t, s);
+    fl_refill(&s->bits);
+    fl_take(&s->bits, mark->bit);
+    for (int c = 0; c < 3; c++) s->dc[c] = mark->dc[c];
+    if (t->frame->interval) {
+        s->until_restart = t->frame->interval - (uint32_t)(first % t->frame->interval);
+        s->restart = (uint8_t)(FL_RST0 + (first / t->frame->interval & 7));
+    }
+    *column = *column / index->every * index->every;
+    return true;
+}
+
+FL_INLINE bool rows(fl_task *t, fl_stream *s, batch *a) {
+    const uint32_t across = t->frame->mcus_across, left = t->mcu_columns.from, right = t->mcu_columns.to;
+    place places[FL_BLOCKS_MAX];
+    if (!t->index) {
+        fl_stream_begin(t, s);
+        for (uint32_t row = 0; row < t->mcu_rows.from; row++)
+            if (!stretch(t, s, a, NULL, across)) return false;
+    }
+    for (uint32_t row = t->mcu_rows.from; row < t->mcu_rows.to; row++) {
+        uint32_t column = t->index ? left : 0;
+        if (t->index && !seek(t, s, row, &column)) return false;
+        set_places(t, places, row, left);
+        if (!stretch(t, s, a, NULL, left - column) || !stretch(t, s, a, places, right - left)) return false;
+        flush(t, a);
+        fl_emit(t, row);
+        if (!t->index && row + 1 < t->mcu_rows.to && !stretch(t, s, a, NULL, across - right)) return false;
+    }
+    return true;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("bmi,bmi2"))) static bool rows_bmi2(fl_task *t, fl_stream *s, batch *a) { return rows(t, s, a); }
+#endif
+
+bool fl_decode_rows(fl_task *t) {
+    fl_stream s;
+    batch a;
+    memset(a.pending, 0, sizeof a.pending);
+    a.blocks = a.mcus = 0;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("bmi2")) return rows_bmi2(t, &s, &a);
+#endif
+    return rows(t, &s, &a);
+}

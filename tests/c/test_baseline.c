@@ -1,0 +1,260 @@
+/* fl_baseline against libjpeg's plain full decode, cropped: every sampling, quality, small size and scale, random boxes, both kernel sets.
+ * Then damaged files: where it delivers, libjpeg-turbo delivers the same bytes. Under the sanitizers also: no damage makes it read or write
+ * where it must not. */
+#include "fl_baseline.h"
+#include "check.h"
+#include "fl_jpeg.h"
+/* of its helpers only some are needed here */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "jpeg_maker.h"
+#pragma GCC diagnostic pop
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { THIN = 5 }; /* under the sanitizers each round costs ten times as much */
+#else
+enum { THIN = 1 };
+#endif
+
+static fl_baseline *baseline;
+static fl_error err;
+
+static fl_box random_box(uint32_t width, uint32_t height, int i) {
+    fl_box b = {below(width), below(height), 0, 0};
+    if (i % 3 == 0) b.x = b.x / 8 * 8, b.y = b.y / 8 * 8;
+    b.width = 1 + below(width - b.x), b.height = 1 + below(height - b.y);
+    if (i % 4 == 0) b.width = width - b.x;
+    if (i % 5 == 0) b.height = height - b.y;
+    return i ? b : (fl_box){0, 0, width, height};
+}
+
+static void check_part(const fl_view *v, const fl_box *b, uint32_t e, const unsigned char *full, int w, int h) {
+    uint32_t x0 = b->x * e / 8, y0 = b->y * e / 8, x1 = ((b->x + b->width) * e + 7) / 8, y1 = ((b->y + b->height) * e + 7) / 8;
+    CHECK(v->width == (x1 < (uint32_t)w ? x1 : (uint32_t)w) - x0 && v->height == (y1 < (uint32_t)h ? y1 : (uint32_t)h) - y0);
+    for (uint32_t y = 0; y < v->height; y++)
+        CHECK(memcmp(v->pixels + y * v->stride, full + ((size_t)(y0 + y) * (size_t)w + x0) * 3, (size_t)v->width * 3) == 0);
+    CHECK(v->tail >= 64);
+    volatile uint8_t seen = 0;
+    const uint8_t *end = v->pixels + (v->height - 1) * v->stride + v->width * 3;
+    for (size_t i = 0; i < 64; i++) seen ^= end[i];
+    seen ^= end[v->tail - 1];
+}
+
+/* An index of the open file, its marks in a block of their own size. */
+static fl_mark *make_marks(fl_index *index) {
+    index->count = fl_baseline_marks(baseline, index->every, &index->across);
+    fl_mark *marks = malloc(index->count * sizeof *marks);
+    CHECK(fl_baseline_index(baseline, index->every, marks));
+    index->marks = marks;
+    return marks;
+}
+
+static void equal_crops(const recipe *r, int boxes) {
+    check_seed = noise_state;
+    file f = make(r);
+    uint32_t width, height;
+    CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height) && width == (uint32_t)r->width && height == (uint32_t)r->height);
+    for (int eighths = 1; eighths <= 8; eighths *= 2) {
+        int w, h;
+        unsigned char *full = decode_all(f, eighths, &w, &h);
+        fl_index index = {1 + below(2 * (width / 8 + 1)), 0, 0, NULL};
+        fl_mark *marks = make_marks(&index);
+        for (int i = 0; i < boxes; i++) {
+            fl_box b = random_box(width, height, i);
+            for (int plain = 0; plain < 2; plain++) {
+                fl_view v;
+                fl_baseline_plain(baseline, plain);
+                for (int indexed = 0; indexed < 2; indexed++) {
+                    CHECK(fl_baseline_decode(baseline, &b, eighths, indexed ? &index : NULL, &v));
+                    check_part(&v, &b, (uint32_t)eighths, full, w, h);
+                }
+            }
+        }
+        free(full);
+        free(marks);
+    }
+    free(f.bytes);
+}
+
+static const int samplings[5][3] = {{3, 1, 1}, {3, 2, 1}, {3, 2, 2}, {3, 1, 2}, {1, 1, 1}};
+
+static recipe random_recipe(int sampling, int width, int height) {
+    recipe r = {.width = width, .height = height, .quality = 1 + (int)below(100), .smooth = below(2), .metadata = below(2)};
+    r.components = samplings[sampling][0], r.h = samplings[sampling][1], r.v = samplings[sampling][2];
+    r.restart = below(3) ? 0 : 1 + (int)below(5);
+    return r;
+}
+
+static void every_small_size(void) {
+    for (int width = 1; width <= 33; width++)
+        for (int height = 1; height <= 33; height++)
+            for (int s = 0; s < 5; s++) {
+                if (THIN > 1 && below(THIN)) continue;
+                recipe r = random_recipe(s, width, height);
+                equal_crops(&r, 4);
+            }
+}
+
+static void every_quality(void) {
+    for (int quality = 1; quality <= 100; quality++)
+        for (int s = 0; s < 5; s++) {
+            if (THIN > 1 && below(THIN)) continue;
+            recipe r = random_recipe(s, 20 + (int)below(120), 20 + (int)below(120));
+            r.quality = quality;
+            equal_crops(&r, 5);
+        }
+}
+
+static void large_sizes(void) {
+    for (int i = 0; i < 60 / THIN; i++) {
+        recipe r = random_recipe(i % 5, 200 + (int)below(700), 200 + (int)below(500));
+        equal_crops(&r, 8);
+    }
+    recipe grey = random_recipe(4, 70, 50);
+    grey.h = grey.v = 2; /* still one block an MCU */
+    equal_crops(&grey, 8);
+}
+
+static void refused(void) {
+    recipe r = {.width = 40, .height = 30, .quality = 70, .components = 3, .h = 2, .v = 2};
+    recipe others[] = {r, r, r, r, r};
+    others[0].progressive = true, others[1].arithmetic = true, others[2].components = 4, others[3].h = 4, others[4].bare = true;
+    uint32_t width, height;
+    for (int i = 0; i < 5; i++) {
+        file f = make(&others[i]);
+        fl_view v;
+        CHECK(!fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
+        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, NULL, &v));
+        free(f.bytes);
+    }
+    file f = make(&r);
+    fl_view v;
+    CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
+    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 41, 30}, 8, NULL, &v) &&
+          !fl_baseline_decode(baseline, &(fl_box){40, 0, UINT32_MAX, 1}, 8, NULL, &v));
+    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 0, 1}, 8, NULL, &v) &&
+          !fl_baseline_decode(baseline, &(fl_box){0, 0, 4, 4}, 3, NULL, &v));
+    CHECK(fl_baseline_decode(baseline, &(fl_box){39, 29, 1, 1}, 8, NULL, &v));
+    CHECK(!fl_baseline_open(baseline, NULL, 0, &width, &height));
+    free(f.bytes);
+}
+
+static size_t damage(uint8_t *bytes, size_t size) {
+    size_t at = 2 + below((uint32_t)size - 2);
+    switch (below(5)) {
+    case 0: bytes[at] ^= (uint8_t)(1u << below(8)); return size;
+    case 1: bytes[at] = (uint8_t)(below(2) ? 0xFF : 0xD0 + below(10)); return size;
+    case 2: return at;
+    case 3:
+        for (int i = 0; i < 8 && at < size; i++) bytes[at++] = (uint8_t)noise();
+        return size;
+    default: {
+        size_t gone = 1 + below(40);
+        if (gone > size - at) gone = size - at;
+        memmove(bytes + at, bytes + at + gone, size - at - gone);
+        return size - gone;
+    }
+    }
+}
+
+/* Where libjpeg-turbo delivers, with a warning or without, and this decoder too, their bytes are equal. Where libjpeg-turbo fails, this
+ * decoder may still have all that the box needs, for it looks at less: that must be so for truncated data only. */
+static void damaged(int rounds) {
+    fl_jpeg *jpeg;
+    CHECK(fl_jpeg_create(&jpeg, &err) == FL_OK);
+    long delivered = 0, refusals = 0;
+    for (int i = 0; i < rounds; i++) {
+        recipe r = random_recipe(i % 5, 1 + (int)below(90), 1 + (int)below(90));
+        file f = make(&r);
+        for (int j = 0; j < 40; j++) {
+            check_seed = noise_state;
+            uint8_t *broken = malloc(f.size);
+            memcpy(broken, f.bytes, f.size);
+            size_t size = f.size;
+            for (uint32_t k = below(3); k < 3 && size > 40; k++) size = damage(broken, size);
+            uint8_t *exact = malloc(size); /* of its own size, so that a sanitizer sees a read beyond it */
+            memcpy(exact, broken, size);
+            free(broken);
+            uint32_t width, height;
+            int eighths = 1 << below(4);
+            fl_view ours, theirs;
+            fl_jpeg_info info;
+            if (fl_baseline_open(baseline, exact, size, &width, &height) && (uint64_t)width * height < 1 << 22) {
+                fl_box b = random_box(width, height, (int)below(20));
+                fl_baseline_plain(baseline, below(2));
+                if (fl_baseline_decode(baseline, &b, eighths, NULL, &ours)) {
+                    delivered++;
+                    CHECK(fl_jpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK && info.width == width && info.height == height);
+                    fl_code code = fl_jpeg_decode(jpeg, &b, eighths, &theirs, &err);
+                    CHECK(code == FL_OK || code == FL_ETRUNCATED);
+                    if (code == FL_OK) {
+                        CHECK(ours.width == theirs.width && ours.height == theirs.height);
+                        for (uint32_t y = 0; y < ours.height; y++)
+                            CHECK(memcmp(ours.pixels + y * ours.stride, theirs.pixels + y * theirs.stride, (size_t)ours.width * 3) == 0);
+                    }
+                } else {
+                    refusals++;
+                }
+            }
+            free(exact);
+        }
+        free(f.bytes);
+    }
+    CHECK(delivered > rounds && refusals > rounds);
+    fl_jpeg_free(jpeg);
+}
+
+/* Marks of another file, or of none: refused, or pixels of something else, but nothing worse. */
+static void lying_index(void) {
+    long refusals = 0;
+    for (int i = 0; i < 2000 / THIN; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 20 + (int)below(90), 20 + (int)below(90));
+        file f = make(&r);
+        uint32_t width, height;
+        CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
+        fl_index index = {1 + below(5), 0, 0, NULL};
+        fl_mark *marks = make_marks(&index);
+        for (uint32_t j = 0, lies = 1 + below(4); j < lies; j++) {
+            fl_mark *mark = &marks[below((uint32_t)index.count)];
+            switch (below(5)) {
+            case 0: mark->byte = noise(); break;
+            case 1: mark->byte = below((uint32_t)f.size + 10); break;
+            case 2: mark->bit = (uint8_t)noise(); break;
+            case 3: mark->dc[below(3)] = (int16_t)noise(); break;
+            default: *mark = marks[below((uint32_t)index.count)];
+            }
+        }
+        for (int j = 0; j < 10; j++) {
+            fl_box b = random_box(width, height, j);
+            fl_view v;
+            if (!fl_baseline_decode(baseline, &b, 1 << below(4), &index, &v)) refusals++;
+        }
+        fl_index wrong = index;
+        fl_view v;
+        wrong.count--;
+        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, &wrong, &v));
+        wrong = index, wrong.every = 0;
+        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, &wrong, &v));
+        free(marks), free(f.bytes);
+    }
+    CHECK(refusals > 0);
+}
+
+int main(int argc, char **argv) {
+    CHECK(fl_baseline_create(&baseline, &err) == FL_OK);
+    if (argc > 2) noise_state = strtoull(argv[2], NULL, 0);
+    if (argc > 1) { /* rounds and a seed: a longer search for disagreement */
+        damaged(atoi(argv[1]));
+    } else {
+        refused();
+        every_small_size();
+        every_quality();
+        large_sizes();
+        damaged(600 / THIN);
+        lying_index();
+    }
+    fl_baseline_free(baseline);
+    fl_baseline_free(NULL);
+    return 0;
+}
