@@ -52,11 +52,11 @@ FL_INLINE void note_start(fl_walk *w, const fl_coded *coded) {
 
 FL_INLINE bool begin_block(fl_walk *w, const fl_mcu *mcu) {
     fl_refill(&w->b);
-    const fl_step step = mcu->dc[w->block]->first[fl_window(&w->b)];
-    if (likely(step >> 8 != FL_RUN_NONE)) fl_take(&w->b, step & 63);
+    const fl_symbols symbol = mcu->dc[w->block]->make[fl_window(&w->b)];
+    if (likely(symbol != 0)) fl_take(&w->b, (symbol >> 6 & 15) + (symbol >> 10 & 15));
     else if (!take_symbol(mcu->dc[w->block], false, &w->b)) return false;
     w->k = 1;
-    w->steps = mcu->ac[w->block]->all;
+    w->steps = mcu->ac[w->block]->walk;
     return true;
 }
 
@@ -80,7 +80,7 @@ static __attribute__((noinline)) fl_walk damaged(fl_walk w, const fl_coded *code
     if (begin_block(&w, coded->mcu)) return w;
     w.starts[0] = NOWHERE; /* no MCU started: it falls into step from the middle of one */
     w.k = 1;
-    w.steps = coded->mcu->ac[0]->all;
+    w.steps = coded->mcu->ac[0]->walk;
     return w;
 }
 
@@ -97,7 +97,7 @@ static __attribute__((noinline)) fl_walk single(fl_walk w, const fl_coded *coded
 FL_INLINE void two_steps(fl_walk *w, const fl_coded *coded) {
     fl_refill(&w->b);
     for (int i = 0; i < 2; i++) {
-        const fl_step step = w->steps[fl_window(&w->b)];
+        const fl_step step = w->steps[w->b.bits >> (64 - FL_WALK)];
         const uint32_t k = w->k + (step >> 8);
         if (k < FL_BLOCK) {
             fl_take(&w->b, step & 63);
