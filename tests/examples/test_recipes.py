@@ -1,0 +1,163 @@
+"""The recipes of examples/, by the commands that README gives, on small photographs whose class is their tint."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from pictures import photo
+
+from fastload import pack
+
+for _needed in ("kornia", "lightning", "timm", "torchvision"):
+    pytest.importorskip(_needed)
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CLASSES, TRAIN, VAL, BATCH = 3, 48, 11, 8
+TINY = ["--model", "test_resnet", "--size", "32", "--val-size", "32", "--batch-size", str(BATCH), "--warmup", "0", "--print-every", "1"]
+
+
+def write_tinted(root: Path, count: int, first: int) -> Path:
+    """An ImageFolder of `count` JPEGs of mixed sizes; one of the three colours stands out in each class."""
+    for i in range(count):
+        pixels = np.asarray(photo(first + i, 48 + i % 9, 56 + i % 7)).astype(np.float32)
+        pixels *= [1.0 if channel == i % CLASSES else 0.4 for channel in range(3)]
+        folder = root / f"class{i % CLASSES}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{i:04d}.jpg", quality=92)
+    return root
+
+
+@pytest.fixture(scope="session")
+def tinted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train and val, as ImageFolders of photographs that a network tells apart in a few steps."""
+    root = tmp_path_factory.mktemp("tinted")
+    write_tinted(root / "train", TRAIN, 0)
+    write_tinted(root / "val", VAL, 1000)
+    return root
+
+
+@pytest.fixture
+def here(tinted: Path, tmp_path: Path) -> Path:
+    """A folder with train.fl and val.fl, packed as recipes say by default."""
+    for name in ("train", "val"):
+        pack(tinted / name, tmp_path / f"{name}.fl")
+    return tmp_path
+
+
+def commands() -> dict[str, str]:
+    """Of README's table of recipes: the command by its beginning, `python` or `torchrun`, and the script's name."""
+    found = re.findall(r"`((python|torchrun)[^`]* (?:examples/)(\w+)\.py [^`]*)`", (ROOT / "README.md").read_text())
+    return {f"{launcher} {name}": command for command, launcher, name in found}
+
+
+def run(folder: Path, command: str, *more: str) -> str:
+    """Runs one of README's commands in a folder, with more options; what it printed. torchrun gets two processes."""
+    launcher, _, arguments = commands()[command].partition("examples/")
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if "torchrun" in launcher else [sys.executable]
+    script, *given = arguments.split()
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    words = [*start, str(HERE / "run_recipe.py"), str(ROOT / "examples" / script), *given, *more]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def numbers(name: str, text: str) -> list[float]:
+    """What follows that word, line by line; all of it finite."""
+    found = [float(value) for value in re.findall(rf"{name} ([-+.\w]+)", text)]
+    assert found
+    assert all(map(math.isfinite, found)), text
+    return found
+
+
+def by_step(text: str) -> dict[int, str]:
+    """imagenet.py's lines, by step; each is printed once, over all ranks."""
+    lines = re.findall(r"^epoch \d+ step (\d+)/.*$", text, re.MULTILINE)
+    assert len(lines) == len(set(lines))
+    return {int(found[1]): found[0] for found in re.finditer(r"^epoch \d+ step (\d+)/.*$", text, re.MULTILINE)}
+
+
+def test_readme_names_every_recipe() -> None:
+    """README's table has a command for each script, and for no other."""
+    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo"}
+    assert {command.split()[1] for command in commands()} == scripts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["python", "torchrun"])
+@pytest.mark.parametrize(("augment", "amp"), [("trivial", "bfloat16")])
+def test_imagenet(here: Path, launcher: str, augment: str, amp: str) -> None:
+    """It trains for the steps that there are, evaluates on every image once, and a run resumed in mid-epoch takes the very same steps:
+    the same losses to the last digit, so the same batches, weights and learning rates on every rank."""
+    ranks = 2 if launcher == "torchrun" else 1
+    each = TRAIN // BATCH // ranks
+    options = [*TINY, "--epochs", "3", "--lr", "4", "--augment", augment, "--amp", amp]
+    save_at = 2 * each - 1
+    text = run(here, f"{launcher} imagenet", *options, "--save-every", str(save_at), "--checkpoint", "at{step}.pt")
+    steps = by_step(text)
+    assert list(steps) == list(range(1, 3 * each + 1))
+    assert len(numbers("loss", text)) == len(steps)
+    shares = [share * VAL / 100 for share in numbers("accuracy", text)]
+    assert len(shares) == 3
+    assert all(abs(share - round(share)) < 0.01 for share in shares), "every image once makes whole numbers of right ones"
+    assert shares[-1] > VAL / CLASSES + 2
+
+    resumed = by_step(run(here, f"{launcher} imagenet", *options, "--resume", f"at{save_at}.pt"))
+    assert resumed == {step: line for step, line in steps.items() if step > save_at}
+
+
+def test_cifar(tinted: Path, tmp_path: Path) -> None:
+    """From shards of raw pixels it learns to tell the tints apart."""
+    for name in ("train", "val"):
+        pack(tinted / name, tmp_path / f"{name}.fl", encode="raw")
+    text = run(tmp_path, "python cifar", "--epochs", "4", "--batch-size", str(BATCH), "--width", "8")
+    losses = numbers("loss", text)
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+    assert numbers("accuracy", text)[-1] > 60
+
+
+def test_finetune_timm(here: Path) -> None:
+    """From random weights, with what timm says of the model; the saved weights load into timm's model."""
+    import timm
+
+    command = ["--model", "test_resnet", "--epochs", "2", "--batch-size", str(BATCH), "--lr", "0.01", "--head-lr", "0.01"]
+    text = run(here, "python finetune_timm", *command)
+    config = timm.data.resolve_model_data_config(timm.create_model("test_resnet"))
+    assert f"input_size {config['input_size']}" in text
+    assert f"mean {config['mean']}, std {config['std']}" in text
+    losses = numbers("loss", text)
+    assert len(losses) == 2
+    assert losses[-1] < losses[0]
+    assert numbers("accuracy", text)[-1] > 60
+    model = timm.create_model("test_resnet", num_classes=CLASSES, checkpoint_path=str(here / "best.pt"))
+    assert all(torch.isfinite(each).all() for each in model.state_dict().values())
+
+
+def lightning_losses(folder: Path, version: int) -> dict[int, float]:
+    """By step, as Lightning logged them."""
+    with (folder / f"checkpoints/lightning_logs/version_{version}/metrics.csv").open() as file:
+        return {int(row["step"]): float(row["loss"]) for row in csv.DictReader(file) if row["loss"]}
+
+
+@pytest.mark.slow
+def test_lightning(here: Path) -> None:
+    """Trainer.fit takes every step, and resumed from a checkpoint of mid-epoch it takes the same ones again."""
+    options = ["--model", "resnet18", "--size", "32", "--batch-size", str(BATCH), "--epochs", "2", "--log-every", "1", "--save-every", "8"]
+    run(here, "python lightning_module", *options)
+    whole = lightning_losses(here, 0)
+    assert list(whole) == list(range(2 * TRAIN // BATCH))
+    assert all(map(math.isfinite, whole.values()))
+    run(here, "python lightning_module", *options, "--resume", "checkpoints/last.ckpt")
+    assert lightning_losses(here, 1) == {step: loss for step, loss in whole.items() if step >= 8}
