@@ -35,7 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("train", help="packed dataset")
     parser.add_argument("val", help="packed dataset")
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--batch-size", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--size", type=int, default=32, help="images of another size are resized to it")
     parser.add_argument("--width", type=int, default=64, help="channels of the first layer")
     parser.add_argument("--lr", type=float, default=0.01)

@@ -12,6 +12,7 @@ Needs Lightning, torchvision and Kornia: pip install lightning torchvision 'fast
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 import torch
@@ -50,12 +51,13 @@ def arguments() -> argparse.Namespace:
 class PackedImages(LightningDataModule):
     """Packed images, cropped by native threads and augmented on the Trainer's device."""
 
-    def __init__(self, train: str, val: str, batch_size: int, size: int, seed: int) -> None:
+    def __init__(self, train: str, val: str, batch_size: int, size: int, seed: int, devices: int) -> None:
         super().__init__()
         crop = [T.RandomResizedCrop(size), T.RandomHorizontalFlip()]
         self.train = PackedDataset(train, transform=crop)
         self.val = PackedDataset(val, transform=[T.Resize(size * 8 // 7), T.CenterCrop(size), NORMALIZE])
-        self.options: dict[str, Any] = {"batch_size": batch_size, "seed": seed}
+        workers = None if devices == 1 else max(1, (os.cpu_count() or 1) // devices)
+        self.options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "num_workers": workers}
 
     def train_dataloader(self) -> FastLoader[Any]:
         augment = [A.AugmentBatch([A.RandAugment(2, 9), A.RandomErasing(0.1)]), NORMALIZE]
@@ -99,7 +101,7 @@ class Classifier(LightningModule):
 def main() -> None:
     args = arguments()
     seed_everything(args.seed)
-    data = PackedImages(args.train, args.val, args.batch_size, args.size, args.seed)
+    data = PackedImages(args.train, args.val, args.batch_size, args.size, args.seed, args.devices)
     model = Classifier(args.model, len(data.train.classes), args.lr)
     trainer = Trainer(
         devices=args.devices,
