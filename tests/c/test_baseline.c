@@ -139,6 +139,24 @@ static void refused(void) {
     free(f.bytes);
 }
 
+/* A byte too many before a restart marker: libjpeg-turbo passes over it with a warning, which is its to give. */
+static void stray_before_restart(void) {
+    recipe r = {.width = 60, .height = 40, .quality = 70, .components = 3, .h = 2, .v = 2, .restart = 2};
+    file f = make(&r);
+    uint8_t *longer = malloc(f.size + 1);
+    size_t at = f.size - 2;
+    while (f.bytes[at - 2] != 0xFF || f.bytes[at - 1] < 0xD0 || f.bytes[at - 1] > 0xD7) at--;
+    memcpy(longer, f.bytes, at - 2);
+    longer[at - 2] = 0x55;
+    memcpy(longer + at - 1, f.bytes + at - 2, f.size - at + 2);
+    uint32_t width, height;
+    fl_view v;
+    CHECK(fl_baseline_open(baseline, longer, f.size + 1, &width, &height));
+    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, width, height}, 8, NULL, &v));
+    CHECK(fl_baseline_decode(baseline, &(fl_box){0, 0, 8, 8}, 8, NULL, &v)); /* nothing is amiss before it */
+    free(longer), free(f.bytes);
+}
+
 static size_t damage(uint8_t *bytes, size_t size) {
     size_t at = 2 + below((uint32_t)size - 2);
     switch (below(5)) {
@@ -248,6 +266,7 @@ int main(int argc, char **argv) {
         damaged(atoi(argv[1]));
     } else {
         refused();
+        stray_before_restart();
         every_small_size();
         every_quality();
         large_sizes();
