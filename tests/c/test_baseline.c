@@ -16,6 +16,13 @@ enum { THIN = 5 }; /* under the sanitizers each round costs ten times as much */
 enum { THIN = 1 };
 #endif
 
+/* NOTE [ baseline: coefficients no encoder writes ]: damage makes such, and only libjpeg-turbo's x86 code then gives these bytes. */
+#if defined(__x86_64__)
+enum { SAME_RUBBISH = 1 };
+#else
+enum { SAME_RUBBISH = 0 };
+#endif
+
 static fl_baseline *baseline;
 static fl_error err;
 
@@ -205,7 +212,7 @@ static void damaged(int rounds) {
                     CHECK(fl_jpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK && info.width == width && info.height == height);
                     fl_code code = fl_jpeg_decode(jpeg, &b, eighths, &theirs, &err);
                     CHECK(code == FL_OK || code == FL_ETRUNCATED);
-                    if (code == FL_OK) {
+                    if (code == FL_OK && SAME_RUBBISH) {
                         CHECK(ours.width == theirs.width && ours.height == theirs.height);
                         for (uint32_t y = 0; y < ours.height; y++)
                             CHECK(memcmp(ours.pixels + y * ours.stride, theirs.pixels + y * theirs.stride, (size_t)ours.width * 3) == 0);
