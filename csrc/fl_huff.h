@@ -142,8 +142,9 @@ FL_INLINE int fl_make_ac(const fl_codes *ac, fl_bits *b, int16_t *block) {
             both = make[fl_window(b)];
             if (__builtin_expect((both & 63) == 0, 0)) goto one;
             const uint8_t *end = at + (both >> 6 & 15), *after = at + (both >> 10 & 127);
-            block[after[-1]] = (int16_t)((int32_t)(both << 10) >> 27);
-            block[*end] = (int16_t)((int32_t)both >> 22);
+            const uint32_t place = *end, second = after[-1]; /* both before the stores, which might alias them */
+            block[second] = (int16_t)((int32_t)(both << 10) >> 27);
+            block[place] = (int16_t)((int32_t)both >> 22);
             if (after >= fl_natural + FL_BLOCK) {
                 if (end + 1 >= fl_natural + FL_BLOCK) goto one; /* the first symbol fills the block, so the second is not of it */
                 fl_take(b, both & 63);

@@ -16,6 +16,13 @@ enum { THIN = 5 }; /* under the sanitizers each round costs ten times as much */
 enum { THIN = 1 };
 #endif
 
+/* NOTE [ baseline: coefficients no encoder writes ]: damage makes such, and only libjpeg-turbo's x86 code then gives these bytes. */
+#if defined(__x86_64__)
+enum { SAME_RUBBISH = 1 };
+#else
+enum { SAME_RUBBISH = 0 };
+#endif
+
 static fl_baseline *baseline;
 static fl_error err;
 
@@ -139,6 +146,24 @@ static void refused(void) {
     free(f.bytes);
 }
 
+/* A byte too many before a restart marker: libjpeg-turbo passes over it with a warning, which is its to give. */
+static void stray_before_restart(void) {
+    recipe r = {.width = 60, .height = 40, .quality = 70, .components = 3, .h = 2, .v = 2, .restart = 2};
+    file f = make(&r);
+    uint8_t *longer = malloc(f.size + 1);
+    size_t at = f.size - 2;
+    while (f.bytes[at - 2] != 0xFF || f.bytes[at - 1] < 0xD0 || f.bytes[at - 1] > 0xD7) at--;
+    memcpy(longer, f.bytes, at - 2);
+    longer[at - 2] = 0x55;
+    memcpy(longer + at - 1, f.bytes + at - 2, f.size - at + 2);
+    uint32_t width, height;
+    fl_view v;
+    CHECK(fl_baseline_open(baseline, longer, f.size + 1, &width, &height));
+    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, width, height}, 8, NULL, &v));
+    CHECK(fl_baseline_decode(baseline, &(fl_box){0, 0, 8, 8}, 8, NULL, &v)); /* nothing is amiss before it */
+    free(longer), free(f.bytes);
+}
+
 static size_t damage(uint8_t *bytes, size_t size) {
     size_t at = 2 + below((uint32_t)size - 2);
     switch (below(5)) {
@@ -187,7 +212,7 @@ static void damaged(int rounds) {
                     CHECK(fl_jpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK && info.width == width && info.height == height);
                     fl_code code = fl_jpeg_decode(jpeg, &b, eighths, &theirs, &err);
                     CHECK(code == FL_OK || code == FL_ETRUNCATED);
-                    if (code == FL_OK) {
+                    if (code == FL_OK && SAME_RUBBISH) {
                         CHECK(ours.width == theirs.width && ours.height == theirs.height);
                         for (uint32_t y = 0; y < ours.height; y++)
                             CHECK(memcmp(ours.pixels + y * ours.stride, theirs.pixels + y * theirs.stride, (size_t)ours.width * 3) == 0);
@@ -248,6 +273,7 @@ int main(int argc, char **argv) {
         damaged(atoi(argv[1]));
     } else {
         refused();
+        stray_before_restart();
         every_small_size();
         every_quality();
         large_sizes();
