@@ -1,6 +1,6 @@
 /* decode: fl_baseline against libjpeg-turbo on the same files and boxes, one thread, turn by turn.
  *
- *   cc -O2 -std=gnu11 -Icsrc -o decode benchmarks/decode.c csrc/fl_*.c $(pkg-config --cflags --libs libjpeg lmdb) -lm -lpthread
+ *   cc -O2 -std=gnu11 -Icsrc -o decode benchmarks/decode.c csrc/fl_*.c $(pkg-config --cflags --libs libjpeg libturbojpeg lmdb) -lm -lpthread
  *   ./decode LIST [ROUNDS] [SIZE] [EVERY]
  *
  * LIST is a text file of paths, one a line; every file is read into RAM first, and a file that fl_baseline refuses is an error. A round
@@ -10,8 +10,8 @@
  *   region    a RandomResizedCrop box (area 0.08..1, ratio 3/4..4/3) at the smallest DCT scale that keeps it >= SIZE (224)
  *             libjpeg-turbo: crop_scanline, skip_scanlines, stop after the last row
  *   centre    the middle 7/8 of the shorter side, squared, at the DCT scale for SIZE: Resize(256) + CenterCrop(224)
- *   marked    region and centre with an entropy index in memory, a mark at every EVERY MCUs (4) of a row
- *   entropy   fl_entropy's walk over the whole file, for scale (no rival)
+ *   marked    region and centre with an entropy index as packing makes it, or with EVERY a mark at every EVERY MCUs of a row; its size is printed
+ *   entropy   fl_entropy's walk over the whole file, for scale (no rival); indexing: the same with an index
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -24,23 +24,24 @@
 #include "fl_entropy.h"
 #include "fl_jpeg.h"
 
-enum { ROUNDS_MAX = 1000, MODES = 9 };
+enum { ROUNDS_MAX = 1000, MODES = 10 };
 
 typedef struct picture {
     uint8_t *bytes;
     size_t size;
     uint32_t width, height;
     fl_box box;
-    fl_index index;
+    uint8_t *index;
+    size_t index_size;
 } picture;
 
 static const char *names[MODES] = {"turbo full", "own full", "turbo region",  "own region",   "turbo centre",
-                                   "own centre", "entropy",  "marked region", "marked centre"};
-static const int rivals[MODES] = {-1, 0, -1, 2, -1, 4, -1, 2, 4};
+                                   "own centre", "entropy",  "marked region", "indexing",   "marked centre"};
+static const int rivals[MODES] = {-1, 0, -1, 2, -1, 4, -1, 2, 6, 4};
 
 static picture *pictures;
-static size_t count;
-static uint32_t target = 224, every = 4;
+static size_t count, coded_bytes, index_bytes;
+static uint32_t target = 224, every = 0;
 static fl_jpeg *jpeg;
 static fl_baseline *baseline;
 static fl_entropy *entropy;
@@ -56,21 +57,29 @@ static void stop(const char *what, const char *which) {
     exit(1);
 }
 
+static bool make_index(const picture *p, const uint8_t **index, size_t *size) {
+    return fl_entropy_index(entropy, p->bytes, p->size, every ? every : FL_INDEX_EVERY, every ? SIZE_MAX : fl_index_most(p->size), index, size);
+}
+
 static void read_file(const char *path) {
     FILE *f = fopen(path, "rb");
     if (!f || fseek(f, 0, SEEK_END)) stop("cannot be read", path);
     long size = ftell(f);
     pictures = realloc(pictures, (count + 1) * sizeof *pictures);
     if (size < 0 || !pictures) stop("no memory, or no size", path);
-    picture p = {malloc((size_t)size + 1), (size_t)size, 0, 0, {0, 0, 0, 0}, {every, 0, 0, NULL}};
+    picture p = {malloc((size_t)size + 1), (size_t)size, 0, 0, {0, 0, 0, 0}, NULL, 0};
     rewind(f);
     if (!p.bytes || fread(p.bytes, 1, p.size, f) != p.size) stop("cannot be read", path);
     fclose(f);
     if (!fl_baseline_open(baseline, p.bytes, p.size, &p.width, &p.height)) stop("not a file for fl_baseline", path);
-    p.index.count = fl_baseline_marks(baseline, every, &p.index.across);
-    fl_mark *marks = malloc(p.index.count * sizeof *marks);
-    if (!marks || !fl_baseline_index(baseline, every, marks)) stop("no index can be made", path);
-    p.index.marks = marks;
+    const uint8_t *index;
+    if (!make_index(&p, &index, &p.index_size) || !p.index_size)
+        stop("no index can be made", path);
+    p.index = malloc(p.index_size);
+    if (!p.index) stop("no memory", path);
+    memcpy(p.index, index, p.index_size);
+    coded_bytes += p.size;
+    index_bytes += p.index_size;
     pictures[count++] = p;
 }
 
@@ -97,6 +106,12 @@ static void decode(const picture *p, int mode) {
         if (!fl_entropy_sound(entropy, p->bytes, p->size)) stop("the walk refuses a file", "entropy");
         return;
     }
+    if (mode == 8) {
+        const uint8_t *index;
+        size_t size;
+        if (!make_index(p, &index, &size)) stop("the walk refuses a file", "entropy");
+        return;
+    }
     const bool region = mode == 2 || mode == 3 || mode == 7, marked = mode > 6;
     fl_box box = mode < 2 ? (fl_box){0, 0, p->width, p->height} : region ? p->box : centre_box(p->width, p->height);
     int eighths = mode < 2 ? 8 : fl_jpeg_scale(box.width, box.height, target, target);
@@ -107,7 +122,7 @@ static void decode(const picture *p, int mode) {
     } else {
         uint32_t width, height;
         if (!fl_baseline_open(baseline, p->bytes, p->size, &width, &height) ||
-            !fl_baseline_decode(baseline, &box, eighths, marked ? &p->index : NULL, &view))
+            !fl_baseline_decode(baseline, &box, eighths, p->index, marked ? p->index_size : 0, &view))
             stop("a file was refused", "fl_baseline");
     }
 }
@@ -135,7 +150,7 @@ int main(int argc, char **argv) {
     int rounds = argc > 2 ? atoi(argv[2]) : 11;
     if (argc > 3) target = (uint32_t)atoi(argv[3]);
     if (argc > 4) every = (uint32_t)atoi(argv[4]);
-    if (!every || argc < 2 || rounds < 1 || rounds > ROUNDS_MAX || !target)
+    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX || !target)
         return fprintf(stderr, "usage: decode LIST [ROUNDS] [SIZE] [EVERY]\n"), 2;
     fl_error err;
     if (fl_jpeg_create(&jpeg, &err) || fl_baseline_create(&baseline, &err) || fl_entropy_create(&entropy, &err)) stop(err.text, "decode");
@@ -160,10 +175,11 @@ int main(int argc, char **argv) {
     }
     for (int mode = 0; mode < MODES; mode++) {
         printf("%-14s %8.1f us/image", names[mode], median(time[mode], rounds));
-        if (rivals[mode] >= 0) printf("   %.3f times libjpeg-turbo's rate", median(ratio[mode], rounds));
+        if (rivals[mode] >= 0) printf("   %.3f times the rate of %s", median(ratio[mode], rounds), names[rivals[mode]]);
         printf("\n");
     }
-    for (size_t i = 0; i < count; i++) free(pictures[i].bytes), free((void *)pictures[i].index.marks);
+    printf("an index takes %.2f %% of a file\n", 100.0 * (double)index_bytes / (double)coded_bytes);
+    for (size_t i = 0; i < count; i++) free(pictures[i].bytes), free(pictures[i].index);
     free(pictures);
     fl_jpeg_free(jpeg);
     fl_baseline_free(baseline);

@@ -3,9 +3,9 @@
 #ifndef FL_BASELINE_PARTS_H
 #define FL_BASELINE_PARTS_H
 
-#include "fl_baseline_index.h"
 #include "fl_huff.h"
 #include "fl_image.h"
+#include "fl_index.h"
 
 /* FL_MARGIN: bytes before and behind each row of samples that a kernel may touch. FL_SLACK: bytes behind a row of pixels that it may write. */
 enum { FL_MARGIN = 64, FL_SLACK = 128, FL_BATCH = 8 /* MCUs between two turns of the inverse DCT */, FL_MCU_BLOCKS = 6 };
@@ -75,9 +75,6 @@ static inline uint8_t *fl_plane_row(const fl_plane *p, uint32_t row) { return p-
 
 /* Decodes all wanted MCU rows, calling fl_emit after each. False for damage. */
 bool fl_decode_rows(fl_task *task);
-
-/* Marks of the whole scan; needs tables, frame, at, end and plain. False for damage. */
-bool fl_index_make(const fl_task *task, uint32_t every, fl_mark *marks);
 
 /* Makes the rows of pixels that MCU rows up to mcu_row complete. */
 void fl_emit(fl_task *task, uint32_t mcu_row);

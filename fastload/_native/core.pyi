@@ -18,6 +18,8 @@ KIND_RAW: int
 KIND_BYTES: int
 KIND_TEXT: int
 KIND_JSON: int
+KIND_INDEX: int
+RECORD_INDEX: int
 
 def live_handles() -> dict[str, int]: ...
 def crc32c(data: BytesLike, crc: int = 0) -> int: ...
@@ -100,7 +102,8 @@ class Prepared(NamedTuple):
     data: bytes | None
 
 class JpegPreparer:
-    def prepare(self, data: bytes, entropy: bool = True) -> Prepared: ...
+    def prepare(self, data: bytes, entropy: bool = True, index: bool = False) -> Prepared: ...
+    def index(self, data: bytes) -> bytes: ...
 
 # --- engine.pxi
 

@@ -32,6 +32,7 @@ class PackOptions:
     min_side: int | None = None
     exif: str = "ignore"
     check: str = "entropy"
+    index: bool = True
     on_error: str = "raise"
     shuffle: bool = False
     seed: int = 0
@@ -44,6 +45,8 @@ class PackOptions:
         _one_of("exif", self.exif, ("ignore", "apply"))
         _one_of("check", self.check, ("structure", "entropy"))
         _one_of("on_error", self.on_error, ("raise", "skip"))
+        if not isinstance(self.index, bool):
+            raise ArgumentError(f"index={self.index!r} is neither True nor False")
         _between("quality", self.quality, 1, 100)
         for name in ("max_side", "min_side"):
             side = getattr(self, name)

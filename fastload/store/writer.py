@@ -35,7 +35,7 @@ from fastload.store.manifest import (
     sync_folder,
     write_atomically,
 )
-from fastload.store.schema import Schema
+from fastload.store.schema import Schema, with_index
 from fastload.store.shard import ShardFile, file_crc32c, write_error
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -234,9 +234,13 @@ class DatasetWriter:
                     "resume with the same options, or --overwrite starts again"
                 )
 
-    def prepare(self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0) -> Prepared:
-        """Builds a sample's record, in any thread; see `append`."""
+    def prepare(
+        self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
+    ) -> Prepared:
+        """Builds a sample's record, in any thread; see `append`. `index`: the entropy index of its JPEG."""
         entries, row = self.schema.encode(values, image_kind, height, width)
+        if index:
+            entries = with_index(entries, index)
         record, crc = core.build_record(entries)
         return Prepared(record, crc, row, height, width)
 
