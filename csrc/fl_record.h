@@ -17,7 +17,14 @@ typedef struct fl_span {
     size_t size;
 } fl_span;
 
-enum { FL_RECORD_MAGIC = 0x31524C46, FL_RECORD_VERSION = 1, FL_RECORD_HEADER = 16, FL_RECORD_ENTRY = 16, FL_RECORD_ENTRIES_MAX = 4096, FL_RECORD_INDEX = 0x8000 };
+enum {
+    FL_RECORD_MAGIC = 0x31524C46,
+    FL_RECORD_VERSION = 1,
+    FL_RECORD_HEADER = 16,
+    FL_RECORD_ENTRY = 16,
+    FL_RECORD_ENTRIES_MAX = 4096,
+    FL_RECORD_INDEX = 0x8000
+};
 typedef enum fl_kind {
     FL_KIND_JPEG = 1,
     FL_KIND_RAW = 2, /* u32 height, u32 width, u32 channels (3), then height x width x channels bytes */

@@ -100,10 +100,12 @@ class Prepared(NamedTuple):
     whole: bool
     sound: bool
     data: bytes | None
+    entropy_index: bytes
 
 class JpegPreparer:
     def prepare(self, data: bytes, entropy: bool = True, index: bool = False) -> Prepared: ...
     def index(self, data: bytes) -> bytes: ...
+    def index_holds(self, data: bytes, index: bytes) -> bool: ...
 
 # --- engine.pxi
 

@@ -1,5 +1,7 @@
 # Packing's fast path: one native call from a file's bytes to what is stored of it.
 
+from libc.stdint cimport SIZE_MAX
+from libc.string cimport memcmp as _c_memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
@@ -21,7 +23,7 @@ cdef extern from "fl_entropy.h" nogil:
 
 Prepared = _namedtuple(
     "Prepared",
-    ("width", "height", "components", "precision", "kind", "arithmetic", "orientation", "scans", "whole", "sound", "data", "index"),
+    ("width", "height", "components", "precision", "kind", "arithmetic", "orientation", "scans", "whole", "sound", "data", "entropy_index"),
 )
 
 
@@ -54,7 +56,7 @@ cdef class JpegPreparer:
             Prepared: width, height, components, precision, kind and arithmetic as jpeg_scan gives them; orientation (EXIF, 1 to 8); scans; whole:
             nothing in the markers is damaged, nothing stray stands between them and the end marker is there; sound: whole, and with `entropy`
             proved to decode without a warning, so False does not yet mean that there is one; data: the stripped file,
-            `data` itself when there is nothing to strip, or None when its structure is too damaged to be stripped; index: as jpeg_index
+            `data` itself when there is nothing to strip, or None when its structure is too damaged to be stripped; entropy_index: as `index`
             gives it, and it holds for `data` as well as for the stripped file; b"" when it was not asked for.
 
         Raises:
@@ -111,3 +113,16 @@ cdef class JpegPreparer:
         with nogil:
             fl_entropy_index(self.handle, start, size, FL_INDEX_EVERY, fl_index_most(size), &made, &made_size)
         return PyBytes_FromStringAndSize(<const char *>made, made_size)
+
+    def index_holds(self, bytes data not None, bytes index not None):
+        """Whether an index is that of this JPEG: true in every mark, however dense they are."""
+        cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
+        cdef const uint8_t *stored = <const uint8_t *>PyBytes_AS_STRING(index)
+        cdef const uint8_t *made = NULL
+        cdef size_t size = len(data), stored_size = len(index), made_size = 0
+        cdef uint32_t every = 0
+        with nogil:
+            if stored_size > 1:
+                every = stored[1]
+                fl_entropy_index(self.handle, start, size, every, SIZE_MAX, &made, &made_size)
+        return made_size > 0 and made_size == stored_size and _c_memcmp(made, stored, made_size) == 0

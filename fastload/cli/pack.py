@@ -46,6 +46,9 @@ def pack(
         bool,
         typer.Option("--index/--no-index", help="Note where in each JPEG's data its parts start, so that crops decode faster."),
     ] = True,
+    optimize_huffman: Annotated[
+        bool, typer.Option("--optimize-huffman", help="The same pixels in smaller JPEGs; packing takes longer.")
+    ] = False,
     on_error: Annotated[
         Literal["raise", "skip"], typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
     ] = "raise",
@@ -76,6 +79,7 @@ def pack(
             exif=exif,
             check=check,
             index=index,
+            optimize_huffman=optimize_huffman,
             on_error=on_error,
             limit=limit,
             max_pixels=max_pixels,
@@ -99,6 +103,7 @@ _LINES = (
     ("reencoded", "encoded anew, with loss"),
     ("raw", "stored as pixels"),
     ("shrunk", "shrunk"),
+    ("optimized", "JPEG, Huffman tables optimised"),
     ("indexed", "JPEG with an entropy index"),
 )
 

@@ -66,9 +66,24 @@ class Encoder:
             PackError: a library that this image needs is not installed.
         """
         encoded = self._encode(item)
+        if self._options.optimize_huffman:
+            self._optimize(encoded)
         if encoded.index is None and self._options.index and isinstance(encoded.data, bytes):
             encoded.index = self._preparer().index(encoded.data)
         return encoded
+
+    def _optimize(self, encoded: Encoded) -> None:
+        """Gives a JPEG Huffman tables of its own where that makes it smaller: the same coefficients, so the same pixels."""
+        # what was transcoded has them; what decodes with warnings is left as it is, so that it goes on telling
+        if not isinstance(encoded.data, bytes) or encoded.warning or "transcoded" in encoded.how:
+            return
+        try:
+            smaller = core.jpeg_to_baseline(encoded.data, self._options.max_pixels)
+        except SampleError:
+            return  # baseline coding cannot hold the same pixels
+        if len(smaller) < len(encoded.data):
+            encoded.data, encoded.index = smaller, None
+            encoded.how = (*encoded.how, "optimized")
 
     def _encode(self, item: Item) -> Encoded:
         if isinstance(item.image, np.ndarray):
@@ -119,7 +134,7 @@ class Encoder:
         if options.encode in ("jpeg", "raw") or size is not None:
             return self._decoded(data, found, turn, size, warning)
         if options.encode == "keep":
-            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.index)
+            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index)
         if found.components == 4:
             pixels = upright(self._decode(data), turn)
             encoded = encode_jpeg(pixels, CMYK_QUALITY, "4:4:4")
@@ -131,7 +146,7 @@ class Encoder:
     def _lossless(self, data: bytes, found: core.Prepared, warning: str) -> Encoded:
         """The same coefficients in the form that decodes best."""
         stored, how = (data, "kept") if found.data is None or found.data is data else (found.data, "stripped")
-        index: bytes | None = found.index  # of the same coded data
+        index: bytes | None = found.entropy_index  # of the same coded data
         if found.kind == "progressive" or found.arithmetic or found.scans > 1:
             try:
                 stored, how = core.jpeg_to_baseline(data, self._options.max_pixels), "transcoded"

@@ -49,6 +49,7 @@ def pack(
     exif: str = "ignore",
     check: str = "entropy",
     index: bool = True,
+    optimize_huffman: bool = False,
     on_error: str = "raise",
     limit: int | None = None,
     max_pixels: int | None = None,
@@ -77,8 +78,10 @@ def pack(
         check: "entropy" walks the coded data of every JPEG, so that each that libjpeg-turbo would only decode with warnings is named; it
             costs about 0.4 ms of CPU time for 100 KB. "structure" walks the markers, and looks into the coded data of those files only
             whose markers are not as they should be (cut off, without an end, with bytes between segments, restarts out of order).
-        index: store with each JPEG where in its coded data MCUs start (at most 1.5 % of its size), so that a crop is decoded without reading
-            what comes before it; the JPEG itself is not changed. It is made in the walk of check="entropy".
+        index: store with each JPEG where in its coded data MCUs start (at most 1.5 % of its size), so that a crop is decoded without
+            reading what comes before it; the JPEG itself is not changed. It is made in the walk of check="entropy".
+        optimize_huffman: give JPEGs Huffman tables of their own: the same pixels in some per cent less, for about 4 ms of CPU time
+            for 100 KB. Not with "keep" or "raw".
         on_error: "raise" at the first sample that cannot be packed, or "skip" such samples and name them.
         limit: pack the first so many samples (after the shuffle) only.
         max_pixels: larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by default.
@@ -103,6 +106,7 @@ def pack(
         exif=exif,
         check=check,
         index=index,
+        optimize_huffman=optimize_huffman,
         on_error=on_error,
         shuffle=shuffle,
         seed=seed,

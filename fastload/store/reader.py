@@ -166,7 +166,8 @@ class DatasetReader:
         return self._sample(index, self.store.get)
 
     def record_fields(self, index: int) -> list[tuple[int, int, bytes]]:
-        """The fields in sample index's record: (field number, kind as in `core.KIND_...`, bytes).
+        """The fields in sample index's record: (field number, kind as in `core.KIND_...`, bytes). The entropy
+        index of an image, of kind `core.KIND_INDEX`, has the image's number plus `core.RECORD_INDEX`.
 
         Raises:
             IndexError: no such sample.
