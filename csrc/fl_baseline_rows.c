@@ -126,8 +126,10 @@ static bool seek(const fl_task *t, fl_stream *s, uint32_t row, fl_cursor *start,
 /* Whether the stream is where the index has this mark. */
 static bool is_at(const fl_task *t, fl_stream *s, const fl_mark *mark) {
     if (!fl_stream_ready(t, s)) return false;
-    uint64_t bit = (uint64_t)(s->bits.at - t->plain) * 8 - s->bits.left, stuffed = 0;
-    for (const uint8_t *at = t->plain; at < t->plain + bit / 8; at++) stuffed += *at == 0xFF;
+    const uint64_t bit = (uint64_t)(s->bits.at - t->plain) * 8 - s->bits.left;
+    const uint8_t *end = t->plain + bit / 8, *at = t->plain;
+    uint64_t stuffed = 0;
+    for (; (at = memchr(at, 0xFF, (size_t)(end - at))) != NULL; at++) stuffed++;
     if (mark->bit != ((uint64_t)(s->coded - t->at) + stuffed) * 8 + bit) return false;
     for (int i = 0; i < t->frame->count; i++)
         if (s->dc[i] != mark->dc[i]) return false;
