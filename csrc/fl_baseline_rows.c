@@ -19,8 +19,13 @@ typedef struct place {
     bool dc_only; /* its samples are made of the DC coefficient alone */
 } place;
 
-/* memset would be a call, or a slow instruction, for every block. */
-typedef int16_t sixteen __attribute__((vector_size(32), may_alias));
+/* memset, a loop or larger vectors would become a call or a slow instruction for every block. */
+typedef int16_t eight __attribute__((vector_size(16), may_alias));
+
+FL_INLINE void clear(int16_t *coefs) {
+    eight *at = (eight *)coefs;
+    at[0] = at[1] = at[2] = at[3] = at[4] = at[5] = at[6] = at[7] = (eight){0};
+}
 
 static void flush(const fl_task *t, batch *a) {
     static const uint8_t log2_side[9] = {0, 0, 1, 0, 2, 0, 0, 0, 3};
@@ -58,7 +63,7 @@ FL_INLINE bool one_block(const fl_task *t, batch *a, place *at, int *dc, uint32_
     at->out += at->step;
     if (!wanted) return fl_stream_pass_block(t, dc, i, b);
     int16_t *coefs = a->coefs + 64 * (size_t)a->blocks;
-    for (int j = 0; j < 4; j++) ((sixteen *)coefs)[j] = (sixteen){0};
+    clear(coefs);
     if (!fl_stream_dc(t, dc, i, b)) return false;
     const fl_codes *ac = &t->tables->ac[t->frame->block_ac[i]];
     int count = 1;
