@@ -38,8 +38,8 @@ void fl_baseline_free(fl_baseline *baseline) {
 }
 
 void fl_baseline_plain(fl_baseline *baseline, bool plain) {
-    const fl_decode_kernels *fast = plain ? NULL : fl_decode_avx2();
-    baseline->kernels = fast ? fast : &fl_decode_scalar;
+    const fl_decode_kernels *avx2 = fl_decode_avx2(), *fast = avx2 ? avx2 : fl_decode_neon();
+    baseline->kernels = fast && !plain ? fast : &fl_decode_scalar;
 }
 
 bool fl_baseline_open(fl_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height) {
