@@ -146,7 +146,8 @@ class Encoder:
     def _lossless(self, data: bytes, found: core.Prepared, warning: str) -> Encoded:
         """The same coefficients in the form that decodes best."""
         stored, how = (data, "kept") if found.data is None or found.data is data else (found.data, "stripped")
-        index: bytes | None = found.entropy_index  # of the same coded data
+        # Of the same coded data; of a file with something amiss between its markers none was made, but stripping may have mended that.
+        index: bytes | None = found.entropy_index if found.whole or stored is data else None
         if found.kind == "progressive" or found.arithmetic or found.scans > 1:
             try:
                 stored, how = core.jpeg_to_baseline(data, self._options.max_pixels), "transcoded"
