@@ -144,7 +144,7 @@ def test_start_up_does_not_import_torch() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    for name in ("pack", "info", "verify", "unpack", "bench"):
+    for name in ("pack", "info", "verify", "index", "unpack", "bench"):
         assert name in result.stdout
 
 
