@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fastload.errors import ArgumentError, PackError
+from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import MANIFEST_NAME, SHARD_NAME, Manifest, ShardEntry, sync_folder
 from fastload.store.reader import DatasetReader
@@ -71,6 +71,13 @@ class DatasetRewriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._close_reader()
+        if error is not None:
+            # What was under way may have been stopped between any two steps: the manifest on the disk tells which file counts.
+            with suppress(OSError, FastloadError):
+                sync_folder(self.path)
+                self.manifest = Manifest.load(self.path)
+                self._remove_leftovers()
         self.close()
 
     def close(self) -> None:
