@@ -55,7 +55,7 @@ static void make_index(worker *w, const sample *s, const uint8_t **index, size_t
     const picture *p = s->file;
     uint32_t every = w->every ? w->every : FL_INDEX_EVERY;
     size_t most = w->every ? SIZE_MAX : fl_index_most(p->size);
-    if (!fl_entropy_index(w->entropy, p->bytes, p->size, every, most, index, size)) floor_die("the walk refuses a file", "fl_entropy");
+    if (!fl_entropy_index(w->entropy, p->bytes, p->size, every, most, index, size)) floor_die("refused by fl_entropy's walk", p->path);
 }
 
 /* As the pipeline does: the part of a side of `size` pixels that target columns from `from` on need, when the side becomes `resized`. */
@@ -73,7 +73,7 @@ void worker_prepare(worker *w, sample *s) {
     const picture *p = s->file;
     const uint8_t *index;
     make_index(w, s, &index, &s->index_size);
-    if (!s->index_size || !(s->index = malloc(s->index_size))) floor_die("no index can be made of a file", "fl_entropy");
+    if (!s->index_size || !(s->index = malloc(s->index_size))) floor_die("no index can be made", p->path);
     memcpy(s->index, index, s->index_size);
     uint32_t shorter = w->target * 8 / 7, side = p->width < p->height ? p->width : p->height;
     s->resized_width = (uint32_t)((uint64_t)p->width * shorter / side),
@@ -90,7 +90,7 @@ static fl_view decode(worker *w, const sample *s, fl_box box, int eighths, bool 
     uint32_t width, height;
     if (!fl_baseline_open(w->baseline, s->file->bytes, s->file->size, &width, &height) ||
         !fl_baseline_decode(w->baseline, &box, eighths, s->index, marked ? s->index_size : 0, &view))
-        floor_die("a file is refused", "fl_baseline");
+        floor_die("refused by fl_baseline", s->file->path);
     return view;
 }
 
@@ -140,7 +140,7 @@ static void turbojpeg(worker *w, const picture *p) {
         if (!(w->whole = malloc(w->whole_size = need))) floor_die("no memory for an image", "TurboJPEG");
     }
     if (tjDecompress2(w->turbo, p->bytes, (unsigned long)p->size, w->whole, (int)p->width, 0, (int)p->height, TJPF_RGB, 0))
-        floor_die(tjGetErrorStr2(w->turbo), "TurboJPEG");
+        floor_die(tjGetErrorStr2(w->turbo), p->path);
 }
 
 static fl_view full(worker *w, const sample *s) { return decode(w, s, (fl_box){0, 0, s->file->width, s->file->height}, 8, false); }
@@ -151,7 +151,7 @@ void worker_compare(worker *w, const sample *s) {
     size_t row = (size_t)s->file->width * 3;
     bool same = view.width == s->file->width && view.height == s->file->height;
     for (size_t y = 0; same && y < view.height; y++) same = !memcmp(view.pixels + y * view.stride, w->whole + y * row, row);
-    if (!same) floor_die("makes other pixels than TurboJPEG", "fl_baseline");
+    if (!same) floor_die("fl_baseline makes other pixels than TurboJPEG", s->file->path);
 }
 
 static void floor_centre(worker *w, const sample *s) {
@@ -177,7 +177,7 @@ void worker_run(worker *w, const sample *s, int mode) {
     case FLOOR_CENTRE: floor_centre(w, s); break;
     case CENTRE: centre(w, s); break;
     case WALK:
-        if (!fl_entropy_sound(w->entropy, p->bytes, p->size)) floor_die("the walk refuses a file", "fl_entropy");
+        if (!fl_entropy_sound(w->entropy, p->bytes, p->size)) floor_die("refused by fl_entropy's walk", p->path);
         break;
     default: make_index(w, s, &index, &size); break;
     }

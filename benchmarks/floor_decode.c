@@ -4,12 +4,15 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <jpeglib.h>
 
 struct floor_decoder {
+    /* First, so that libjpeg's pointer to it is one to the whole. */
     struct jpeg_decompress_struct c;
     struct jpeg_error_mgr err;
+    const char *path; /* of the picture at hand */
     unsigned char *out;
     size_t capacity;
 };
@@ -63,7 +66,8 @@ unsigned floor_scale(const floor_box *box, unsigned target) {
 static void on_error(j_common_ptr c) {
     char text[JMSG_LENGTH_MAX];
     c->err->format_message(c, text);
-    floor_die(text, "libjpeg");
+    const char *path = ((const floor_decoder *)c)->path;
+    floor_die(text, path ? path : "libjpeg");
 }
 
 static void on_message(j_common_ptr c, int level) { (void)c, (void)level; }
@@ -116,6 +120,7 @@ void floor_decode(floor_decoder *decoder, const picture *p, floor_kind kind, con
         free(decoder->out);
         if (!(decoder->out = malloc(decoder->capacity = need))) floor_die("no room for one image", "libjpeg");
     }
+    decoder->path = p->path;
     jpeg_mem_src(c, p->bytes, p->size);
     jpeg_read_header(c, TRUE);
     if (kind == FLOOR_ENTROPY) {
@@ -131,14 +136,15 @@ void floor_decode(floor_decoder *decoder, const picture *p, floor_kind kind, con
     jpeg_abort_decompress(c);
 }
 
-static void load(floor_decoder *decoder, picture *p, const char *path) {
-    FILE *f = fopen(path, "rb");
-    if (!f || fseek(f, 0, SEEK_END)) floor_die("cannot be opened", path);
+static void load(floor_decoder *decoder, picture *p) {
+    FILE *f = fopen(p->path, "rb");
+    if (!f || fseek(f, 0, SEEK_END)) floor_die("cannot be opened", p->path);
     long size = ftell(f);
     rewind(f);
     if (size < 1 || !(p->bytes = malloc(p->size = (size_t)size)) || fread(p->bytes, 1, p->size, f) != p->size)
-        floor_die("cannot be read", path);
+        floor_die("cannot be read", p->path);
     fclose(f);
+    decoder->path = p->path;
     jpeg_mem_src(&decoder->c, p->bytes, p->size);
     jpeg_read_header(&decoder->c, TRUE);
     p->width = decoder->c.image_width, p->height = decoder->c.image_height;
@@ -158,7 +164,8 @@ picture *floor_load(const char *list, size_t *count) {
         if (!n) continue;
         if (*count == capacity && !(pictures = realloc(pictures, (capacity = capacity ? 2 * capacity : 256) * sizeof *pictures)))
             floor_die("no memory", list);
-        load(decoder, &pictures[(*count)++], line);
+        if (!(pictures[*count].path = strdup(line))) floor_die("no memory", list);
+        load(decoder, &pictures[(*count)++]);
     }
     free(line);
     fclose(f);
@@ -168,6 +175,6 @@ picture *floor_load(const char *list, size_t *count) {
 }
 
 void floor_unload(picture *pictures, size_t count) {
-    for (size_t i = 0; i < count; i++) free(pictures[i].bytes);
+    for (size_t i = 0; i < count; i++) free(pictures[i].path), free(pictures[i].bytes);
     free(pictures);
 }

@@ -11,6 +11,7 @@ typedef struct floor_box {
 } floor_box;
 
 typedef struct picture {
+    char *path;
     unsigned char *bytes;
     size_t size;
     unsigned width, height;
