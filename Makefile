@@ -19,7 +19,7 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/stamps
 NATIVE := $(wildcard csrc/*.c csrc/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
-C_FILES := $(wildcard csrc/*.c csrc/*.h tests/c/*.c tests/c/*.h benchmarks/*.c)
+C_FILES := $(wildcard csrc/*.c csrc/*.h tests/c/*.c tests/c/*.h benchmarks/*.c benchmarks/*.h)
 PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory

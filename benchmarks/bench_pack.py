@@ -11,6 +11,7 @@ writing to the kernel. MB are those of the source tree, for all three.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -32,15 +33,17 @@ def turn(command: list[str], out: Path, size: int) -> Callable[[int], common.Jso
     def run(_round: int) -> common.Json:
         shutil.rmtree(out, ignore_errors=True)
         os.sync()
-        start = time.perf_counter()
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         wall = time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         os.sync()
         synced = time.perf_counter() - start
         shutil.rmtree(out, ignore_errors=True)
         if done.returncode:
             return {"ok": False, "reason": (done.stderr.strip().splitlines() or ["failed"])[-1]}
-        return {"ok": True, "mb_per_s": size / 1e6 / wall, "mb_per_s_synced": size / 1e6 / synced}
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return {"ok": True, "mb_per_s": size / 1e6 / wall, "mb_per_s_synced": size / 1e6 / synced, "cpu_s": cpu}
 
     return run
 

@@ -101,24 +101,45 @@ def pack_fresh(source: Path, name: str, **options: Any) -> Path:
     return out
 
 
-def build_floor() -> Path:
-    """Compiles floor.c with the C compiler of $CC (cc) and what pkg-config says of libjpeg; returns the program."""
-    source, out = HERE / "floor.c", WORK / "floor"
-    if out.exists() and out.stat().st_mtime > source.stat().st_mtime:
+def build_program(name: str, sources: Sequence[Path], libraries: Sequence[str], flags: Sequence[str], headers: Sequence[Path] = ()) -> Path:
+    """Compiles C sources to build/bench/NAME with the compiler of $CC (cc), unless it is newer than they are.
+
+    Args:
+        name: the program.
+        sources: all of it.
+        libraries: pkg-config's names.
+        flags: the compiler's.
+        headers: what makes it stale beside the sources.
+    """
+    out = WORK / name
+    if out.exists() and out.stat().st_mtime > max(path.stat().st_mtime for path in (*sources, *headers)):
         return out
     WORK.mkdir(parents=True, exist_ok=True)
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libjpeg"], capture_output=True, text=True, check=True)
+    found = subprocess.run(["pkg-config", "--cflags", "--libs", *libraries], capture_output=True, text=True, check=True)
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    libraries = shlex.split(flags.stdout)
-    subprocess.run([*compiler, "-O2", "-std=c11", "-o", out, source, *libraries, "-lpthread", "-lm"], check=True)
+    linked = [*shlex.split(found.stdout), "-lpthread", "-lm"]
+    subprocess.run([*compiler, *flags, "-o", out, *sources, *linked], check=True)
     return out
+
+
+def build_floor() -> Path:
+    """Compiles floor.c; returns the program."""
+    sources = [HERE / "floor.c", HERE / "floor_decode.c"]
+    return build_program("floor", sources, ["libjpeg"], ["-O2", "-std=c11"], [HERE / "floor_decode.h"])
+
+
+def write_listing(source: Path, times: int = 1) -> Path:
+    """The paths of a CLASS/IMAGE tree in a text file, one a line, all of them ``times`` times over."""
+    listing = WORK / f"{source.name}.txt"
+    WORK.mkdir(parents=True, exist_ok=True)
+    listing.write_text("".join(f"{path}\n" for path, _ in list_folder(source)) * times, encoding="utf-8")
+    return listing
 
 
 def floor_turn(source: Path, modes: Sequence[str], workers: int, size: int, seconds: float) -> Any:
     """A turn for ``interleave``: ``images_per_s`` and ``cpu_s_per_1000`` of the first mode; all under ``modes``."""
     program = build_floor()
-    listing = WORK / f"{source.name}.txt"
-    listing.write_text("".join(f"{path}\n" for path, _ in list_folder(source)), encoding="utf-8")
+    listing = write_listing(source)
 
     def turn(round_number: int) -> Json:
         command = [program, listing, workers, size, seconds, round_number, *modes]

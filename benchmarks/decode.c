@@ -1,172 +1,159 @@
-/* decode: fl_baseline against libjpeg-turbo on the same files and boxes, one thread, turn by turn.
+/* decode: fl_baseline, with and without the entropy index and the resize, against libjpeg-turbo on the same files and boxes, turn by turn.
  *
- *   cc -O2 -std=gnu11 -Icsrc -o decode benchmarks/decode.c csrc/fl_*.c $(pkg-config --cflags --libs libjpeg lmdb) -lm -lpthread
- *   ./decode LIST [ROUNDS] [SIZE] [EVERY]
+ *   cc -O3 -std=gnu11 -ffp-contract=off -Icsrc -o decode benchmarks/decode.c benchmarks/decode_modes.c benchmarks/floor_decode.c \
+ *       csrc/fl_*.c $(pkg-config --cflags --libs libjpeg libturbojpeg lmdb) -lm -lpthread
+ *   ./decode LIST SIZE EVERY SECONDS SEED THREADS[,THREADS...] MODE...
  *
- * LIST is a text file of paths, one a line; every file is read into RAM first, and a file that fl_baseline refuses is an error. A round
- * decodes all files once in each mode, one mode after the other, with new boxes for each round; a mode's time is the thread's CPU time. Printed
- * are microseconds an image (median over rounds) and each mode's ratio to its rival of the same round (median). Nothing is resized.
- *   full      the whole image               libjpeg-turbo: jpeg_read_scanlines
- *   region    a RandomResizedCrop box (area 0.08..1, ratio 3/4..4/3) at the smallest DCT scale that keeps it >= SIZE (224)
- *             libjpeg-turbo: crop_scanline, skip_scanlines, stop after the last row
- *   centre    the middle 7/8 of the shorter side, squared, at the DCT scale for SIZE: Resize(256) + CenterCrop(224)
- *   marked    region and centre with an entropy index in memory, a mark at every EVERY MCUs (4) of a row
- *   entropy   fl_entropy's walk over the whole file, for scale (no rival)
+ * LIST is a text file of paths, one a line; every file is read into RAM and its index made first. A file that fl_baseline refuses is an
+ * error, and so are other pixels than TurboJPEG's, which are looked for when turbojpeg and full are both measured. A round draws new
+ * boxes, then decodes all files once in each mode with each number of threads, one after the other; the first round warms up and the
+ * others run until SECONDS have gone by. Threads have decoders of their own, kept from pass to pass, and take the next picture that
+ * nobody has taken.
+ *   floor          floor.c's region: a RandomResizedCrop box at the smallest DCT scale that keeps it >= SIZE; not resized
+ *   crop           the same box and scale by fl_baseline with the index (as packing makes it, or with EVERY a mark at every EVERY MCUs of
+ *                  a row), resized to SIZE x SIZE as the loader does it (bilinear, antialiased)
+ *   crop_unmarked  the same without the index
+ *   region         crop without the resize
+ *   turbojpeg      the whole image: tjDecompress2, TJPF_RGB, no flags, which is the accurate DCT and fancy upsampling
+ *   full           the whole image by fl_baseline without the index
+ *   centre         Resize(SIZE * 8 / 7) + CenterCrop(SIZE), with the index, resized
+ *   floor_centre   libjpeg-turbo's region decode of the box that centre decodes, at its scale; not resized
+ *   walk, index    fl_entropy's walk over the whole file; the same with an index made
+ * One line of JSON on stdout: {"images": n, "jpeg_bytes": n, "index_bytes": n, "rounds": [[[wall_s, cpu_s] for each mode] for each
+ * number of threads] for each round}. cpu_s is the sum of the threads' own CPU times. Exit status 1 and a line on stderr on any failure.
  */
 #define _GNU_SOURCE
-#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "fl_baseline.h"
-#include "fl_entropy.h"
-#include "fl_jpeg.h"
+#include "decode_modes.h"
 
-enum { ROUNDS_MAX = 1000, MODES = 9 };
+enum { THREADS_MAX = 256, COUNTS_MAX = 16, ARGUMENTS = 7 };
 
-typedef struct picture {
-    uint8_t *bytes;
-    size_t size;
-    uint32_t width, height;
-    fl_box box;
-    fl_index index;
-} picture;
+typedef struct job {
+    sample *samples;
+    size_t count;
+    int mode;
+    atomic_size_t next; /* the next sample nobody has taken */
+} job;
 
-static const char *names[MODES] = {"turbo full", "own full", "turbo region",  "own region",   "turbo centre",
-                                   "own centre", "entropy",  "marked region", "marked centre"};
-static const int rivals[MODES] = {-1, 0, -1, 2, -1, 4, -1, 2, 4};
+typedef struct lane {
+    job *job;
+    worker *worker;
+    pthread_t thread;
+    double cpu; /* seconds of the last pass; written by its thread, read after join */
+} lane;
 
-static picture *pictures;
-static size_t count;
-static uint32_t target = 224, every = 4;
-static fl_jpeg *jpeg;
-static fl_baseline *baseline;
-static fl_entropy *entropy;
-static uint64_t state = 88172645463325252u;
-
-static double uniform(void) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (double)(state >> 11) / 9007199254740992.0;
+static void *run_lane(void *opaque) {
+    lane *l = opaque;
+    job *j = l->job;
+    double start = floor_seconds(CLOCK_THREAD_CPUTIME_ID);
+    for (size_t i; (i = atomic_fetch_add(&j->next, 1)) < j->count;) worker_run(l->worker, &j->samples[i], j->mode);
+    l->cpu = floor_seconds(CLOCK_THREAD_CPUTIME_ID) - start;
+    return NULL;
 }
 
-static void stop(const char *what, const char *which) {
-    fprintf(stderr, "decode: %s: %s\n", which, what);
-    exit(1);
+static void run_pass(job *j, lane *lanes, int threads, double *wall, double *cpu) {
+    atomic_store(&j->next, 0);
+    double start = floor_seconds(CLOCK_MONOTONIC);
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i])) floor_die("a thread cannot be started", "decode");
+    for (int i = 0; i < threads; i++) pthread_join(lanes[i].thread, NULL);
+    *wall = floor_seconds(CLOCK_MONOTONIC) - start;
+    *cpu = 0;
+    for (int i = 0; i < threads; i++) *cpu += lanes[i].cpu;
 }
 
-static void read_file(const char *path) {
-    FILE *f = fopen(path, "rb");
-    if (!f || fseek(f, 0, SEEK_END)) stop("cannot be read", path);
-    long size = ftell(f);
-    pictures = realloc(pictures, (count + 1) * sizeof *pictures);
-    if (size < 0 || !pictures) stop("no memory, or no size", path);
-    picture p = {malloc((size_t)size + 1), (size_t)size, 0, 0, {0, 0, 0, 0}, {every, 0, 0, NULL}};
-    rewind(f);
-    if (!p.bytes || fread(p.bytes, 1, p.size, f) != p.size) stop("cannot be read", path);
-    fclose(f);
-    if (!fl_baseline_open(baseline, p.bytes, p.size, &p.width, &p.height)) stop("not a file for fl_baseline", path);
-    p.index.count = fl_baseline_marks(baseline, every, &p.index.across);
-    fl_mark *marks = malloc(p.index.count * sizeof *marks);
-    if (!marks || !fl_baseline_index(baseline, every, marks)) stop("no index can be made", path);
-    p.index.marks = marks;
-    pictures[count++] = p;
-}
-
-static fl_box random_box(uint32_t width, uint32_t height) {
-    for (int attempt = 0; attempt < 10; attempt++) {
-        double area = width * (double)height * (0.08 + 0.92 * uniform()), ratio = exp((2 * uniform() - 1) * log(4.0 / 3));
-        uint32_t w = (uint32_t)lround(sqrt(area * ratio)), h = (uint32_t)lround(sqrt(area / ratio));
-        if (w && w <= width && h && h <= height)
-            return (fl_box){(uint32_t)(uniform() * (width - w + 1)), (uint32_t)(uniform() * (height - h + 1)), w, h};
-    }
-    return (fl_box){0, 0, width, height};
-}
-
-static fl_box centre_box(uint32_t width, uint32_t height) {
-    uint32_t side = (width < height ? width : height) * 7 / 8;
-    if (!side) side = 1;
-    return (fl_box){(width - side) / 2, (height - side) / 2, side, side};
-}
-
-static void decode(const picture *p, int mode) {
-    fl_view view;
-    fl_error err;
-    if (mode == 6) {
-        if (!fl_entropy_sound(entropy, p->bytes, p->size)) stop("the walk refuses a file", "entropy");
-        return;
-    }
-    const bool region = mode == 2 || mode == 3 || mode == 7, marked = mode > 6;
-    fl_box box = mode < 2 ? (fl_box){0, 0, p->width, p->height} : region ? p->box : centre_box(p->width, p->height);
-    int eighths = mode < 2 ? 8 : fl_jpeg_scale(box.width, box.height, target, target);
-    if (mode % 2 == 0 && !marked) {
-        fl_jpeg_info info;
-        if (fl_jpeg_open(jpeg, p->bytes, p->size, UINT64_MAX, &info, &err) || fl_jpeg_decode(jpeg, &box, eighths, &view, &err))
-            stop(err.text, "libjpeg-turbo");
-    } else {
-        uint32_t width, height;
-        if (!fl_baseline_open(baseline, p->bytes, p->size, &width, &height) ||
-            !fl_baseline_decode(baseline, &box, eighths, marked ? &p->index : NULL, &view))
-            stop("a file was refused", "fl_baseline");
+static void run_rounds(job *j, lane *lanes, const int *threads, int thread_counts, const int *modes, int mode_count, double seconds,
+                       uint64_t *state) {
+    double began = 0;
+    for (int round = -1; round < 1 || floor_seconds(CLOCK_MONOTONIC) - began < seconds; round++) {
+        if (round == 0) began = floor_seconds(CLOCK_MONOTONIC);
+        for (size_t i = 0; i < j->count; i++) {
+            picture *p = j->samples[i].file;
+            p->box = floor_draw_box(p->width, p->height, state);
+        }
+        for (int t = 0; t < thread_counts; t++)
+            for (int m = 0; m < mode_count; m++) {
+                double wall, cpu;
+                j->mode = modes[m];
+                run_pass(j, lanes, threads[t], &wall, &cpu);
+                if (round < 0) continue;
+                const char *before = m ? ", " : t ? "], [" : round ? ", [[" : "[[";
+                printf("%s[%.6f, %.6f]", before, wall, cpu);
+            }
+        if (round >= 0) printf("]]");
     }
 }
 
-static double cpu(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+static int mode_of(const char *name) {
+    for (int mode = 0; mode < MODES; mode++)
+        if (!strcmp(name, MODE_NAMES[mode])) return mode;
+    floor_die("no such mode", name);
+    return -1;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+/* Returns how many numbers the list has; the largest goes to `most`. */
+static int parse_threads(const char *list, int *threads, int *most) {
+    int count = 0;
+    for (*most = 0; count < COUNTS_MAX; list++) {
+        char *end;
+        long value = strtol(list, &end, 10);
+        if (end == list || value < 1 || value > THREADS_MAX || (*end && *end != ',')) break;
+        threads[count++] = (int)value;
+        if (value > *most) *most = (int)value;
+        list = end;
+        if (!*end) return count;
+    }
+    floor_die("not a list of numbers of threads", list);
+    return 0;
 }
 
-static double median(const double *values, int n) {
-    double sorted[ROUNDS_MAX];
-    memcpy(sorted, values, (size_t)n * sizeof *values);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
-    return sorted[n / 2];
+/* Whether both ways to decode a whole image are measured, and so are to be compared first. */
+static bool has_both(const int *modes, int mode_count) {
+    bool turbojpeg = false, full = false;
+    for (int m = 0; m < mode_count; m++) {
+        turbojpeg |= !strcmp(MODE_NAMES[modes[m]], "turbojpeg");
+        full |= !strcmp(MODE_NAMES[modes[m]], "full");
+    }
+    return turbojpeg && full;
+}
+
+/* Makes the index of each file. */
+static void prepare(job *j, worker *w, picture *pictures, bool compare) {
+    size_t coded = 0, index = 0;
+    if (!(j->samples = calloc(j->count, sizeof *j->samples))) floor_die("no memory", "decode");
+    for (size_t i = 0; i < j->count; i++) {
+        sample *s = &j->samples[i];
+        s->file = &pictures[i];
+        worker_prepare(w, s);
+        if (compare) worker_compare(w, s);
+        coded += s->file->size, index += s->index_size;
+    }
+    printf("{\"images\": %zu, \"jpeg_bytes\": %zu, \"index_bytes\": %zu, \"rounds\": [", j->count, coded, index);
 }
 
 int main(int argc, char **argv) {
-    static double time[MODES][ROUNDS_MAX], ratio[MODES][ROUNDS_MAX];
-    int rounds = argc > 2 ? atoi(argv[2]) : 11;
-    if (argc > 3) target = (uint32_t)atoi(argv[3]);
-    if (argc > 4) every = (uint32_t)atoi(argv[4]);
-    if (!every || argc < 2 || rounds < 1 || rounds > ROUNDS_MAX || !target)
-        return fprintf(stderr, "usage: decode LIST [ROUNDS] [SIZE] [EVERY]\n"), 2;
-    fl_error err;
-    if (fl_jpeg_create(&jpeg, &err) || fl_baseline_create(&baseline, &err) || fl_entropy_create(&entropy, &err)) stop(err.text, "decode");
-    FILE *list = fopen(argv[1], "r");
-    if (!list) stop("cannot be read", argv[1]);
-    char path[4096];
-    while (fgets(path, sizeof path, list)) {
-        path[strcspn(path, "\n")] = '\0';
-        if (path[0]) read_file(path);
-    }
-    fclose(list);
-    if (!count) stop("names no file", argv[1]);
-    for (int round = -1; round < rounds; round++) { /* the first warms up */
-        for (size_t i = 0; i < count; i++) pictures[i].box = random_box(pictures[i].width, pictures[i].height);
-        for (int mode = 0; mode < MODES; mode++) {
-            double start = cpu();
-            for (size_t i = 0; i < count; i++) decode(&pictures[i], mode);
-            if (round >= 0) time[mode][round] = (cpu() - start) / (double)count;
-        }
-        for (int mode = 0; mode < MODES && round >= 0; mode++)
-            if (rivals[mode] >= 0) ratio[mode][round] = time[rivals[mode]][round] / time[mode][round];
-    }
-    for (int mode = 0; mode < MODES; mode++) {
-        printf("%-14s %8.1f us/image", names[mode], median(time[mode], rounds));
-        if (rivals[mode] >= 0) printf("   %.3f times libjpeg-turbo's rate", median(ratio[mode], rounds));
-        printf("\n");
-    }
-    for (size_t i = 0; i < count; i++) free(pictures[i].bytes), free((void *)pictures[i].index.marks);
-    free(pictures);
-    fl_jpeg_free(jpeg);
-    fl_baseline_free(baseline);
-    fl_entropy_free(entropy);
+    if (argc <= ARGUMENTS || argc > ARGUMENTS + MODES)
+        return fprintf(stderr, "usage: decode LIST SIZE EVERY SECONDS SEED THREADS[,THREADS...] MODE...\n"), 2;
+    int size = atoi(argv[2]), every = atoi(argv[3]), threads[COUNTS_MAX], modes[MODES], most;
+    uint64_t state = strtoull(argv[5], NULL, 10);
+    if (size < 1 || size > 4096 || every < 0) return fprintf(stderr, "decode: SIZE or EVERY out of range\n"), 2;
+    int thread_counts = parse_threads(argv[6], threads, &most);
+    for (int i = ARGUMENTS; i < argc; i++) modes[i - ARGUMENTS] = mode_of(argv[i]);
+    job j = {0};
+    static lane lanes[THREADS_MAX];
+    picture *pictures = floor_load(argv[1], &j.count);
+    for (int i = 0; i < most; i++) lanes[i] = (lane){.job = &j, .worker = worker_create((uint32_t)size, (uint32_t)every)};
+    prepare(&j, lanes[0].worker, pictures, has_both(modes, argc - ARGUMENTS));
+    run_rounds(&j, lanes, threads, thread_counts, modes, argc - ARGUMENTS, atof(argv[4]), &state);
+    printf("]}\n");
+    for (int i = 0; i < most; i++) worker_free(lanes[i].worker);
+    for (size_t i = 0; i < j.count; i++) free(j.samples[i].index);
+    free(j.samples);
+    floor_unload(pictures, j.count);
     return 0;
 }

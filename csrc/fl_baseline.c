@@ -5,7 +5,7 @@
 #include "fl_baseline_parts.h"
 
 /* A block of memory larger than KEEP is given back when the next image needs less than a quarter of it. */
-enum { SIDE_MAX = 65500 /* libjpeg's own limit */, KEEP = 64 << 20, LEAST = 1 << 16 };
+enum { KEEP = 64 << 20, LEAST = 1 << 16 };
 
 typedef struct memory {
     uint8_t *bytes;
@@ -38,26 +38,14 @@ void fl_baseline_free(fl_baseline *baseline) {
 }
 
 void fl_baseline_plain(fl_baseline *baseline, bool plain) {
-    const fl_decode_kernels *fast = plain ? NULL : fl_decode_avx2();
-    baseline->kernels = fast ? fast : &fl_decode_scalar;
-}
-
-/* Sampling that the planes can hold: one chroma sample for 1 or 2 pixels each way. */
-static bool usual_sampling(const fl_frame *f) {
-    if (f->count == 1) return true;
-    for (int c = 1; c < 3; c++)
-        if (f->h[c] != 1 || f->v[c] != 1) return false;
-    return f->h[0] <= 2 && f->v[0] <= 2;
+    const fl_decode_kernels *avx2 = fl_decode_avx2(), *fast = avx2 ? avx2 : fl_decode_neon();
+    baseline->kernels = fast && !plain ? fast : &fl_decode_scalar;
 }
 
 bool fl_baseline_open(fl_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height) {
     fl_frame *f = &b->frame;
     b->opened = false;
-    if (!bytes || !fl_scan_open(&b->tables, f, bytes, size)) return false;
-    if (f->width > SIDE_MAX || f->height > SIDE_MAX || !usual_sampling(f) || fl_scan_colour(f) == FL_RGB) return false;
-    for (int c = 0; c < f->count; c++)
-        for (int i = 0; i < 64; i++)
-            if (f->quantiser[f->quant[c]][i] > INT16_MAX) return false;
+    if (!bytes || !fl_scan_open(&b->tables, f, bytes, size) || !fl_scan_usual(f)) return false;
     b->bytes = bytes;
     b->size = size;
     *width = f->width;
@@ -139,29 +127,17 @@ static bool fit_planes(fl_baseline *b, fl_task *t) {
     return true;
 }
 
-size_t fl_baseline_marks(const fl_baseline *b, uint32_t every, uint32_t *across) {
-    *across = divide_up(b->frame.mcus_across, every);
-    return (size_t)*across * b->frame.mcus_down;
-}
-
-bool fl_baseline_index(fl_baseline *b, uint32_t every, fl_mark *marks) {
-    const fl_frame *f = &b->frame;
-    if (!b->opened || !every || b->size - f->data > UINT32_MAX || !fit(&b->plain, b->size - f->data + FL_PAD)) return false;
-    fl_task t = {.tables = &b->tables, .frame = f, .at = b->bytes + f->data, .end = b->bytes + b->size, .plain = b->plain.bytes};
-    return fl_index_make(&t, every, marks);
-}
-
 static bool inside(const fl_box *box, const fl_frame *f) {
     return box->width && box->height && (uint64_t)box->x + box->width <= f->width && (uint64_t)box->y + box->height <= f->height;
 }
 
-bool fl_baseline_decode(fl_baseline *b, const fl_box *box, int eighths, const fl_index *index, fl_view *view) {
+bool fl_baseline_decode(fl_baseline *b, const fl_box *box, int eighths, const uint8_t *index_bytes, size_t index_size, fl_view *view) {
     const fl_frame *f = &b->frame;
     if (!b->opened || !inside(box, f) || (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8)) return false;
     const uint32_t e = (uint32_t)eighths;
-    fl_task t = {.tables = &b->tables, .frame = f, .kernels = b->kernels, .index = index};
-    uint32_t across;
-    if (index && (!index->every || fl_baseline_marks(b, index->every, &across) != index->count || index->across != across)) return false;
+    fl_index index;
+    fl_task t = {.tables = &b->tables, .frame = f, .kernels = b->kernels};
+    if (index_size && fl_index_open(&index, index_bytes, index_size, f->mcus_across, f->mcus_down)) t.index = &index;
     t.fancy = eighths > 1; /* so libjpeg: without context there is no interpolation */
     t.x0 = box->x * e / 8;
     t.y0 = box->y * e / 8;
@@ -178,7 +154,13 @@ bool fl_baseline_decode(fl_baseline *b, const fl_box *box, int eighths, const fl
     t.plain = b->plain.bytes;
     t.pixels = b->pixels.bytes;
     t.emitted = t.y0;
-    if (!fl_decode_rows(&t)) return false;
+    const fl_task again = t;
+    if (!fl_decode_rows(&t)) {
+        if (!t.index) return false;
+        t = again;
+        t.index = NULL;
+        if (!fl_decode_rows(&t)) return false;
+    }
     *view = (fl_view){t.pixels, width * 3, (uint32_t)width, (uint32_t)height, b->pixels.size - bytes};
     return true;
 }

@@ -12,8 +12,8 @@
 #ifndef FL_BASELINE_H
 #define FL_BASELINE_H
 
-#include "fl_baseline_index.h"
 #include "fl_image.h"
+#include "fl_index.h"
 #include "fl_status.h"
 
 typedef struct fl_baseline fl_baseline;
@@ -24,17 +24,11 @@ void fl_baseline_free(fl_baseline *baseline); /* NULL is allowed */
 /* Reads the markers of bytes[0..size), which must stay valid until the decode has returned. False: not a file for this decoder. */
 bool fl_baseline_open(fl_baseline *baseline, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height);
 
-/* Marks that an index of the file last opened has, with one for every `every` MCUs of a row (and at each row's start); *across of them in a row. */
-size_t fl_baseline_marks(const fl_baseline *baseline, uint32_t every, uint32_t *across);
-
-/* Makes them, fl_baseline_marks of them, in one pass over the coded data. False: damaged. */
-bool fl_baseline_index(fl_baseline *baseline, uint32_t every, fl_mark *marks);
-
 /* Decodes the box (in full-size pixels, inside the image) of the file last opened, scaled by eighths/8 (1, 2, 4 or 8): the view of
- * fl_jpeg_decode, byte for byte. May be called again for another box of the same file. With an index (NULL: none), which must be that
- * of this file, only the box's part of the coded data is read; one that cannot be is refused, one that tells of other MCUs
- * shows them. False: let fl_jpeg do it. */
-bool fl_baseline_decode(fl_baseline *baseline, const fl_box *box, int eighths, const fl_index *index, fl_view *view);
+ * fl_jpeg_decode, byte for byte. May be called again for another box of the same file. With an index (size 0: none) only the box's part of
+ * the coded data is read. One that is none of this image's size, or that leads astray, is left aside: an index can make decoding slower,
+ * and if it lies with great care show other parts of this image, but nothing worse. False: let fl_jpeg do it. */
+bool fl_baseline_decode(fl_baseline *baseline, const fl_box *box, int eighths, const uint8_t *index, size_t index_size, fl_view *view);
 
 /* Decodes with the plain C kernels from now on, which are the reference; for tests. */
 void fl_baseline_plain(fl_baseline *baseline, bool plain);

@@ -3,9 +3,9 @@
 #ifndef FL_BASELINE_PARTS_H
 #define FL_BASELINE_PARTS_H
 
-#include "fl_baseline_index.h"
 #include "fl_huff.h"
 #include "fl_image.h"
+#include "fl_index.h"
 
 /* FL_MARGIN: bytes before and behind each row of samples that a kernel may touch. FL_SLACK: bytes behind a row of pixels that it may write. */
 enum { FL_MARGIN = 64, FL_SLACK = 128, FL_BATCH = 8 /* MCUs between two turns of the inverse DCT */, FL_MCU_BLOCKS = 6 };
@@ -19,7 +19,7 @@ typedef struct fl_job {
 
 /* Every kernel set gives the same bytes. `n` is in samples of `in`; kernels may read and write FL_MARGIN bytes beyond a row's ends. */
 typedef struct fl_decode_kernels {
-    /* inverse DCTs to 1, 2, 4 and 8 samples a side; out has `stride` bytes a row; quant is in natural order */
+    /* inverse DCTs to 1, 2, 4 and 8 samples a side; out has `stride` bytes a row, both multiples of the side; quant is in natural order */
     void (*idct[4])(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
     void (*h2v1)(const uint8_t *in, uint8_t *out, size_t n);                         /* "fancy": in[-1] and in[n] are read */
     void (*h2v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, size_t n);   /* likewise */
@@ -33,6 +33,7 @@ extern const fl_decode_kernels fl_decode_scalar;
 void fl_idct1(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
 void fl_idct2(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
 const fl_decode_kernels *fl_decode_avx2(void); /* NULL where the CPU has none */
+const fl_decode_kernels *fl_decode_neon(void); /* likewise */
 
 /* [from, to) */
 typedef struct fl_range {
@@ -75,9 +76,6 @@ static inline uint8_t *fl_plane_row(const fl_plane *p, uint32_t row) { return p-
 
 /* Decodes all wanted MCU rows, calling fl_emit after each. False for damage. */
 bool fl_decode_rows(fl_task *task);
-
-/* Marks of the whole scan; needs tables, frame, at, end and plain. False for damage. */
-bool fl_index_make(const fl_task *task, uint32_t every, fl_mark *marks);
 
 /* Makes the rows of pixels that MCU rows up to mcu_row complete. */
 void fl_emit(fl_task *task, uint32_t mcu_row);

@@ -19,8 +19,13 @@ typedef struct place {
     bool dc_only; /* its samples are made of the DC coefficient alone */
 } place;
 
-/* memset would be a call, or a slow instruction, for every block. */
-typedef int16_t sixteen __attribute__((vector_size(32), may_alias));
+/* memset, a loop or larger vectors would become a call or a slow instruction for every block. */
+typedef int16_t eight __attribute__((vector_size(16), may_alias));
+
+FL_INLINE void clear(int16_t *coefs) {
+    eight *at = (eight *)coefs;
+    at[0] = at[1] = at[2] = at[3] = at[4] = at[5] = at[6] = at[7] = (eight){0};
+}
 
 static void flush(const fl_task *t, batch *a) {
     static const uint8_t log2_side[9] = {0, 0, 1, 0, 2, 0, 0, 0, 3};
@@ -58,7 +63,7 @@ FL_INLINE bool one_block(const fl_task *t, batch *a, place *at, int *dc, uint32_
     at->out += at->step;
     if (!wanted) return fl_stream_pass_block(t, dc, i, b);
     int16_t *coefs = a->coefs + 64 * (size_t)a->blocks;
-    for (int j = 0; j < 4; j++) ((sixteen *)coefs)[j] = (sixteen){0};
+    clear(coefs);
     if (!fl_stream_dc(t, dc, i, b)) return false;
     const fl_codes *ac = &t->tables->ac[t->frame->block_ac[i]];
     int count = 1;
@@ -96,28 +101,53 @@ FL_INLINE bool stretch(const fl_task *t, fl_stream *s, batch *a, place *places, 
     return true;
 }
 
-/* Goes to the last mark before the rectangle in this row, and makes plain no more than up to the first mark behind it. */
-static bool seek(const fl_task *t, fl_stream *s, uint32_t row, uint32_t *column) {
-    const fl_index *index = t->index;
-    const fl_mark *mark = index->marks + (size_t)row * index->across + *column / index->every;
-    const size_t behind = (size_t)row * index->across + (t->mcu_columns.to + index->every - 1) / index->every;
-    const size_t size = (size_t)(t->end - t->at), first = (size_t)row * t->frame->mcus_across + *column / index->every * index->every;
-    size_t end =
-        behind < (size_t)index->across * t->frame->mcus_down ? (size_t)index->marks[behind].byte + 2 : size; /* 2: a stuffed byte */
-    if (end > size) end = size;
-    if (mark->byte > end || mark->bit > 7) return false;
-    s->at = t->at + mark->byte;
+/* Goes to the last mark before the rectangle in this row, and makes plain no more than up to the first mark behind it. `check` is the last mark in
+ * the rectangle or at its end, or the same one. */
+static bool seek(const fl_task *t, fl_stream *s, uint32_t row, fl_cursor *start, fl_cursor *check) {
+    const size_t size = (size_t)(t->end - t->at);
+    fl_cursor c = fl_index_row(t->index, row);
+    while (c.column + t->index->every <= t->mcu_columns.from && fl_index_next(&c)) {}
+    *start = *check = c;
+    bool more = true;
+    while (c.column < t->mcu_columns.to && (more = fl_index_next(&c)))
+        if (c.column <= t->mcu_columns.to) *check = c;
+    if (!more && row + 1 < t->index->rows) c = fl_index_row(t->index, row + 1), more = true;
+    const uint64_t end = more && c.mark.bit / 8 + 2 < size ? c.mark.bit / 8 + 2 : size; /* 2: a stuffed byte */
+    if (start->mark.bit / 8 > end) return false;
+    s->at = t->at + start->mark.bit / 8;
     s->end = t->at + end;
     fl_stream_interval(t, s);
     fl_refill(&s->bits);
-    fl_take(&s->bits, mark->bit);
-    for (int c = 0; c < 3; c++) s->dc[c] = mark->dc[c];
+    fl_take(&s->bits, start->mark.bit % 8);
+    for (int i = 0; i < 3; i++) s->dc[i] = start->mark.dc[i];
     if (t->frame->interval) {
-        s->until_restart = t->frame->interval - (uint32_t)(first % t->frame->interval);
-        s->restart = (uint8_t)(FL_RST0 + (first / t->frame->interval & 7));
+        const uint64_t mcu = (uint64_t)row * t->frame->mcus_across + start->column;
+        s->until_restart = t->frame->interval - (uint32_t)(mcu % t->frame->interval);
+        s->restart = (uint8_t)(FL_RST0 + (mcu / t->frame->interval & 7));
     }
-    *column = *column / index->every * index->every;
     return true;
+}
+
+/* Whether the stream is where the index has this mark. */
+static bool is_at(const fl_task *t, fl_stream *s, const fl_mark *mark) {
+    if (!fl_stream_ready(t, s)) return false;
+    const uint64_t bit = (uint64_t)(s->bits.at - t->plain) * 8 - s->bits.left;
+    const uint8_t *end = t->plain + bit / 8, *at = t->plain;
+    uint64_t stuffed = 0;
+    for (; (at = memchr(at, 0xFF, (size_t)(end - at))) != NULL; at++) stuffed++;
+    if (mark->bit != ((uint64_t)(s->coded - t->at) + stuffed) * 8 + bit) return false;
+    for (int i = 0; i < t->frame->count; i++)
+        if (s->dc[i] != mark->dc[i]) return false;
+    return true;
+}
+
+/* One MCU row of the rectangle by the index. An index that leads elsewhere is found out at the next mark. */
+FL_INLINE bool indexed_row(const fl_task *t, fl_stream *s, batch *a, place *places, uint32_t row) {
+    const uint32_t left = t->mcu_columns.from, right = t->mcu_columns.to;
+    fl_cursor start, check;
+    if (!seek(t, s, row, &start, &check) || !stretch(t, s, a, NULL, left - start.column)) return false;
+    if (check.column == start.column) return stretch(t, s, a, places, right - left);
+    return stretch(t, s, a, places, check.column - left) && is_at(t, s, &check.mark) && stretch(t, s, a, places, right - check.column);
 }
 
 FL_INLINE bool rows(fl_task *t, fl_stream *s, batch *a) {
@@ -129,10 +159,12 @@ FL_INLINE bool rows(fl_task *t, fl_stream *s, batch *a) {
             if (!stretch(t, s, a, NULL, across)) return false;
     }
     for (uint32_t row = t->mcu_rows.from; row < t->mcu_rows.to; row++) {
-        uint32_t column = t->index ? left : 0;
-        if (t->index && !seek(t, s, row, &column)) return false;
         set_places(t, places, row, left);
-        if (!stretch(t, s, a, NULL, left - column) || !stretch(t, s, a, places, right - left)) return false;
+        if (t->index) {
+            if (!indexed_row(t, s, a, places, row)) return false;
+        } else if (!stretch(t, s, a, NULL, left) || !stretch(t, s, a, places, right - left)) {
+            return false;
+        }
         flush(t, a);
         fl_emit(t, row);
         if (!t->index && row + 1 < t->mcu_rows.to && !stretch(t, s, a, NULL, across - right)) return false;

@@ -6,7 +6,8 @@
 
 typedef struct fl_stream {
     fl_bits bits;
-    const uint8_t *at, *end; /* coded bytes not yet made plain */
+    const uint8_t *coded; /* those of this interval, and ... */
+    const uint8_t *at, *end; /* ... those not yet made plain */
     const uint8_t *plain_end;
     uint32_t until_restart;
     uint8_t restart; /* the next restart marker */
@@ -15,6 +16,7 @@ typedef struct fl_stream {
 
 static inline void fl_stream_interval(const fl_task *t, fl_stream *s) {
     size_t size;
+    s->coded = s->at;
     s->at = fl_scan_unstuff(s->at, s->end, t->plain, &size);
     s->bits = (fl_bits){t->plain, 0, 0};
     s->plain_end = t->plain + size;

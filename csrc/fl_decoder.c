@@ -8,8 +8,8 @@
 struct fl_decoder {
     fl_jpeg *jpeg;
     fl_baseline *baseline;
-    const uint8_t *bytes;
-    size_t size;
+    const uint8_t *bytes, *index;
+    size_t size, index_size;
     uint64_t max_pixels;
     bool usual; /* fl_baseline has the file open, fl_jpeg does not */
 };
@@ -48,13 +48,16 @@ fl_code fl_decoder_open(fl_decoder *d, const uint8_t *bytes, size_t size, uint64
     d->bytes = bytes;
     d->size = size;
     d->max_pixels = max_pixels;
+    d->index_size = 0;
     d->usual = fl_baseline_open(d->baseline, bytes, size, width, height) && (uint64_t)*width * *height <= max_pixels;
     return d->usual ? FL_OK : open_jpeg(d, width, height, err);
 }
 
+void fl_decoder_index(fl_decoder *d, const uint8_t *index, size_t size) { d->index = index, d->index_size = size; }
+
 fl_code fl_decoder_decode(fl_decoder *d, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
     if (d->usual) {
-        if (fl_baseline_decode(d->baseline, box, eighths, NULL, view)) return FL_OK;
+        if (fl_baseline_decode(d->baseline, box, eighths, d->index, d->index_size, view)) return FL_OK;
         uint32_t width, height;
         fl_code code = open_jpeg(d, &width, &height, err);
         if (code) return code;

@@ -18,6 +18,9 @@ void fl_decoder_free(fl_decoder *decoder); /* NULL is allowed */
 fl_code fl_decoder_open(fl_decoder *decoder, const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *width, uint32_t *height,
                         fl_error *err);
 
+/* What fl_index.h knows of the file that was opened, to be used by its decode; valid as long as the file. Size 0: nothing. */
+void fl_decoder_index(fl_decoder *decoder, const uint8_t *index, size_t size);
+
 /* As fl_jpeg_decode. One decode per open. */
 fl_code fl_decoder_decode(fl_decoder *decoder, const fl_box *box, int eighths, fl_view *view, fl_error *err);
 

@@ -24,4 +24,14 @@ void fl_entropy_free(fl_entropy *entropy); /* NULL is allowed */
  * it must, restarts come when due, and the end marker follows the last block at once: libjpeg-turbo then has nothing to warn of. */
 bool fl_entropy_sound(fl_entropy *entropy, const uint8_t *bytes, size_t size);
 
+/* What packing asks for: denser marks make decoding no faster. */
+enum { FL_INDEX_EVERY = 2 };
+static inline size_t fl_index_most(size_t size) { return size / 1000 * 15; }
+
+/* The same, and in the same walk the file's index (fl_index.h): with a mark in every `every` MCUs, or every 2 every, 3 every, ..., as dense as
+ * `most` bytes allow. `index` is valid until the next call on `entropy`; its size is 0 when the file is not proved sound, is not one
+ * for fl_baseline or too large (FL_NOTED_MOST), or when `most` is too little. */
+bool fl_entropy_index(fl_entropy *entropy, const uint8_t *bytes, size_t size, uint32_t every, size_t most, const uint8_t **index,
+                      size_t *index_size);
+
 #endif

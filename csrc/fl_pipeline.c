@@ -165,9 +165,11 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     uint32_t width = 0, height = 0;
     bool is_raw = image.kind == FL_KIND_RAW;
     if (is_raw) code = raw_view(image.data, source->max_pixels, &raw, err);
-    else if (image.kind == FL_KIND_JPEG)
+    else if (image.kind == FL_KIND_JPEG) {
         code = fl_decoder_open(worker->decoder, image.data.bytes, image.data.size, source->max_pixels, &width, &height, err);
-    else code = fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
+        const fl_span index = fl_record_index(record, source->image_field);
+        fl_decoder_index(worker->decoder, index.bytes, index.size);
+    } else code = fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
     add(&worker->counters.read_ns, now_ns() - start);
     if (code) return code;
     fl_geometry g;

@@ -55,3 +55,12 @@ fl_code fl_record_find(fl_span record, uint16_t field, fl_field *out, fl_error *
     }
     return fl_fail(err, FL_ERECORD, "the record has no field %d", field);
 }
+
+fl_span fl_record_index(fl_span record, uint16_t image_field) {
+    const uint32_t entries = get16(record.bytes + 6);
+    for (uint32_t i = 0; i < entries; i++) {
+        const fl_field entry = fl_record_entry(record, i);
+        if (entry.field == (image_field | FL_RECORD_INDEX) && entry.kind == FL_KIND_INDEX) return entry.data;
+    }
+    return (fl_span){NULL, 0};
+}

@@ -17,13 +17,21 @@ typedef struct fl_span {
     size_t size;
 } fl_span;
 
-enum { FL_RECORD_MAGIC = 0x31524C46, FL_RECORD_VERSION = 1, FL_RECORD_HEADER = 16, FL_RECORD_ENTRY = 16, FL_RECORD_ENTRIES_MAX = 4096 };
+enum {
+    FL_RECORD_MAGIC = 0x31524C46,
+    FL_RECORD_VERSION = 1,
+    FL_RECORD_HEADER = 16,
+    FL_RECORD_ENTRY = 16,
+    FL_RECORD_ENTRIES_MAX = 4096,
+    FL_RECORD_INDEX = 0x8000
+};
 typedef enum fl_kind {
     FL_KIND_JPEG = 1,
     FL_KIND_RAW = 2, /* u32 height, u32 width, u32 channels (3), then height x width x channels bytes */
     FL_KIND_BYTES = 3,
     FL_KIND_TEXT = 4, /* UTF-8 */
-    FL_KIND_JSON = 5  /* UTF-8 */
+    FL_KIND_JSON = 5, /* UTF-8 */
+    FL_KIND_INDEX = 6 /* fl_index.h, of the image whose field number is its own less FL_RECORD_INDEX */
 } fl_kind;
 
 typedef struct fl_field {
@@ -40,6 +48,9 @@ fl_field fl_record_entry(fl_span record, uint32_t i);
 
 /* The first entry with that field number: FL_ERECORD when there is none or the record does not hold. */
 fl_code fl_record_find(fl_span record, uint16_t field, fl_field *out, fl_error *err);
+
+/* The index of an image in a record that passed fl_record_check; of size 0 when there is none. */
+fl_span fl_record_index(fl_span record, uint16_t image_field);
 
 /* CRC32C (Castagnoli; RFC 3720), run-time dispatch to the CPU's instruction, 0 for no bytes; crc continues an earlier one. */
 uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size);

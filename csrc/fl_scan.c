@@ -16,6 +16,8 @@ enum {
     COM = 0xFE
 };
 
+enum { SIDE_MAX = 65500 /* libjpeg's own limit */ };
+
 static bool read_tables(fl_tables *tables, fl_frame *f, const uint8_t *p, size_t size) {
     while (size > 0) {
         if (size < 17) return false;
@@ -131,6 +133,17 @@ fl_colour fl_scan_colour(const fl_frame *f) {
     if (f->jfif) return FL_YCC;
     if (f->adobe >= 0) return f->adobe ? FL_YCC : FL_RGB;
     return f->id[0] == 'R' && f->id[1] == 'G' && f->id[2] == 'B' ? FL_RGB : FL_YCC;
+}
+
+bool fl_scan_usual(const fl_frame *f) {
+    if (f->width > SIDE_MAX || f->height > SIDE_MAX || fl_scan_colour(f) == FL_RGB) return false;
+    for (int c = 1; c < f->count; c++)
+        if (f->h[c] != 1 || f->v[c] != 1) return false;
+    if (f->count > 1 && (f->h[0] > 2 || f->v[0] > 2)) return false;
+    for (int c = 0; c < f->count; c++)
+        for (int i = 0; i < 64; i++)
+            if (f->quantiser[f->quant[c]][i] > INT16_MAX) return false;
+    return true;
 }
 
 bool fl_scan_open(fl_tables *tables, fl_frame *f, const uint8_t *bytes, size_t size) {

@@ -77,6 +77,9 @@ bool fl_scan_open(fl_tables *tables, fl_frame *frame, const uint8_t *bytes, size
 /* How libjpeg reads the components' meaning from the markers. */
 fl_colour fl_scan_colour(const fl_frame *frame);
 
+/* Whether fl_baseline decodes such files, and an index of them is of use: grey or YCbCr, one chroma sample for 1 or 2 pixels each way. */
+bool fl_scan_usual(const fl_frame *frame);
+
 /* Copies coded data from `at` to the next marker, or to the end, without the zeros stuffed in behind 0xFF, and FL_PAD zeros behind them.
  * Returns where it stopped. `out` has room for end - at + FL_PAD bytes. */
 const uint8_t *fl_scan_unstuff(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t *size);

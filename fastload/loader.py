@@ -22,6 +22,7 @@ from fastload.delivery.crew import WorkerCounts
 from fastload.delivery.entries import Entry, Makers, has_floats
 from fastload.delivery.moving import moving_of, shown_steps
 from fastload.delivery.packed_epochs import PackedEpochs, native_view
+from fastload.delivery.spent import Spent
 from fastload.delivery.transfer import Moving
 from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
@@ -144,6 +145,7 @@ class FastLoader(DataLoader[_T]):
         self.seed_by = seed_by
         self._packed = PackedEpochs(self)
         self._steps: tuple[Any, tuple[Step, ...]] | None = None
+        self._spent = Spent()
         self.health = HealthMonitor.of(self)
         self._worker_counts = WorkerCounts()
         self._alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
@@ -203,11 +205,12 @@ class FastLoader(DataLoader[_T]):
         return self._next_epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None, "_course": None, "_steps": None}
+        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None, "_course": None, "_steps": None, "_spent": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._packed = PackedEpochs(self)
+        self._spent = Spent()
         self.health = HealthMonitor.of(self)
         self._alive = weakref.WeakSet()
 
@@ -293,9 +296,9 @@ class FastLoader(DataLoader[_T]):
         """Counters since the loader was made.
 
         Keys, of which those that the engine does not count are missing: "engine" ("threads", "processes" or "caller"), "workers",
-        "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage, over all workers), "slots",
-        "slot_bytes", "envelope_batches" and "envelope_bytes" (what went by pickle instead), "restarts", "replaced", "skipped",
-        "slow" (the slowest samples, as (index, seconds)).
+        "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage: over all workers, and
+        "copy" and "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes"
+        (what went by pickle instead), "restarts", "replaced", "skipped", "slow" (the slowest samples, as (index, seconds)).
         """
         return account.stats(self)
 

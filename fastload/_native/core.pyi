@@ -18,6 +18,8 @@ KIND_RAW: int
 KIND_BYTES: int
 KIND_TEXT: int
 KIND_JSON: int
+KIND_INDEX: int
+RECORD_INDEX: int
 
 def live_handles() -> dict[str, int]: ...
 def crc32c(data: BytesLike, crc: int = 0) -> int: ...
@@ -98,9 +100,12 @@ class Prepared(NamedTuple):
     whole: bool
     sound: bool
     data: bytes | None
+    entropy_index: bytes
 
 class JpegPreparer:
-    def prepare(self, data: bytes, entropy: bool = True) -> Prepared: ...
+    def prepare(self, data: bytes, entropy: bool = True, index: bool = False) -> Prepared: ...
+    def index(self, data: bytes) -> bytes: ...
+    def index_holds(self, data: bytes, index: bytes) -> bool: ...
 
 # --- engine.pxi
 

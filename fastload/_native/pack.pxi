@@ -1,5 +1,7 @@
 # Packing's fast path: one native call from a file's bytes to what is stored of it.
 
+from libc.stdint cimport SIZE_MAX
+from libc.string cimport memcmp as _c_memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
@@ -11,18 +13,22 @@ cdef extern from "Python.h":
 cdef extern from "fl_entropy.h" nogil:
     ctypedef struct fl_entropy:
         pass
+    enum:
+        FL_INDEX_EVERY
+    size_t fl_index_most(size_t)
     fl_code fl_entropy_create(fl_entropy **, fl_error *)
     void fl_entropy_free(fl_entropy *)
     bint fl_entropy_sound(fl_entropy *, const uint8_t *, size_t)
+    bint fl_entropy_index(fl_entropy *, const uint8_t *, size_t, uint32_t, size_t, const uint8_t **, size_t *)
 
 Prepared = _namedtuple(
     "Prepared",
-    ("width", "height", "components", "precision", "kind", "arithmetic", "orientation", "scans", "whole", "sound", "data"),
+    ("width", "height", "components", "precision", "kind", "arithmetic", "orientation", "scans", "whole", "sound", "data", "entropy_index"),
 )
 
 
 cdef class JpegPreparer:
-    """Strips JPEGs and proves them sound; keeps the Huffman tables of the last file.
+    """Strips JPEGs, proves them sound and indexes them; keeps the Huffman tables of the last file.
 
     Used by one thread at a time, which the caller sees to; freed with the last reference.
     """
@@ -38,18 +44,20 @@ cdef class JpegPreparer:
         fl_entropy_free(self.handle)
         self.handle = NULL
 
-    def prepare(self, bytes data not None, bint entropy=True):
-        """Walks a JPEG, strips it and proves it sound in one call without the GIL.
+    def prepare(self, bytes data not None, bint entropy=True, bint index=False):
+        """Walks a JPEG, strips it, proves it sound and makes its entropy index in one call without the GIL.
 
         Args:
             data: the file.
             entropy: also walk the entropy-coded data.
+            index: also make the index, for which they are walked anyway.
 
         Returns:
             Prepared: width, height, components, precision, kind and arithmetic as jpeg_scan gives them; orientation (EXIF, 1 to 8); scans; whole:
             nothing in the markers is damaged, nothing stray stands between them and the end marker is there; sound: whole, and with `entropy`
             proved to decode without a warning, so False does not yet mean that there is one; data: the stripped file,
-            `data` itself when there is nothing to strip, or None when its structure is too damaged to be stripped.
+            `data` itself when there is nothing to strip, or None when its structure is too damaged to be stripped; entropy_index: as `index`
+            gives it, and it holds for `data` as well as for the stripped file; b"" when it was not asked for.
 
         Raises:
             SampleError: it is no JPEG, or ends before its first scan.
@@ -59,7 +67,9 @@ cdef class JpegPreparer:
         cdef fl_jpeg_layout layout
         cdef fl_error err, damage
         cdef fl_code code, strip
-        cdef bint whole, sound = False
+        cdef bint whole, sound = False, proved = False
+        cdef const uint8_t *made = NULL
+        cdef size_t made_size = 0
         cdef object out = PyBytes_FromStringAndSize(NULL, size)
         cdef uint8_t *into = <uint8_t *>PyBytes_AS_STRING(out)
         cdef PyObject *held
@@ -69,8 +79,13 @@ cdef class JpegPreparer:
             if code == FL_OK:
                 strip = fl_jpeg_strip(start, size, into, size, &written, &damage)
                 whole = strip == FL_OK and layout.eoi and layout.stray == 0 and not layout.damaged
-                sound = whole and (not entropy or fl_entropy_sound(self.handle, into, written))
+                if whole and index:
+                    proved = fl_entropy_index(self.handle, into, written, FL_INDEX_EVERY, fl_index_most(written), &made, &made_size)
+                elif whole and entropy:
+                    proved = fl_entropy_sound(self.handle, into, written)
+                sound = whole and (proved or not entropy)
         check(code, &err)
+        found = PyBytes_FromStringAndSize(<const char *>made, made_size)
         if strip != FL_OK:
             out = None
         elif written == size:
@@ -84,4 +99,30 @@ cdef class JpegPreparer:
             out = <object>held
             Py_DECREF(out)
         return Prepared(layout.width, layout.height, layout.components, layout.precision, _KINDS[layout.kind], bool(layout.arithmetic),
-                        layout.orientation, layout.scans, whole, sound, out)
+                        layout.orientation, layout.scans, whole, sound, out, found)
+
+    def index(self, bytes data not None):
+        """The entropy index of a JPEG (fl_index.h): where in its coded data MCUs start, in at most 1.5 % of the file's size.
+
+        Returns:
+            bytes; b"" for a file that is damaged, not of the usual kind (see fl_baseline.h), or for which no index is small enough.
+        """
+        cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
+        cdef const uint8_t *made = NULL
+        cdef size_t size = len(data), made_size = 0
+        with nogil:
+            fl_entropy_index(self.handle, start, size, FL_INDEX_EVERY, fl_index_most(size), &made, &made_size)
+        return PyBytes_FromStringAndSize(<const char *>made, made_size)
+
+    def index_holds(self, bytes data not None, bytes index not None):
+        """Whether an index is that of this JPEG: true in every mark, however dense they are."""
+        cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
+        cdef const uint8_t *stored = <const uint8_t *>PyBytes_AS_STRING(index)
+        cdef const uint8_t *made = NULL
+        cdef size_t size = len(data), stored_size = len(index), made_size = 0
+        cdef uint32_t every = 0
+        with nogil:
+            if stored_size > 1:
+                every = stored[1]
+                fl_entropy_index(self.handle, start, size, every, SIZE_MAX, &made, &made_size)
+        return made_size > 0 and made_size == stored_size and _c_memcmp(made, stored, made_size) == 0

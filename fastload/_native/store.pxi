@@ -31,6 +31,8 @@ cdef extern from "fl_record.h" nogil:
         FL_KIND_BYTES
         FL_KIND_TEXT
         FL_KIND_JSON
+        FL_KIND_INDEX
+        FL_RECORD_INDEX
     fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
     fl_field fl_record_entry(fl_span record, uint32_t i)
     uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size)
@@ -60,6 +62,8 @@ KIND_RAW = FL_KIND_RAW
 KIND_BYTES = FL_KIND_BYTES
 KIND_TEXT = FL_KIND_TEXT
 KIND_JSON = FL_KIND_JSON
+KIND_INDEX = FL_KIND_INDEX
+RECORD_INDEX = FL_RECORD_INDEX
 
 # what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
 cdef enum:

@@ -11,7 +11,7 @@ import typer
 
 from fastload.cli.bench import bench
 from fastload.cli.pack import pack
-from fastload.cli.tools import info, unpack, verify
+from fastload.cli.tools import index, info, unpack, verify
 from fastload.errors import FastloadError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (pack, info, verify, unpack, bench):
+for command in (pack, info, verify, index, unpack, bench):
     app.command()(command)
 
 

@@ -40,8 +40,15 @@ def pack(
     ] = "ignore",
     check: Annotated[
         Literal["structure", "entropy"],
-        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker."),
+        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index."),
     ] = "entropy",
+    index: Annotated[
+        bool,
+        typer.Option("--index/--no-index", help="Note where in each JPEG's data its parts start, so that crops decode faster."),
+    ] = True,
+    optimize_huffman: Annotated[
+        bool, typer.Option("--optimize-huffman", help="The same pixels in smaller JPEGs; packing takes longer.")
+    ] = False,
     on_error: Annotated[
         Literal["raise", "skip"], typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
     ] = "raise",
@@ -71,6 +78,8 @@ def pack(
             seed=seed,
             exif=exif,
             check=check,
+            index=index,
+            optimize_huffman=optimize_huffman,
             on_error=on_error,
             limit=limit,
             max_pixels=max_pixels,
@@ -94,6 +103,8 @@ _LINES = (
     ("reencoded", "encoded anew, with loss"),
     ("raw", "stored as pixels"),
     ("shrunk", "shrunk"),
+    ("optimized", "JPEG, Huffman tables optimised"),
+    ("indexed", "JPEG with an entropy index"),
 )
 
 

@@ -1,4 +1,4 @@
-"""``fastload info``, ``fastload verify``, ``fastload unpack``."""
+"""``fastload info``, ``fastload verify``, ``fastload index``, ``fastload unpack``."""
 
 from __future__ import annotations
 
@@ -84,6 +84,21 @@ def verify(
         typer.echo(f"{dataset}: {len(report.bad):,} of {report.samples:,} samples bad, {len(report.problems)} files bad{warned}")
         raise typer.Exit(1)
     typer.echo(f"{dataset}: {report.samples:,} samples in {report.shards:,} shards hold ({what}{warned})")
+
+
+def index(dataset: _Dataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
+    """Adds to a packed dataset what --index adds while packing. It may be stopped and run again at any time."""
+    from fastload.packing.index import index as run
+
+    try:
+        summary = run(dataset, workers=workers, progress=not quiet)
+    except KeyboardInterrupt:
+        typer.echo(f"fastload: stopped; {dataset} is whole, and fastload index goes on with it", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(
+        f"{dataset}: {summary.indexed:,} of {summary.jpegs:,} JPEGs have an entropy index, {summary.added:,} of them new; "
+        f"{summary.shards:,} shards written anew"
+    )
 
 
 def unpack(

@@ -30,7 +30,7 @@ def stats(loader: Any) -> dict[str, Any]:
         "bytes": counts.bytes,
         "envelope_batches": counts.envelope_batches,
         "envelope_bytes": counts.envelope_bytes,
-        "stage_seconds": {"python": counts.python_seconds, "collate": counts.collate_seconds},
+        "stage_seconds": {"python": counts.python_seconds, "collate": counts.collate_seconds, **loader._spent.stages()},
         "restarts": counts.restarts,
         "slow": list(counts.slow),
         "ready": 0,
@@ -65,7 +65,7 @@ def _of_threads(loader: Any) -> dict[str, Any]:
         "ready": slots["ready"],
         "slots": slots["slots"],
         "slot_bytes": slots["bytes"],
-        "stage_seconds": {stage: counted[f"{stage}_ns"] / 1e9 for stage in ("read", "decode", "resize")},
+        "stage_seconds": {stage: counted[f"{stage}_ns"] / 1e9 for stage in ("read", "decode", "resize")} | loader._spent.stages(),
     }
     return out
 

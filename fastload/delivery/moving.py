@@ -21,7 +21,7 @@ def moving_of(loader: Any, makers: Makers) -> Moving:
     """
     image = IMAGE if loader._view is None else loader._view.datasets[0].image_field
     pin = loader.pin_memory and torch.accelerator.is_available()
-    return Moving(loader.device, pin, _steps(loader, makers), (image, LABEL), loader.device_prefetch)
+    return Moving(loader.device, pin, _steps(loader, makers), (image, LABEL), loader.device_prefetch, loader._spent)
 
 
 def shown_steps(loader: Any, makers: Makers) -> list[tuple[Entry, Step]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 from fastload.delivery import pin
 from fastload.delivery.batch_steps import IMAGE, LABEL, Key, Step
 from fastload.delivery.place import tensors_of, to_device
+from fastload.delivery.spent import Clock, Spent
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Moving:
         steps: done to each batch there, in order.
         fields: of images and labels, in batches that are dicts.
         ahead: batches moved before the loop asks for them.
+        spent: what that took is added to it.
     """
 
     device: torch.device | None = None
@@ -39,6 +41,7 @@ class Moving:
     steps: tuple[Step, ...] = ()
     fields: tuple[str, str] = (IMAGE, LABEL)
     ahead: int = 0
+    spent: Spent | None = field(default=None, compare=False)
 
     @property
     def idle(self) -> bool:
@@ -79,6 +82,7 @@ class Transfer:
         if moving.device == torch.device("cuda"):
             moving = replace(moving, device=torch.device("cuda", torch.cuda.current_device()))  # another thread has another current one
         self._moving = moving
+        self._clock = Clock(None if moving.idle else moving.spent, self._cuda)
         # Those that must wait for the loop, and all after them; see NOTE [ batch steps: which thread ].
         first = next((n for n, step in enumerate(moving.steps) if not step.ahead), len(moving.steps))
         self._early, self._late = moving.steps[:first], moving.steps[first:]
@@ -99,16 +103,21 @@ class Transfer:
 
     def put(self, make: Callable[[], Any], key: Callable[[], Key]) -> Moved:
         """Queues a batch's copy and early steps. `make` gives it on the host: nobody else holds it, so that its slot's lease ends here."""
+        made = [make()]  # taken out again by _to_device: the slot's lease ends with the copy
+        named = key()
         with self._side():
-            batch = self._to_device(make)
-            named = key()
+            start = self._clock.now()
+            batch = self._to_device(made)
+            copied = self._clock.now()
             with torch.no_grad():
                 for step in self._early:
                     batch = step(batch, named, self._moving.fields)
-            return Moved(batch, named, self._late, self._stream.record_event() if self._cuda else None)
+            end = self._clock.now() if self._early else copied
+            self._clock.count(start, copied, end)
+            return Moved(batch, named, self._late, end if self._cuda else None)
 
-    def _to_device(self, make: Callable[[], Any]) -> Any:
-        batch = make()
+    def _to_device(self, made: list[Any]) -> Any:
+        batch = made.pop()
         device = self._moving.device
         if device is not None:
             return to_device(batch, device)
@@ -119,9 +128,12 @@ class Transfer:
         batch = moved.batch
         if moved.left:
             with self._side(), torch.no_grad():
+                start = self._clock.now()
                 for step in moved.left:
                     batch = step(batch, moved.key, self._moving.fields)
-                moved.event = self._stream.record_event() if self._cuda else None
+                end = self._clock.now()
+                self._clock.count(start, start, end)
+                moved.event = end if self._cuda else None
         if self._cuda:
             current = torch.cuda.current_stream(self._moving.device)
             current.wait_event(moved.event)

@@ -19,6 +19,8 @@ SPARE_PIXELS = 2.2
 """Longer side of a stored picture over the crop's side, at which RandomResizedCrop seldom enlarges: 500 for 224."""
 SHOWN = 5
 """Slow samples that the text names."""
+BATCH_STAGES = ("copy", "augment")
+"""Done to whole batches, behind the workers: more of those mend nothing."""
 _MENDS = {
     "read": "keep the packed data on a faster disk or in memory, or pack with a smaller --max-side or --quality: fewer bytes",
     "collate": "return tensors or arrays of one shape and let default_collate write them in place",
@@ -69,19 +71,21 @@ def _on_rate(figures: Figures) -> list[str]:
     head = f"waiting for data {_percent(figures.waiting)} of the time"
     if bound is not None:
         head += f", {bound}-bound ({_percent(shares[bound])} of a sample's time)"
-    knobs = [knob for knob in (_workers_knob(figures), _stage_knob(figures, bound)) if knob is not None]
+    knobs = [knob for knob in (_workers_knob(figures, bound), _stage_knob(figures, bound)) if knob is not None]
     if not knobs:
         knobs = [f"all {figures.cpus} CPUs have a worker; what is left is less work per sample"]
     return [f"{head}: {', or '.join(knobs)}"]
 
 
-def _workers_knob(figures: Figures) -> str | None:
+def _workers_knob(figures: Figures, bound: str | None) -> str | None:
     workers, busy = figures.workers, figures.worker_busy
     if workers is None:
         return f"set num_workers to {figures.cpus}, the CPUs there are"
     useful = _useful_workers(figures)
     if workers == 0:
         return f"set num_workers to {useful}: num_workers=0 loads in the loop itself"
+    if bound in BATCH_STAGES:
+        return None
     if busy is not None and busy < IDLE:
         prefetch = figures.prefetch_factor or 2
         idle = f"workers are busy only {_percent(busy)} of the time"

@@ -1,5 +1,6 @@
-"""Packing: from a folder, a table, tars or a Dataset to a packed dataset; checking one; and taking one apart."""
+"""Packing: from a folder, a table, tars or a Dataset to a packed dataset; checking one; indexing it; and taking one apart."""
 
+from fastload.packing.index import IndexSummary, index
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import pack
 from fastload.packing.sources import Item, Source, open_source
@@ -9,12 +10,14 @@ from fastload.packing.verify import BadSample, VerifyReport, verify
 
 __all__ = [
     "BadSample",
+    "IndexSummary",
     "Item",
     "PackOptions",
     "PackSummary",
     "Source",
     "UnpackSummary",
     "VerifyReport",
+    "index",
     "open_source",
     "pack",
     "unpack",

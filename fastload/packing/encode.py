@@ -38,6 +38,7 @@ class Encoded:
         how: the summary's counts that it adds to.
         format: what the source's bytes were: jpeg, png, ..., pixels.
         warning: what libjpeg-turbo has to say against the JPEG; "" for nothing.
+        index: where in the JPEG's coded data MCUs start (`core.JpegPreparer.index`), b"" without one; None: it was not asked for yet.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Encoded:
     how: tuple[str, ...]
     format: str
     warning: str = ""
+    index: bytes | None = None
 
 
 class Encoder:
@@ -63,12 +65,40 @@ class Encoder:
             SampleError: the image cannot be decoded; the message is the bare reason.
             PackError: a library that this image needs is not installed.
         """
+        encoded = self._encode(item)
+        if self._options.optimize_huffman:
+            self._optimize(encoded)
+        if encoded.index is None and self._options.index and isinstance(encoded.data, bytes):
+            encoded.index = self._preparer().index(encoded.data)
+        return encoded
+
+    def _optimize(self, encoded: Encoded) -> None:
+        """Gives a JPEG Huffman tables of its own where that makes it smaller: the same coefficients, so the same pixels."""
+        # what was transcoded has them; what decodes with warnings is left as it is, so that it goes on telling
+        if not isinstance(encoded.data, bytes) or encoded.warning or "transcoded" in encoded.how:
+            return
+        try:
+            smaller = core.jpeg_to_baseline(encoded.data, self._options.max_pixels)
+        except SampleError:
+            return  # baseline coding cannot hold the same pixels
+        if len(smaller) < len(encoded.data):
+            encoded.data, encoded.index = smaller, None
+            encoded.how = (*encoded.how, "optimized")
+
+    def _encode(self, item: Item) -> Encoded:
         if isinstance(item.image, np.ndarray):
             return self._pixels(_rgb(item.image), "pixels", gray=item.image.ndim == 2)
         if item.image[:2] == b"\xff\xd8":
             return self._jpeg(item.image)
         pixels, name = read_other(item.image, self._options.max_pixels, self._options.exif == "apply")
         return self._pixels(pixels, name, gray=False)
+
+    def _preparer(self) -> core.JpegPreparer:
+        """This thread's own."""
+        preparer: core.JpegPreparer | None = getattr(self._local, "preparer", None)
+        if preparer is None:
+            preparer = self._local.preparer = core.JpegPreparer()
+        return preparer
 
     def _pixels(self, pixels: Pixels, name: str, *, gray: bool) -> Encoded:
         """Pixels of something that was no JPEG, already upright."""
@@ -87,10 +117,7 @@ class Encoder:
 
     def _jpeg(self, data: bytes) -> Encoded:
         options = self._options
-        preparer = getattr(self._local, "preparer", None)
-        if preparer is None:
-            preparer = self._local.preparer = core.JpegPreparer()
-        found = preparer.prepare(data, options.check == "entropy")
+        found = self._preparer().prepare(data, options.check == "entropy", options.index and options.encode in ("lossless", "keep"))
         if (
             found.precision != 8
             or found.components not in (1, 3, 4)
@@ -107,7 +134,7 @@ class Encoder:
         if options.encode in ("jpeg", "raw") or size is not None:
             return self._decoded(data, found, turn, size, warning)
         if options.encode == "keep":
-            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning)
+            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index)
         if found.components == 4:
             pixels = upright(self._decode(data), turn)
             encoded = encode_jpeg(pixels, CMYK_QUALITY, "4:4:4")
@@ -119,13 +146,16 @@ class Encoder:
     def _lossless(self, data: bytes, found: core.Prepared, warning: str) -> Encoded:
         """The same coefficients in the form that decodes best."""
         stored, how = (data, "kept") if found.data is None or found.data is data else (found.data, "stripped")
+        # Of the same coded data; of a file with something amiss between its markers none was made, but stripping may have mended that.
+        index: bytes | None = found.entropy_index if found.whole or stored is data else None
         if found.kind == "progressive" or found.arithmetic or found.scans > 1:
             try:
                 stored, how = core.jpeg_to_baseline(data, self._options.max_pixels), "transcoded"
+                index = None
             except SampleError:
                 # Either it cannot be decoded, which this raises, or baseline cannot hold the same pixels: stored as it is.
                 core.jpeg_check(data, self._options.max_pixels)
-        return Encoded("jpeg", stored, found.height, found.width, (how,), "jpeg", warning)
+        return Encoded("jpeg", stored, found.height, found.width, (how,), "jpeg", warning, index)
 
     def _turned(self, data: bytes, found: core.Prepared, turn: int, warning: str) -> Encoded:
         """Upright by moving coefficients where the sides allow it, else decoded and encoded again."""

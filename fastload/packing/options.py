@@ -32,6 +32,8 @@ class PackOptions:
     min_side: int | None = None
     exif: str = "ignore"
     check: str = "entropy"
+    index: bool = True
+    optimize_huffman: bool = False
     on_error: str = "raise"
     shuffle: bool = False
     seed: int = 0
@@ -44,6 +46,11 @@ class PackOptions:
         _one_of("exif", self.exif, ("ignore", "apply"))
         _one_of("check", self.check, ("structure", "entropy"))
         _one_of("on_error", self.on_error, ("raise", "skip"))
+        for name in ("index", "optimize_huffman"):
+            if not isinstance(getattr(self, name), bool):
+                raise ArgumentError(f"{name}={getattr(self, name)!r} is neither True nor False")
+        if self.optimize_huffman and self.encode in ("keep", "raw"):
+            raise ArgumentError(f"optimize_huffman writes JPEGs anew, which encode={self.encode!r} does not; use it with lossless or jpeg")
         _between("quality", self.quality, 1, 100)
         for name in ("max_side", "min_side"):
             side = getattr(self, name)

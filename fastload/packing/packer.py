@@ -48,6 +48,8 @@ def pack(
     seed: int = 0,
     exif: str = "ignore",
     check: str = "entropy",
+    index: bool = True,
+    optimize_huffman: bool = False,
     on_error: str = "raise",
     limit: int | None = None,
     max_pixels: int | None = None,
@@ -76,6 +78,10 @@ def pack(
         check: "entropy" walks the coded data of every JPEG, so that each that libjpeg-turbo would only decode with warnings is named; it
             costs about 0.4 ms of CPU time for 100 KB. "structure" walks the markers, and looks into the coded data of those files only
             whose markers are not as they should be (cut off, without an end, with bytes between segments, restarts out of order).
+        index: store with each JPEG where in its coded data MCUs start (at most 1.5 % of its size), so that a crop is decoded without
+            reading what comes before it; the JPEG itself is not changed. It is made in the walk of check="entropy".
+        optimize_huffman: give JPEGs Huffman tables of their own: the same pixels in some per cent less, for about 4 ms of CPU time
+            for 100 KB. Not with "keep" or "raw".
         on_error: "raise" at the first sample that cannot be packed, or "skip" such samples and name them.
         limit: pack the first so many samples (after the shuffle) only.
         max_pixels: larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by default.
@@ -99,6 +105,8 @@ def pack(
         min_side=min_side,
         exif=exif,
         check=check,
+        index=index,
+        optimize_huffman=optimize_huffman,
         on_error=on_error,
         shuffle=shuffle,
         seed=seed,
@@ -234,6 +242,7 @@ class _Job:
                 image_kind=encoded.kind,
                 height=encoded.height,
                 width=encoded.width,
+                index=encoded.index or b"",
             )
         except MissingLibrary:
             raise
@@ -241,7 +250,8 @@ class _Job:
             return Outcome(self.source.name(position), None, reason=_reason(error), error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
-        return Outcome(item.name, prepared, encoded.how, encoded.format, size_in, size_out, encoded.warning)
+        how = (*encoded.how, "indexed") if encoded.index else encoded.how
+        return Outcome(item.name, prepared, how, encoded.format, size_in, size_out, encoded.warning)
 
 
 @dataclass(slots=True)

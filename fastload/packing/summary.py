@@ -27,6 +27,8 @@ class PackSummary:
         cmyk: CMYK or YCCK JPEGs made RGB at quality 100, 4:4:4.
         raw: images stored as pixels.
         shrunk: images made smaller.
+        optimized: JPEGs given smaller Huffman tables, coefficients untouched.
+        indexed: JPEGs stored with an entropy index.
         formats: samples by the format that their bytes showed.
         warnings: (name, what libjpeg-turbo said) of JPEGs that decode only with warnings, at most `NAMES_KEPT`.
         warning_count: how many there are in all.
@@ -48,6 +50,8 @@ class PackSummary:
     cmyk: int = 0
     raw: int = 0
     shrunk: int = 0
+    optimized: int = 0
+    indexed: int = 0
     formats: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[tuple[str, str], ...] = ()
     warning_count: int = 0
@@ -67,7 +71,7 @@ class PackSummary:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
 
 
-COUNTS = ("kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk")
+COUNTS = ("kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk", "optimized", "indexed")
 
 
 class Tally:

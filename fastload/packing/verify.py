@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -66,8 +67,8 @@ class VerifyReport:
 def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int | None = None, progress: bool = False) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
-    Every shard's size and checksum, its tree, its columns; every record's checksum, lengths and kinds, and that its image
-    is of the size that the columns say; with `decode` every pixel.
+    Every shard's size and checksum, its tree, its columns; every record's checksum, lengths and kinds, that its image
+    is of the size that the columns say, and that its entropy index, if it has one, is true; with `decode` every pixel.
 
     Args:
         path: the dataset's directory.
@@ -132,6 +133,7 @@ class _RecordCheck:
         self._heights = reader.column(HEIGHT_COLUMN)
         self._widths = reader.column(WIDTH_COLUMN)
         self._read = 0
+        self._local = threading.local()
 
     def add(self, size: int) -> int:
         """Counts bytes checked and returns their sum."""
@@ -171,6 +173,7 @@ class _RecordCheck:
             kind, data = found[number]
             if field.kind == "image":
                 warned += self._check_image(index, kind, data)
+                self._check_index(kind, data, found.get(number | core.RECORD_INDEX))
             elif _KIND_NAMES.get(kind) != field.kind:
                 raise _Wrong(f"field {field.name!r} is stored as kind {kind}, not as {field.kind}")
             elif field.kind in ("text", "json"):
@@ -198,6 +201,17 @@ class _RecordCheck:
         if size != expected:
             raise _Wrong(f"its image is {size[1]} x {size[0]}, the columns say {expected[1]} x {expected[0]}")
         return 1 if warnings else 0
+
+    def _check_index(self, kind: int, image: bytes, entry: tuple[int, bytes] | None) -> None:
+        if entry is None or entry[0] != core.KIND_INDEX:
+            return
+        if kind != core.KIND_JPEG:
+            raise _Wrong("it has an entropy index, but its image is no JPEG")
+        preparer: core.JpegPreparer | None = getattr(self._local, "preparer", None)
+        if preparer is None:
+            preparer = self._local.preparer = core.JpegPreparer()
+        if not preparer.index_holds(image, entry[1]):
+            raise _Wrong("its entropy index is not that of its JPEG")
 
 
 class _Wrong(Exception):

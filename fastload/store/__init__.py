@@ -2,7 +2,8 @@
 
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, ShardEntry
 from fastload.store.reader import DatasetReader
-from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema
+from fastload.store.rewrite import DatasetRewriter, ShardRewrite
+from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema, with_index
 from fastload.store.shard import file_crc32c
 from fastload.store.writer import DatasetWriter, Prepared
 
@@ -13,11 +14,14 @@ __all__ = [
     "MANIFEST_NAME",
     "WIDTH_COLUMN",
     "DatasetReader",
+    "DatasetRewriter",
     "DatasetWriter",
     "Field",
     "Manifest",
     "Prepared",
     "Schema",
     "ShardEntry",
+    "ShardRewrite",
     "file_crc32c",
+    "with_index",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 from fastload.errors import DatasetError
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.schema import Schema
+from fastload.store.schema import CRC_COLUMN, Schema
 
 FORMAT = "fastload"
 VERSION = 1
@@ -117,6 +117,14 @@ class Manifest:
     def bytes(self) -> int:
         """Size of all shards."""
         return sum(shard.bytes for shard in self.shards)
+
+    def same_samples(self, other: Manifest) -> bool:
+        """Whether other names the same samples, by their number in each shard and every column but the records' checksums."""
+
+        def rows(manifest: Manifest) -> list[tuple[int, dict[str, int]]]:
+            return [(shard.count, {name: crc for name, crc in shard.columns.items() if name != CRC_COLUMN}) for shard in manifest.shards]
+
+        return self.schema == other.schema and rows(self) == rows(other)
 
     def to_bytes(self) -> builtins.bytes:
         """The file's content, its own checksum included. Raises ValueError or TypeError for what JSON does not have."""

@@ -49,13 +49,8 @@ class DatasetReader:
         self._open()
 
     def _open(self) -> None:
-        store = core.Store()
+        store = self._open_shards()
         columns: dict[str, npt.NDArray[Any]] = {}
-        try:
-            for shard in self.manifest.shards:
-                store.add(os.fspath(self.path / shard.file), shard.first, shard.count, shard.bytes)
-        except DatasetError as error:
-            raise DatasetError(f"{self.path}: {error}") from None
         for name, (dtype, shape) in self.schema.columns.items():
             if dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES or name == CRC_COLUMN:
                 columns[name] = self._read_column(store, name)
@@ -63,6 +58,21 @@ class DatasetReader:
             # a copy: the column may be a view of the store itself, which would then keep itself alive for ever
             store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count].copy())
         self._store, self._columns, self._pid = store, columns, os.getpid()
+
+    def _open_shards(self) -> core.Store:
+        """Opens every file; goes on with the manifest of now where shards were replaced (NOTE [ rewrite: what is durable when ])."""
+        while True:
+            store = core.Store()
+            try:
+                for shard in self.manifest.shards:
+                    store.add(os.fspath(self.path / shard.file), shard.first, shard.count, shard.bytes)
+            except DatasetError as error:
+                now = Manifest.load(self.path)
+                if now.shards == self.manifest.shards or not now.same_samples(self.manifest):
+                    raise DatasetError(f"{self.path}: {error}") from None
+                self.manifest = now
+            else:
+                return store
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DatasetReader, (self.path,)
@@ -136,6 +146,11 @@ class DatasetReader:
         out.setflags(write=False)
         return out
 
+    def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
+        """The rows of column name in shard number, read-only and not copied (nor always aligned). Raises DatasetError as `column` does."""
+        dtype, shape = self.schema.columns[name]
+        return self._read_chunk(self.store, name, number, dtype, shape)
+
     def _read_chunk(self, store: core.Store, name: str, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
         shard = self.manifest.shards[number]
         try:
@@ -166,7 +181,8 @@ class DatasetReader:
         return self._sample(index, self.store.get)
 
     def record_fields(self, index: int) -> list[tuple[int, int, bytes]]:
-        """The fields in sample index's record: (field number, kind as in `core.KIND_...`, bytes).
+        """The fields in sample index's record: (field number, kind as in `core.KIND_...`, bytes). The entropy
+        index of an image, of kind `core.KIND_INDEX`, has the image's number plus `core.RECORD_INDEX`.
 
         Raises:
             IndexError: no such sample.

@@ -318,6 +318,13 @@ _COLUMN_VALUES = {"int": _int, "float": _float, "array": _array}
 _RECORD_VALUES = {"bytes": _bytes, "text": _text, "json": _json}
 
 
+def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
+    """A record's entries with the entropy index of its JPEG, in front, and without one that was there; b"" for none."""
+    kept = [entry for entry in entries if entry[1] != core.KIND_INDEX]
+    image = next((number for number, kind, _ in kept if kind == core.KIND_JPEG), None)
+    return kept if image is None or not index else [(image | core.RECORD_INDEX, core.KIND_INDEX, index), *kept]
+
+
 def column_array(columns: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Rows collected by `Schema.encode` as one contiguous array (rows, *shape)."""
     if not shape:

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lmdb
+import numpy as np
+import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import PackError
+from fastload.store.manifest import ShardEntry
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, column_array
 
 TRANSACTION_BYTES = 8 << 20
 TRANSACTION_RECORDS = 4096
+RESUME = "go on with --resume (finished shards are kept), or choose another OUT"
+"""What a message about a failed write ends with, where a pack was writing."""
 COLUMN_LIMIT = 1 << 31
 """Bytes of one column's chunk after which a shard is full: LMDB's values end at 4 GiB."""
 
@@ -49,6 +55,14 @@ def file_crc32c(path: str | os.PathLike[str]) -> int:
     return crc
 
 
+def durable_entry(path: Path, first: int, count: int, columns: Mapping[str, int]) -> ShardEntry:
+    """Syncs a closed shard to the disk and says what a manifest must of it; columns as `ShardFile.close` gave them. Raises OSError."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        size = os.fstat(file.fileno()).st_size
+    return ShardEntry(path.name, first, count, size, file_crc32c(path), columns)
+
+
 class ShardFile:
     """Writes one shard, then closes or aborts it.
 
@@ -56,13 +70,14 @@ class ShardFile:
     2. The map grows by itself: what is there is committed first.
     """
 
-    def __init__(self, path: Path, first: int, schema: Schema, map_bytes: int) -> None:
-        """Starts a shard whose first sample has index first; map_bytes is a guess at its final size."""
+    def __init__(self, path: Path, first: int, schema: Schema, map_bytes: int, go_on: str = RESUME) -> None:
+        """Starts a shard whose first sample has index first; map_bytes is a guess at its final size, go_on ends messages."""
         self.path = path
         self.first = first
         self.count = 0
         self.record_bytes = 0
         self._schema = schema
+        self._go_on = go_on
         self._rows: list[list[Any]] = [[] for field in schema if field.is_column]
         self._sizes: tuple[list[int], list[int]] = ([], [])
         self._crcs: list[int] = []
@@ -103,20 +118,27 @@ class ShardFile:
         Raises:
             PackError: the disk is full or fails.
         """
-        try:
-            self._put(self._samples, (self.first + self.count).to_bytes(8, "big"), record)
-        except (lmdb.Error, OSError) as error:
-            raise self._failed(error) from None
+        self.put_record(record, crc)
         for column, value in zip(self._rows, row, strict=True):
             column.append(value)
         self._sizes[0].append(height)
         self._sizes[1].append(width)
+
+    def put_record(self, record: bytes, crc: int) -> None:
+        """Appends a sample whose values of the columns are handed to `close`. Raises as `put` does."""
+        try:
+            self._put(self._samples, (self.first + self.count).to_bytes(8, "big"), record)
+        except (lmdb.Error, OSError) as error:
+            raise self._failed(error) from None
         self._crcs.append(crc)
         self.record_bytes += len(record)
         self.count += 1
 
-    def close(self) -> dict[str, int]:
+    def close(self, columns: Mapping[str, npt.NDArray[Any]] | None = None) -> dict[str, int]:
         """Writes the columns and ends the file at its last page (in the page cache: not yet synced).
+
+        Args:
+            columns: where samples came by `put_record`, every column but the records' checksums.
 
         Returns:
             CRC32C of each column's chunk.
@@ -126,13 +148,16 @@ class ShardFile:
         """
         rows = iter(self._rows)
         hidden = {HEIGHT_COLUMN: self._sizes[0], WIDTH_COLUMN: self._sizes[1], CRC_COLUMN: self._crcs}
+        given = columns or {}
         sums: dict[str, int] = {}
         chunks: dict[str, Any] = {}
         for name, (dtype, shape) in self._schema.columns.items():
-            values = hidden.get(name)
-            chunk = column_array(next(rows) if values is None else values, dtype, shape).reshape(-1).view("u1")
-            chunks[name] = chunk
-            sums[name] = core.crc32c(chunk)
+            if name in given:
+                values = np.ascontiguousarray(given[name], dtype)
+            else:
+                values = column_array(hidden[name] if name in hidden else next(rows), dtype, shape)
+            chunks[name] = values.reshape(-1).view("u1")
+            sums[name] = core.crc32c(chunks[name])
         try:
             for name in sorted(chunks, key=str.encode):
                 self._put(self._columns, name.encode(), chunks[name])
@@ -188,11 +213,11 @@ class ShardFile:
         self._pending_records += 1
 
     def _failed(self, error: Exception) -> PackError:
-        return write_error(self.path, self._pending_bytes, error)
+        return write_error(self.path, self._pending_bytes, error, self._go_on)
 
 
-def write_error(path: Path, pending: int, error: Exception) -> PackError:
-    """What to tell of a failed write of `pending` bytes to path: a full disk and what to do, or the system's reason."""
+def write_error(path: Path, pending: int, error: Exception, go_on: str = RESUME) -> PackError:
+    """What to tell of a failed write of `pending` bytes to path: a full disk or the system's reason, and how to go on."""
     code = error.errno if isinstance(error, OSError) else None
     try:
         status = os.statvfs(path.parent)
@@ -204,7 +229,6 @@ def write_error(path: Path, pending: int, error: Exception) -> PackError:
     if short:
         return PackError(
             f"the disk is full: {path} needs {pending:,} bytes more for what was being written, "
-            f"{max(free, 0):,} are free. Make room and go on with --resume (finished shards are kept), "
-            "or choose another OUT"
+            f"{max(free, 0):,} are free. Make room and {go_on}"
         )
-    return PackError(f"cannot write {path}: {error}. Finished shards are kept: go on with --resume when this is mended")
+    return PackError(f"cannot write {path}: {error}. Mend that and {go_on}")

@@ -10,7 +10,6 @@ NOTE [ writer: what is durable when ]
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_object
+from fastload.store.lock import lock_folder
 from fastload.store.manifest import (
     JOURNAL_NAME,
     MANIFEST_NAME,
@@ -35,8 +35,8 @@ from fastload.store.manifest import (
     sync_folder,
     write_atomically,
 )
-from fastload.store.schema import Schema
-from fastload.store.shard import ShardFile, file_crc32c, write_error
+from fastload.store.schema import Schema, with_index
+from fastload.store.shard import ShardFile, durable_entry, write_error
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
@@ -151,13 +151,12 @@ class DatasetWriter:
         """Makes and locks the folder; refuses one that holds anything else. Returns the lock's descriptor."""
         try:
             self.out.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            lock = lock_folder(self.out)
         except FileExistsError:
             raise PackError(f"{self.out} is a file; choose another OUT") from None
         except OSError as error:
             raise PackError(f"cannot make the folder {self.out}: {error.strerror}") from None
         try:
-            _lock(lock, self.out)
             self._check_free(resume, overwrite)
         except BaseException:
             os.close(lock)
@@ -234,9 +233,13 @@ class DatasetWriter:
                     "resume with the same options, or --overwrite starts again"
                 )
 
-    def prepare(self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0) -> Prepared:
-        """Builds a sample's record, in any thread; see `append`."""
+    def prepare(
+        self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
+    ) -> Prepared:
+        """Builds a sample's record, in any thread; see `append`. `index`: the entropy index of its JPEG."""
         entries, row = self.schema.encode(values, image_kind, height, width)
+        if index:
+            entries = with_index(entries, index)
         record, crc = core.build_record(entries)
         return Prepared(record, crc, row, height, width)
 
@@ -299,11 +302,7 @@ class DatasetWriter:
     def _make_durable(self, shard: _Complete, journal: bool) -> None:
         path = self.out / shard.file
         try:
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
-                size = os.fstat(file.fileno()).st_size
-            entry = ShardEntry(shard.file, shard.first, shard.count, size, file_crc32c(path), shard.columns)
-            self._shards.append(entry)
+            self._shards.append(durable_entry(path, shard.first, shard.count, shard.columns))
             if journal:
                 self._journal(shard.state)
         except OSError as error:
@@ -370,12 +369,3 @@ class DatasetWriter:
 
 def _is_ours(name: str) -> bool:
     return name in _OURS or SHARD_NAME.fullmatch(name) is not None
-
-
-def _lock(descriptor: int, out: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise PackError(f"another process is packing into {out}; wait for it, or choose another OUT") from None
-    except OSError:
-        return  # some network file systems have no locks

@@ -118,7 +118,7 @@ def test_csrc_compiles_for_aarch64(aarch64: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["test_rng", "test_resize", "test_ring_pool"])
+@pytest.mark.parametrize("name", ["test_rng", "test_resize", "test_ring_pool", "test_kernels"])
 def test_c_tests_pass_on_aarch64(name: str, aarch64: Path) -> None:
     """The C tests that need neither library, emulated."""
     if shutil.which("qemu-aarch64") is None:

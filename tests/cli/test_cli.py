@@ -85,6 +85,23 @@ def test_verify_lists_bad_samples_and_exits_1(source: Path, tmp_path: Path) -> N
     assert "1 of 12 samples bad, 1 files bad" in result.stdout
 
 
+def test_index_of_a_packed_dataset(source: Path, tmp_path: Path) -> None:
+    """What --no-index left out is added later, and told; a second run finds nothing to do; errors are one line."""
+    assert run("pack", source, tmp_path / "with", "-q").returncode == 0
+    assert run("pack", source, tmp_path / "ds", "-q", "--no-index").returncode == 0
+    indexed = Manifest.load(tmp_path / "with").summary["indexed"]
+    assert indexed > 0
+    result = run("index", tmp_path / "ds", "--workers", "2")
+    assert result.returncode == 0, result.stderr
+    assert f"{indexed} of 12 JPEGs have an entropy index, {indexed} of them new; 1 shards written anew" in result.stdout
+    again = run("index", tmp_path / "ds", "-q")
+    assert f"{indexed} of 12 JPEGs have an entropy index, 0 of them new; 0 shards written anew" in again.stdout
+    assert Manifest.load(tmp_path / "ds").summary == Manifest.load(tmp_path / "with").summary
+    assert run("verify", tmp_path / "ds", "-q").returncode == 0
+    assert "there is no" in one_line(run("index", tmp_path / "nowhere"))
+    assert "no packed dataset" in one_line(run("index", source))
+
+
 def test_errors_are_one_line_and_exit_code_2(source: Path, tmp_path: Path) -> None:
     """What is wrong, where, and what to do; no traceback."""
     assert "no such folder" in one_line(run("pack", tmp_path / "gone", tmp_path / "ds"))
@@ -144,7 +161,7 @@ def test_start_up_does_not_import_torch() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    for name in ("pack", "info", "verify", "unpack", "bench"):
+    for name in ("pack", "info", "verify", "index", "unpack", "bench"):
         assert name in result.stdout
 
 

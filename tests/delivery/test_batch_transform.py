@@ -254,3 +254,26 @@ def test_loader_with_a_transform_is_picklable(packed: Path) -> None:
     with loader, pickle.loads(pickle.dumps(loader)) as copy:
         assert copy.device_prefetch == 1
         assert same(epoch(copy), epoch(loader))
+
+
+@pytest.mark.parametrize("data", ["packed", "Python"])
+@pytest.mark.parametrize("step", [AUGMENT, noisy], ids=["ahead", "in the loop"])
+def test_its_time_is_counted(packed: Path, data: str, step: Any) -> None:
+    """stats() and the health report tell what steps on whole batches took, of each engine; nothing where there are none."""
+    source: Any = packed if data == "packed" else Numbers()
+    common: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "transform": CROP if data == "packed" else None}
+    with FastLoader(source, **common, device="cpu", batch_transform=[A.AugmentBatch([A.ColorJitter(0.4)]), step]) as loader:
+        began = time.perf_counter()
+        for _ in loader:
+            pass
+        stages = loader.stats()["stage_seconds"]
+        assert 0 < stages["augment"] < time.perf_counter() - began
+        assert "augment" in loader.health.report()
+        before = stages["augment"]
+        for _ in loader:
+            pass
+        assert loader.stats()["stage_seconds"]["augment"] > before
+    with FastLoader(source, **common) as plain:
+        for _ in plain:
+            pass
+        assert not {"copy", "augment"} & set(plain.stats()["stage_seconds"])

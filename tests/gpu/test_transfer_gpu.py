@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,18 @@ def test_another_device(packed: Path) -> None:
     with FastLoader(packed, 8, num_workers=2, transform=TRAIN, batch_transform=AUGMENT, device="cuda:1") as loader:
         for images, labels in loader:
             assert images.device == labels.device == torch.device("cuda:1")
+
+
+def test_the_devices_time_is_counted(packed: Path) -> None:
+    """Copies and steps on whole batches are timed on the stream: more than nothing, and less in all than the epochs took."""
+    common: dict[str, Any] = {"num_workers": 4, "transform": TRAIN, "batch_transform": AUGMENT}
+    with FastLoader(packed, 8, **common, device="cuda") as loader:
+        began = time.perf_counter()
+        for _ in range(3):
+            for images, _ in loader:
+                images.float().mean()
+        torch.cuda.synchronize()
+        stages = loader.stats()["stage_seconds"]
+        assert stages["copy"] > 0
+        assert stages["augment"] > 0
+        assert stages["copy"] + stages["augment"] < time.perf_counter() - began

@@ -67,6 +67,8 @@ def stored_samples(path: Path) -> list[Stored]:
             kind, data = -1, b""
             values: dict[str, Any] = {f.name: reader.column(f.name)[index] for f in reader.schema if f.is_column}
             for number, each, content in reader.record_fields(index):
+                if each == core.KIND_INDEX:
+                    continue
                 if numbers[number].kind == "image":
                     kind, data = each, content
                 else:

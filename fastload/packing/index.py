@@ -1,0 +1,160 @@
+"""The entropy index for a dataset that was packed without: what `pack` with index=True would have made, added shard by shard.
+
+The indexes are those that packing makes, so the result is the dataset that it would have made. What is durable when, and what a
+kill leaves, is `fastload.store.rewrite`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+
+from fastload._native import core
+from fastload.errors import ArgumentError, SampleError
+from fastload.packing.options import default_workers
+from fastload.packing.pipeline import OrderedPipeline
+from fastload.packing.progress import Progress
+from fastload.store import DatasetReader, DatasetRewriter, with_index
+
+_GO_ON = "run `fastload index` again: nothing is lost, and shards that have their index keep it"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """What `index` did.
+
+    Attributes:
+        samples: samples in the dataset.
+        jpegs: those whose image is a JPEG.
+        indexed: those with an entropy index now; the rest are of a kind that has none (progressive, damaged, very small).
+        added: those that got it in this call.
+        shards: shards that were written anew for it.
+        seconds: wall-clock time of this call.
+    """
+
+    samples: int
+    jpegs: int
+    indexed: int
+    added: int
+    shards: int
+    seconds: float
+
+
+def index(path: str | os.PathLike[str], *, workers: int | None = None, progress: bool = False) -> IndexSummary:
+    """Adds the entropy index, with which crops are decoded faster, to each JPEG of a packed dataset that has none.
+
+    Afterwards the dataset equals, in every sample and field, one packed with index=True. A shard that gains by it is written
+    anew beside the old one, which then goes: the disk needs room for one shard more. Processes that have the dataset open go on
+    undisturbed. Whenever it is stopped, by a kill too, the dataset is whole; another call does the rest.
+
+    Args:
+        path: the dataset's directory.
+        workers: threads; the CPUs this process may use by default.
+        progress: show a bar on the terminal.
+
+    Returns:
+        IndexSummary: what was done, counted.
+
+    Raises:
+        ArgumentError: workers is out of range.
+        DatasetError: there is no finished dataset, or it does not hold.
+        SampleError: a record is not what was packed; its shard stays as it was.
+        PackError: the disk is full or fails, or another process is writing to the dataset.
+    """
+    threads = default_workers() if workers is None else workers
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
+        raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
+    started = time.monotonic()
+    with DatasetRewriter(path, _GO_ON) as rewriter, Progress(rewriter.manifest.count, "index", shown=progress) as bar:
+        bar.start(0, 0)
+        job = _Job(rewriter, threads, bar)
+        for number in range(len(rewriter.manifest.shards)):
+            job.shard(number)
+        # last, so that options tell of the whole dataset
+        manifest = rewriter.manifest
+        rewriter.describe({**manifest.options, "index": True}, {**manifest.summary, "indexed": job.indexed})
+    return IndexSummary(manifest.count, job.jpegs, job.indexed, job.added, job.rewritten, time.monotonic() - started)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a thread found of a sample: its new record, or None where the old one stays."""
+
+    record: bytes | None
+    crc: int
+    jpeg: bool
+    indexed: bool
+    read: int
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it holds."""
+        return 0 if self.record is None else len(self.record)
+
+
+class _Job:
+    """One dataset on its way; counts what it sees."""
+
+    def __init__(self, rewriter: DatasetRewriter, workers: int, bar: Progress) -> None:
+        self._rewriter = rewriter
+        self._workers = workers
+        self._bar = bar
+        self._local = threading.local()
+        self._read = 0
+        self.jpegs = self.indexed = self.added = self.rewritten = 0
+
+    def shard(self, number: int) -> None:
+        """Indexes one shard and commits it."""
+        entry = self._rewriter.manifest.shards[number]
+        first, last = entry.first, entry.first + entry.count
+        reader = self._rewriter.reader
+        with self._rewriter.shard(number) as shard:
+            at = first
+            pipeline: OrderedPipeline[_Seen, _Seen]
+            pipeline = OrderedPipeline(lambda index, _: self._look(reader, index), first, last, workers=self._workers)
+            with pipeline:
+                for batch in pipeline.results():
+                    for seen in batch:
+                        self._count(seen)
+                        if seen.record is not None:
+                            shard.replace(at, seen.record, seen.crc)
+                        at += 1
+                    self._bar.update(at, self._read)
+            self.rewritten += shard.commit()
+
+    def _count(self, seen: _Seen) -> None:
+        self._read += seen.read
+        self.jpegs += seen.jpeg
+        self.indexed += seen.indexed
+        self.added += seen.record is not None
+
+    def _look(self, reader: DatasetReader, at: int) -> _Seen:
+        """Runs in threads. Raises SampleError, naming the sample, where its record does not hold."""
+        fields = reader.record_fields(at)
+        read = sum(len(data) for _, _, data in fields)
+        image = next(((number, data) for number, kind, data in fields if kind == core.KIND_JPEG), None)
+        if image is None:
+            return _Seen(None, 0, False, False, read)
+        if any(kind == core.KIND_INDEX and number == image[0] | core.RECORD_INDEX for number, kind, _ in fields):
+            return _Seen(None, 0, True, True, read)
+        made = self._make(image[1])
+        if not made:
+            return _Seen(None, 0, True, False, read)
+        try:
+            record, crc = core.build_record(with_index(fields, made))
+        except ArgumentError:  # no room for one more entry: as large, or of as many fields, as a record may be
+            return _Seen(None, 0, True, False, read)
+        return _Seen(record, crc, True, True, read)
+
+    def _make(self, jpeg: bytes) -> bytes:
+        """The index that packing makes of these bytes, of which it leaves out the metadata first; b"" for none."""
+        preparer: core.JpegPreparer | None = getattr(self._local, "preparer", None)
+        if preparer is None:
+            preparer = self._local.preparer = core.JpegPreparer()
+        try:
+            found = preparer.prepare(jpeg, entropy=False)
+        except SampleError:
+            return b""  # no JPEG: what was stored is not this command's business
+        return preparer.index(found.data) if found.whole and found.data is not None else b""

@@ -1,0 +1,27 @@
+"""One writer per dataset: a lock on its folder, which ends with the process however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from fastload.errors import PackError
+
+
+def lock_folder(folder: Path) -> int:
+    """Opens and locks a folder; the lock holds until the returned descriptor is closed.
+
+    Raises:
+        OSError: the folder cannot be opened.
+        PackError: another process, or another writer in this one, holds the lock.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise PackError(f"another process is writing to {folder}; wait until it is done") from None
+    except OSError:
+        pass  # some network file systems have no locks
+    return descriptor

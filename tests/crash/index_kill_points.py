@@ -1,0 +1,59 @@
+"""Run by test_index_kill: indexes copies of a dataset in forked children that SIGKILL themselves at one point each, then looks and goes on.
+
+Usage: index_kill_points.py BARE EXPECTED FOLDER. Prints the number of points. The points are every call that changes what is on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from kill_points import count_down, in_child
+from store_helpers import contents
+
+from fastload.packing import index, verify
+from fastload.store import Manifest
+
+
+def look(out: Path) -> None:
+    """The dataset is whole."""
+    assert verify(out, workers=1).ok
+
+
+def finish(out: Path, expected: Path) -> None:
+    """Another run does the rest, and leaves nothing else behind."""
+    index(out, workers=2)
+    assert contents(out) == contents(expected)
+    mine, other = Manifest.load(out), Manifest.load(expected)
+    assert (mine.options, mine.summary) == (other.options, other.summary)
+    assert sorted(os.listdir(out)) == ["manifest.json", *sorted(shard.file for shard in mine.shards)]
+
+
+def main(bare: Path, expected: Path, folder: Path) -> None:
+    """Kills at point 1, 2, ... until a run ends unharmed."""
+    point = 0
+    while True:
+        point += 1
+        out = folder / f"killed-{point}"
+        shutil.copytree(bare, out)
+
+        def attempt(limit: int = point, out: Path = out) -> None:
+            count_down(limit)
+            index(out, workers=2)
+
+        status = in_child(attempt)
+        if status == 0:
+            break
+        assert os.WIFSIGNALED(status), f"point {point}: status {status}"
+        assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
+        for check in (lambda out=out: look(out), lambda out=out: finish(out, expected)):
+            assert in_child(check) == 0, f"point {point}"
+        shutil.rmtree(out)
+    sys.stdout.write(f"{point - 1}\n")
+
+
+if __name__ == "__main__":
+    main(*(Path(argument) for argument in sys.argv[1:]))
