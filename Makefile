@@ -110,13 +110,13 @@ export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
 define ctest_kind
 $(CTEST)/$(1)/%.o: csrc/%.c | $(STAMPS)/system
 	@mkdir -p $$(@D)
-	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) $$(CTEST_CFLAGS) -MMD -c $$< -o $$@
+	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) $$(CTEST_CFLAGS) -MMD -MP -c $$< -o $$@
 
 $(CTEST)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(CTEST)/$(1)/%.o,$(wildcard csrc/*.c))
 	@rm -f $$@ && $(AR) rcs $$@ $$^
 
 $(CTEST)/$(1)/test_%: tests/c/test_%.c $(CTEST)/$(1)/libcsrc.a
-	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) -MMD -MF $$@.d $$< $(CTEST)/$(1)/libcsrc.a -o $$@ $$(CTEST_LIBS)
+	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) -MMD -MP -MF $$@.d $$< $(CTEST)/$(1)/libcsrc.a -o $$@ $$(CTEST_LIBS)
 
 .PHONY: run-$(1)-%
 run-$(1)-%: $(CTEST)/$(1)/%

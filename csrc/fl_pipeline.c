@@ -10,18 +10,10 @@
 #include "fl_record.h"
 #include "fl_resize.h"
 
-enum { READERS_MAX = 1024 };
-
-typedef struct open_reader {
-    fl_store *store;
-    fl_reader *reader;
-} open_reader;
-
 struct fl_worker {
     fl_decoder *decoder;
     fl_resizer *resizer;
-    open_reader *readers; /* one per store met so far; few, so searched in order */
-    uint32_t reader_count;
+    fl_reader *reader;
     fl_counters counters;
 };
 
@@ -31,6 +23,7 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
     if (!worker) return fl_fail(err, FL_ENOMEM, "no memory for a worker");
     fl_code code = fl_decoder_create(&worker->decoder, err);
     if (!code) code = fl_resizer_create(&worker->resizer, err);
+    if (!code) code = fl_reader_create(&worker->reader, err);
     if (code) {
         fl_worker_free(worker);
         return code;
@@ -41,26 +34,13 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
 
 void fl_worker_free(fl_worker *worker) {
     if (!worker) return;
-    for (uint32_t i = 0; i < worker->reader_count; i++) fl_reader_free(worker->readers[i].reader);
-    free(worker->readers);
+    fl_reader_free(worker->reader);
     fl_resizer_free(worker->resizer);
     fl_decoder_free(worker->decoder);
     free(worker);
 }
 
 const fl_counters *fl_worker_counters(const fl_worker *worker) { return &worker->counters; }
-
-static fl_code reader_of(fl_worker *worker, fl_store *store, fl_reader **out, fl_error *err) {
-    for (uint32_t i = 0; i < worker->reader_count; i++)
-        if (worker->readers[i].store == store) return *out = worker->readers[i].reader, FL_OK;
-    if (worker->reader_count == READERS_MAX) return fl_fail(err, FL_EARG, "more than %d datasets in one loader", READERS_MAX);
-    open_reader *grown = realloc(worker->readers, (worker->reader_count + 1) * sizeof *grown);
-    if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for a reader");
-    worker->readers = grown;
-    fl_code code = fl_reader_create(store, out, err);
-    if (!code) grown[worker->reader_count++] = (open_reader){store, *out};
-    return code;
-}
 
 static uint64_t now_ns(void) {
     struct timespec t;
@@ -152,12 +132,10 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
 }
 
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
-    fl_reader *reader;
     fl_span record;
     fl_field image;
     uint64_t start = now_ns();
-    fl_code code = reader_of(worker, source->store, &reader, err);
-    if (!code) code = fl_reader_get(reader, key.index, &record, err);
+    fl_code code = fl_reader_get(worker->reader, source->store, key.index, &record, err);
     if (!code) code = fl_record_find(record, source->image_field, &image, err);
     if (code) return code;
     add(&worker->counters.bytes, record.size);
@@ -179,8 +157,12 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
         return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");
     fl_sink out = *sink;
     out.hflip = g.hflip, out.vflip = g.vflip;
-    if (g.visible.width != g.window.width || g.visible.height != g.window.height) fl_sink_fill(&out, g.fill);
-    if (!g.visible.width || !g.visible.height) return FL_OK; /* all padding */
+    fl_box shown = {0, 0, 0, 0}; /* in the sink */
+    if (g.visible.width && g.visible.height)
+        shown = (fl_box){(uint32_t)(g.visible.x - g.window.x), (uint32_t)(g.visible.y - g.window.y), (uint32_t)g.visible.width,
+                         (uint32_t)g.visible.height};
+    if (shown.width != sink->width || shown.height != sink->height) fl_sink_fill(&out, &shown, g.fill);
+    if (!shown.width) return FL_OK; /* all padding */
     return render(worker, &g, is_raw ? &raw : NULL, &out, err);
 }
 
@@ -209,7 +191,6 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
 void fl_batch_ahead(void *opaque, uint32_t row, void *context) {
     const fl_batch *batch = opaque;
     fl_row at = batch->row[row];
-    fl_reader *reader;
-    fl_error ignored; /* a hint: the decoder meets the same failure and reports it */
-    if (reader_of(context, batch->sources[at.source]->store, &reader, &ignored) == FL_OK) fl_reader_ahead(reader, at.index);
+    (void)context;
+    fl_store_ahead(batch->sources[at.source]->store, at.index);
 }

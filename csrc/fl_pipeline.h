@@ -2,7 +2,7 @@
  *
  * NOTE [ pipeline: who owns what ]
  * fl_source   borrowed: its store and program outlive every batch and worker that used it.
- * fl_worker   one thread's decoder, resizer and readers; used by one thread at a time.
+ * fl_worker   one thread's decoder, resizer and reader; used by one thread at a time.
  * fl_batch    made by the loader's thread, written by the workers, read again by the loader's thread once its slot is READY.
  *             Between submit and READY only its rows' fields are written, each by the one thread that took the row.
  *
@@ -36,7 +36,7 @@ typedef struct fl_counters {
 typedef struct fl_worker fl_worker;
 
 fl_code fl_worker_create(fl_worker **out, fl_error *err);
-void fl_worker_free(fl_worker *worker); /* before the stores it has read from; NULL is allowed */
+void fl_worker_free(fl_worker *worker); /* NULL is allowed */
 const fl_counters *fl_worker_counters(const fl_worker *worker);
 
 /* Makes sample key.index of source into the sink, whose width and height must be what fl_geometry_size gives for it. */

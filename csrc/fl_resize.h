@@ -34,8 +34,8 @@ void fl_resizer_free(fl_resizer *resizer); /* NULL is allowed */
  * whole pixels and equals out in size, pixels are copied unresampled. */
 fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
 
-/* Fills the whole sink with one colour (through its lut): what padding shows. */
-void fl_sink_fill(const fl_sink *sink, const uint8_t rgb[3]);
+/* Fills the sink outside `keep` (of the unmirrored image; inside the sink, may be empty) with one colour (through its lut): what padding shows. */
+void fl_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]);
 
 /* Bytes of one image of the sink's type. */
 size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height);

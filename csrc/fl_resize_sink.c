@@ -58,11 +58,44 @@ void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, const fl_ramp *
     }
 }
 
-void fl_sink_fill(const fl_sink *sink, const uint8_t rgb[3]) {
-    enum { PIXELS = 64 };
-    uint8_t line[3 * PIXELS];
-    for (int i = 0; i < 3 * PIXELS; i++) line[i] = rgb[i % 3];
-    for (uint32_t y = 0; y < sink->height; y++)
-        for (uint32_t x = 0; x < sink->width; x += PIXELS)
-            fl_sink_row(sink, &fl_kernels_scalar, NULL, x, y, line, sink->width - x < PIXELS ? sink->width - x : PIXELS);
+enum { FILL_PIXELS = 64, UNIT_MAX = 3 * sizeof(float) };
+
+/* One colour as the sink stores it: FILL_PIXELS pixels, or as many values of each plane. */
+typedef struct filling {
+    size_t planes, unit; /* bytes of a pixel in a plane */
+    uint8_t line[3][FILL_PIXELS * UNIT_MAX];
+} filling;
+
+static void make_filling(const fl_sink *sink, const uint8_t rgb[3], filling *f) {
+    const size_t size = element_size(sink->dtype);
+    uint8_t colour[UNIT_MAX];
+    for (size_t c = 0; c < 3; c++)
+        memcpy(colour + c * size, sink->dtype == FL_U8 ? rgb + c : (const uint8_t *)sink->lut + (256 * c + rgb[c]) * size, size);
+    f->planes = sink->layout == FL_HWC ? 1 : 3;
+    f->unit = 3 * size / f->planes;
+    for (size_t p = 0; p < f->planes; p++) {
+        memcpy(f->line[p], colour + p * f->unit, f->unit);
+        for (size_t have = f->unit; have < FILL_PIXELS * f->unit; have *= 2) memcpy(f->line[p] + have, f->line[p], have);
+    }
+}
+
+static void fill_run(const fl_sink *sink, const filling *f, uint32_t y, uint32_t from, uint32_t to) {
+    const size_t plane = f->unit * sink->width * sink->height;
+    for (uint32_t x = from; x < to; x += FILL_PIXELS) {
+        const size_t n = to - x < FILL_PIXELS ? to - x : FILL_PIXELS;
+        uint8_t *dst = (uint8_t *)sink->data + f->unit * ((size_t)y * sink->width + x);
+        for (size_t p = 0; p < f->planes; p++, dst += plane) memcpy(dst, f->line[p], n * f->unit);
+    }
+}
+
+void fl_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]) {
+    filling f;
+    make_filling(sink, rgb, &f);
+    const uint32_t left = sink->hflip ? sink->width - keep->x - keep->width : keep->x;
+    const uint32_t top = sink->vflip ? sink->height - keep->y - keep->height : keep->y;
+    for (uint32_t y = 0; y < sink->height; y++) {
+        const bool beside = y >= top && y - top < keep->height;
+        fill_run(sink, &f, y, 0, beside ? left : sink->width);
+        if (beside) fill_run(sink, &f, y, left + keep->width, sink->width);
+    }
 }

@@ -18,16 +18,15 @@
 
 /* A buffer larger than KEEP is given back when the next record needs less than a quarter of it: see fl_jpeg.c. */
 enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10 };
-static const uint64_t RESIDENT_DEFAULT = 64; /* lookups, each of which maps 64 KiB around a leaf page: see shard_bind */
 
 typedef struct shard {
     uint64_t first, count, bytes;
     MDB_env *env;
-    MDB_dbi samples, columns;
+    MDB_dbi columns;
     const uint8_t *map;
     int fd; /* the env's */
-    const uint32_t *crc;   /* set before readers read; NULL: not checked */
-    atomic_bool *resident; /* some of its map has been touched since the last let-go; set by readers, cleared by the one that lets go */
+    fl_place *places;    /* of its samples */
+    const uint32_t *crc; /* set before readers read; NULL: not checked */
     char name[NAME_SIZE]; /* the file's last name, for messages */
 } shard;
 
@@ -36,16 +35,11 @@ struct fl_store {
     uint32_t shards;
     shard *shard;
     uint64_t count;
-    uint64_t limit; /* of lookups between let-gos; 0: none */
-    atomic_uint_fast64_t lookups; /* since the maps were last let go; added to by every reader */
 };
 
 struct fl_reader {
-    fl_store *store;
     uint8_t *buffer; /* the record last got */
     size_t room;
-    uint32_t shards;
-    MDB_txn *txn[]; /* one per shard, NULL until first used */
 };
 
 static atomic_uint live_stores, live_readers;
@@ -76,14 +70,13 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
     fl_store *store = calloc(1, sizeof *store);
     if (!store) return fl_fail(err, FL_ENOMEM, "no memory for a store of %zu bytes", sizeof *store);
     store->process = process_now();
-    store->limit = RESIDENT_DEFAULT;
     atomic_fetch_add(&live_stores, 1);
     *out = store;
     return FL_OK;
 }
 
-/* Maps the file by itself, checks size and trees, and hands back what was found and which file it was. */
-static fl_code shard_check(const char *path, const shard *s, fl_tree *tree, struct stat *st, fl_error *err) {
+/* Maps the file by itself, checks size and trees, notes where the samples are, and hands back which file it was. */
+static fl_code shard_check(const char *path, shard *s, struct stat *st, fl_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) { return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name); }
     if (fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
@@ -99,7 +92,7 @@ static fl_code shard_check(const char *path, const shard *s, fl_tree *tree, stru
             code = fl_fail_sys(err, errno, "cannot map the %" PRIu64 " bytes of shard %.80s", s->bytes, s->name);
         } else {
             (void)madvise(map, s->bytes, MADV_RANDOM); /* only tree pages are wanted, and they lie far apart */
-            code = fl_tree_check(map, s->bytes, s->first, s->count, s->name, tree, err);
+            code = fl_tree_check(map, s->bytes, s->first, s->count, s->name, &s->places, err);
             munmap(map, s->bytes);
         }
     }
@@ -107,28 +100,25 @@ static fl_code shard_check(const char *path, const shard *s, fl_tree *tree, stru
     return code;
 }
 
-static void shard_key(uint64_t index, uint8_t key[8]) {
-    for (int i = 0; i < 8; i++) key[i] = (uint8_t)(index >> (56 - 8 * i));
-}
-
 static bool shard_holds(const shard *s, MDB_val value) {
     uintptr_t at = (uintptr_t)value.mv_data, map = (uintptr_t)s->map;
     return at >= map && at - map <= s->bytes && value.mv_size <= s->bytes - (at - map);
 }
 
-/* Opens the named databases and finds where liblmdb has mapped the file: its own answer (mdb_env_info) is only what was asked for. */
-static fl_code shard_bind(shard *s, const fl_tree *tree, fl_error *err) {
+/* Opens the columns' database and finds where liblmdb has mapped the file: its own answer (mdb_env_info) is only what was asked for. */
+static fl_code shard_bind(shard *s, fl_error *err) {
     MDB_txn *txn;
+    MDB_dbi samples;
     int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
     if (rc) return lmdb_fail(err, rc, "begin to read", s->name);
     uint8_t key[8];
-    shard_key(s->first, key);
+    for (int i = 0; i < 8; i++) key[i] = (uint8_t)(s->first >> (56 - 8 * i));
     MDB_val name = {sizeof key, key}, value;
-    if (!(rc = mdb_dbi_open(txn, "samples", 0, &s->samples)) && !(rc = mdb_dbi_open(txn, "columns", 0, &s->columns)) &&
-        !(rc = mdb_get(txn, s->samples, &name, &value))) {
-        s->map = (const uint8_t *)value.mv_data - tree->first_offset;
-        rc = mdb_txn_commit(txn); /* keeps the two handles */
-        /* Else a touch of one tree page maps the whole 2 MiB folio of page cache that it may lie in. A hint, as is the next. */
+    if (!(rc = mdb_dbi_open(txn, "samples", 0, &samples)) && !(rc = mdb_dbi_open(txn, "columns", 0, &s->columns)) &&
+        !(rc = mdb_get(txn, samples, &name, &value))) {
+        s->map = (const uint8_t *)value.mv_data - fl_place_offset(s->places[0]);
+        rc = mdb_txn_commit(txn); /* keeps the handles */
+        /* Else a touch of one column's page maps the whole 2 MiB folio of page cache that it may lie in. A hint, as is the next. */
         (void)madvise((void *)s->map, s->bytes, MADV_NOHUGEPAGE);
         (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* records are read whole, in no order: nothing beyond them is wanted */
     } else {
@@ -138,12 +128,9 @@ static fl_code shard_bind(shard *s, const fl_tree *tree, fl_error *err) {
 }
 
 static fl_code shard_open(shard *s, const char *path, fl_error *err) {
-    fl_tree tree;
     struct stat checked, opened;
-    fl_code code = shard_check(path, s, &tree, &checked, err);
+    fl_code code = shard_check(path, s, &checked, err);
     if (code) return code;
-    s->resident = calloc(1, sizeof *s->resident);
-    if (!s->resident) return fl_fail(err, FL_ENOMEM, "no memory for a flag");
     int rc = mdb_env_create(&s->env);
     if (rc) return lmdb_fail(err, rc, "open", s->name);
     unsigned flags = MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD;
@@ -155,12 +142,12 @@ static fl_code shard_open(shard *s, const char *path, fl_error *err) {
         opened.st_size != checked.st_size) {
         return fl_fail(err, FL_ESHARD, "shard %.80s was replaced while it was being opened: open the dataset again", s->name);
     }
-    return shard_bind(s, &tree, err);
+    return shard_bind(s, err);
 }
 
 static void shard_close(shard *s, bool ours) {
     if (s->env && ours) mdb_env_close(s->env);
-    free(s->resident);
+    free(s->places);
 }
 
 fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
@@ -238,76 +225,23 @@ void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc
     if (shard < store->shards) store->shard[shard].crc = crc;
 }
 
-void fl_store_set_resident(fl_store *store, uint64_t bytes) { store->limit = bytes; }
-
 void fl_store_live(uint32_t *stores, uint32_t *readers) {
     *stores = atomic_load(&live_stores);
     *readers = atomic_load(&live_readers);
 }
 
-fl_code fl_reader_create(fl_store *store, fl_reader **out, fl_error *err) {
-    *out = NULL;
-    fl_code code = store_check(store, err);
-    if (code) return code;
-    fl_reader *reader = calloc(1, sizeof *reader + store->shards * sizeof reader->txn[0]);
-    if (!reader) return fl_fail(err, FL_ENOMEM, "no memory for a reader of %" PRIu32 " shards", store->shards);
-    reader->store = store;
-    reader->shards = store->shards;
+fl_code fl_reader_create(fl_reader **out, fl_error *err) {
+    *out = calloc(1, sizeof **out);
+    if (!*out) return fl_fail(err, FL_ENOMEM, "no memory for a reader");
     atomic_fetch_add(&live_readers, 1);
-    *out = reader;
     return FL_OK;
 }
 
 void fl_reader_free(fl_reader *reader) {
     if (!reader) return;
-    if (reader->store->process == process_now()) {
-        for (uint32_t i = 0; i < reader->shards; i++) mdb_txn_abort(reader->txn[i]);
-    }
     free(reader->buffer);
     free(reader);
     atomic_fetch_sub(&live_readers, 1);
-}
-
-/* Where the record is in its shard's map, without touching its pages. */
-static fl_code reader_find(fl_reader *reader, uint64_t index, shard **at, fl_span *record, fl_error *err) {
-    fl_store *store = reader->store;
-    fl_code code = store_check(store, err);
-    if (code) return code;
-    if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
-    uint32_t number = fl_store_shard_of(store, index);
-    if (number >= reader->shards) return fl_fail(err, FL_EARG, "the reader was made before shard %" PRIu32 " was added", number);
-    shard *s = &store->shard[number];
-    int rc = 0;
-    if (!reader->txn[number] && (rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &reader->txn[number]))) {
-        return lmdb_fail(err, rc, "begin to read", s->name);
-    }
-    uint8_t bytes[8];
-    shard_key(index, bytes);
-    MDB_val key = {sizeof bytes, bytes}, value;
-    rc = mdb_get(reader->txn[number], s->samples, &key, &value);
-    if (rc == MDB_NOTFOUND) return fl_fail(err, FL_ENOTFOUND, "shard %.80s does not hold sample %" PRIu64, s->name, index);
-    if (rc) return lmdb_fail(err, rc, "read", s->name);
-    if (!shard_holds(s, value)) {
-        return fl_fail(err, FL_ESHARD, "sample %" PRIu64 " leaves shard %.80s: copy it again or pack again", index, s->name);
-    }
-    *at = s;
-    *record = (fl_span){value.mv_data, value.mv_size};
-    return FL_OK;
-}
-
-/* Lets every map that was touched go when the limit is passed. Others may be looking up: their pages fault back in from the page cache. */
-static void store_count_lookup(fl_store *store, shard *s) {
-    if (!store->limit) return;
-    if (!atomic_load_explicit(s->resident, memory_order_relaxed)) atomic_store_explicit(s->resident, true, memory_order_relaxed);
-    /* only the one that reaches it; were the limit passed while it is busy, the next count begins at nought anyway */
-    if (atomic_fetch_add_explicit(&store->lookups, 1, memory_order_relaxed) + 1 != store->limit) return;
-    for (uint32_t i = 0; i < store->shards; i++) {
-        shard *each = &store->shard[i];
-        if (atomic_exchange_explicit(each->resident, false, memory_order_relaxed)) {
-            (void)madvise((void *)each->map, each->bytes, MADV_DONTNEED);
-        }
-    }
-    atomic_store_explicit(&store->lookups, 0, memory_order_relaxed);
 }
 
 static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
@@ -322,12 +256,12 @@ static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
     return fl_fail(err, FL_ENOMEM, "no memory for a record of %zu bytes", size);
 }
 
-/* Copies what reader_find found out of the file. */
-static fl_code reader_copy(fl_reader *reader, const shard *s, fl_span *record, fl_error *err) {
-    fl_code code = reader_fit(reader, record->size, err);
-    off_t offset = record->bytes - s->map;
-    for (size_t done = 0; done < record->size && !code;) {
-        ssize_t count = pread(s->fd, reader->buffer + done, record->size - done, offset + (off_t)done);
+/* Copies what lies at `place` out of the file. */
+static fl_code reader_copy(fl_reader *reader, const shard *s, fl_place place, fl_error *err) {
+    fl_code code = reader_fit(reader, place.size, err);
+    const off_t offset = (off_t)fl_place_offset(place);
+    for (size_t done = 0; done < place.size && !code;) {
+        ssize_t count = pread(s->fd, reader->buffer + done, place.size - done, offset + (off_t)done);
         if (count > 0) {
             done += (size_t)count;
         } else if (count == 0) {
@@ -336,28 +270,28 @@ static fl_code reader_copy(fl_reader *reader, const shard *s, fl_span *record, f
             code = fl_fail_sys(err, errno, "cannot read shard %.80s", s->name);
         }
     }
-    record->bytes = reader->buffer;
     return code;
 }
 
-fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_error *err) {
-    shard *s;
-    fl_code code = reader_find(reader, index, &s, record, err);
+fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
+    fl_code code = store_check(store, err);
     if (code) return code;
-    store_count_lookup(reader->store, s);
-    code = reader_copy(reader, s, record, err);
+    if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
+    const shard *s = &store->shard[fl_store_shard_of(store, index)];
+    const fl_place place = s->places[index - s->first];
+    code = reader_copy(reader, s, place, err);
     if (code) return code;
-    if (s->crc && fl_crc32c(0, record->bytes, record->size) != s->crc[index - s->first]) {
+    if (s->crc && fl_crc32c(0, reader->buffer, place.size) != s->crc[index - s->first]) {
         return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
                        s->name);
     }
+    *record = (fl_span){reader->buffer, place.size};
     return FL_OK;
 }
 
-void fl_reader_ahead(fl_reader *reader, uint64_t index) {
-    shard *s;
-    fl_span record;
-    if (reader_find(reader, index, &s, &record, NULL)) return;
-    store_count_lookup(reader->store, s);
-    (void)posix_fadvise(s->fd, record.bytes - s->map, (off_t)record.size, POSIX_FADV_WILLNEED);
+void fl_store_ahead(const fl_store *store, uint64_t index) {
+    if (store_check(store, NULL) || index >= store->count) return;
+    const shard *s = &store->shard[fl_store_shard_of(store, index)];
+    const fl_place place = s->places[index - s->first];
+    (void)posix_fadvise(s->fd, (off_t)fl_place_offset(place), place.size, POSIX_FADV_WILLNEED);
 }

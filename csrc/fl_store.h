@@ -3,10 +3,11 @@
  * NOTE [ store: processes and threads ]
  * A store is opened by one process (its pid is kept; every call from another returns FL_EFORK, and fl_store_close there
  * frees only memory, touching no env). It is immutable after the last fl_store_add and may be used by any number of threads; each
- * thread reads through its own fl_reader, which holds one read transaction per shard, begun on first use.
- * A record's place is looked up in the map; its bytes are read (pread) into the reader's own buffer, so that a span lives until the
- * reader's next fl_reader_get. Next to faulting the record's pages in it costs the same CPU time, leaves no page of a record
- * mapped (pages that count as this process's memory), and a disk that fails or a file that was cut is an error and no signal.
+ * thread reads through its own fl_reader, a buffer.
+ * A record's place is known from the walk when its shard was opened; its bytes are read (pread) into the reader's buffer, so that a span
+ * lives until the reader's next fl_reader_get. Next to faulting the record's pages in it costs the same CPU time, leaves no page of a
+ * record or a tree mapped (pages that count as this process's memory), and a disk that fails or a file that was cut is an error and no
+ * signal.
  *
  * Shards are opened with MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD. Before liblmdb may walk a tree, fl_store_add
  * has walked it: file size against meta, page numbers, node offsets, key sizes, overflow spans: a damaged file is FL_ESHARD, never a crash.
@@ -35,19 +36,15 @@ uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard);      /* sa
 /* Per-row CRC32C, checked by fl_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
 void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc);
 
-fl_code fl_reader_create(fl_store *store, fl_reader **out, fl_error *err);
+fl_code fl_reader_create(fl_reader **out, fl_error *err);
 void fl_reader_free(fl_reader *reader); /* NULL is allowed */
 
 /* The record of sample index, valid until this reader's next get: FL_ENOTFOUND, FL_ESHARD, FL_ECHECKSUM, FL_ENOMEM. The record's own fields
  * are not yet checked. */
-fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_error *err);
+fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err);
 
 /* Asks the kernel to read the record's pages (POSIX_FADV_WILLNEED); returns at once. Failures are ignored: it is a hint. */
-void fl_reader_ahead(fl_reader *reader, uint64_t index);
-
-/* Mapped tree pages count as the process's memory, though they are only page cache. After every so many lookups the maps are let go
- * (MADV_DONTNEED) and fault back in as they are used. 0: never. Default 64. */
-void fl_store_set_resident(fl_store *store, uint64_t lookups);
+void fl_store_ahead(const fl_store *store, uint64_t index);
 
 /* Stores and readers of this process that were made and not yet freed: a test ends with zero. */
 void fl_store_live(uint32_t *stores, uint32_t *readers);

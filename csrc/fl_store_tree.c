@@ -62,7 +62,8 @@ struct walk {
     /* what the visits have found */
     tree_info samples, columns;
     bool has_samples, has_columns;
-    uint64_t first, count, first_offset;
+    uint64_t first, count;
+    fl_place *places; /* [count] */
 };
 
 static uint16_t get16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
@@ -217,11 +218,12 @@ static fl_code visit_main(walk *w, uint64_t page, fl_span key, fl_span data) {
 static fl_code visit_sample(walk *w, uint64_t page, fl_span key, fl_span data) {
     uint64_t index = 0;
     for (size_t i = 0; i < key.size && i < 8; i++) index = index << 8 | key.bytes[i];
-    if (key.size != 8 || index != w->first + w->entries - 1) {
+    if (key.size != 8 || index != w->first + w->entries - 1 || w->entries > w->count) {
         return TREE_FAIL(w, "%s: page %" PRIu64 " holds sample %" PRIu64 " in the place of %" PRIu64, w->tree, page, index,
                          w->first + w->entries - 1);
     }
-    if (w->entries == 1) w->first_offset = (uint64_t)(data.bytes - w->file);
+    uint64_t offset = (uint64_t)(data.bytes - w->file);
+    w->places[w->entries - 1] = (fl_place){(uint32_t)offset, (uint32_t)(offset >> 32), (uint32_t)data.size};
     return FL_OK;
 }
 
@@ -252,20 +254,31 @@ static fl_code newest_meta(walk *w, uint64_t bytes, const uint8_t **meta) {
     return FL_OK;
 }
 
-fl_code fl_tree_check(const uint8_t *file, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_tree *out, fl_error *err) {
+/* The three trees, w's tables being there. */
+static fl_code walk_trees(walk *w, const uint8_t *meta) {
+    fl_code code = walk_tree(w, "main", read_tree(meta + META_MAIN_AT), true, visit_main);
+    if (!code && !(w->has_samples && w->has_columns)) code = TREE_FAIL(w, "it has no %s", w->has_samples ? "columns" : "samples");
+    if (!code) code = walk_tree(w, "samples", w->samples, false, visit_sample);
+    if (!code && w->entries != w->count)
+        code = TREE_FAIL(w, "it holds %" PRIu64 " samples, the manifest says %" PRIu64, w->entries, w->count);
+    return code ? code : walk_tree(w, "columns", w->columns, false, visit_column);
+}
+
+fl_code fl_tree_check(const uint8_t *file, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_place **places,
+                      fl_error *err) {
+    *places = NULL;
     walk w = {.file = file, .name = name, .err = err, .first = first, .count = count, .os_page = (size_t)sysconf(_SC_PAGESIZE)};
     const uint8_t *meta = file;
     fl_code code = newest_meta(&w, bytes, &meta);
     if (code) return code;
+    if (count > bytes / (NODE_HEADER + sizeof(uint64_t))) /* no room for as many keys: and none is made for their places */
+        return TREE_FAIL(&w, "%" PRIu64 " bytes do not hold the %" PRIu64 " samples that the manifest says", bytes, count);
     w.seen = calloc(w.pages / 8 + 1, 1);
-    if (!w.seen) return fl_fail(err, FL_ENOMEM, "no memory for the %" PRIu64 " bytes of shard %.80s's page map", w.pages / 8 + 1, name);
-
-    code = walk_tree(&w, "main", read_tree(meta + META_MAIN_AT), true, visit_main);
-    if (!code && !(w.has_samples && w.has_columns)) code = TREE_FAIL(&w, "it has no %s", w.has_samples ? "columns" : "samples");
-    if (!code) code = walk_tree(&w, "samples", w.samples, false, visit_sample);
-    if (!code && w.entries != count) { code = TREE_FAIL(&w, "it holds %" PRIu64 " samples, the manifest says %" PRIu64, w.entries, count); }
-    if (!code) code = walk_tree(&w, "columns", w.columns, false, visit_column);
+    w.places = malloc(count * sizeof *w.places);
+    if (w.seen && w.places) code = walk_trees(&w, meta);
+    else code = fl_fail(err, FL_ENOMEM, "no memory for where the %" PRIu64 " samples of shard %.80s are", count, name);
     free(w.seen);
-    *out = (fl_tree){.first_offset = w.first_offset, .page_size = w.page_size};
+    if (code) free(w.places);
+    else *places = w.places;
     return code;
 }

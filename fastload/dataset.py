@@ -121,13 +121,14 @@ class PackedDataset(Dataset[Any]):
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the delivered fields."""
-        known = [f.name for f in self.opened.reader.schema.fields]
-        if self._fields is None:
-            return tuple(known)
-        for name in self._fields:
-            if name not in known:
-                raise ArgumentError(f"{self.path} has no field {name!r}; it has {', '.join(known)}")
-        return self._fields
+        opened = self.opened
+        if opened.delivered is None:
+            known = [f.name for f in opened.reader.schema.fields]
+            for name in self._fields or ():
+                if name not in known:
+                    raise ArgumentError(f"{self.path} has no field {name!r}; it has {', '.join(known)}")
+            opened.delivered = tuple(known) if self._fields is None else self._fields
+        return opened.delivered
 
     @property
     def image_field(self) -> str:
@@ -198,14 +199,15 @@ class PackedDataset(Dataset[Any]):
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: a pair for (image, label), else the dict."""
         if self.is_pair:
-            return values[self.fields[0]], values[self.fields[1]]
+            image, label = self.fields
+            return values[image], values[label]
         return values
 
     @property
     def is_pair(self) -> bool:
         """Whether samples are (image, label) pairs: an image and one int, and nothing else."""
-        kinds = [self.opened.kinds[f] for f in self.fields]
-        return kinds == ["image", "int"]
+        kinds, fields = self.opened.kinds, self.fields
+        return len(fields) == 2 and kinds[fields[0]] == "image" and kinds[fields[1]] == "int"
 
     def decode(self, index: int, seed: int, epoch: int) -> torch.Tensor:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype."""
@@ -295,6 +297,7 @@ class _Opened:
         self.pid = os.getpid()
         self.reader = DatasetReader(path)
         self.source: core.Source | None = None
+        self.delivered: tuple[str, ...] | None = None  # the dataset's `fields`, once checked
         fields = self.reader.schema.fields
         self.kinds = {f.name: f.kind for f in fields}
         self.numbers = {f.name: i for i, f in enumerate(fields)}
@@ -336,10 +339,11 @@ class PackedView:
         """Source and index of each position; IndexError as a Dataset raises it."""
         where = np.asarray(positions, dtype=np.int64)
         count = len(self)
-        bad = (where < -count) | (where >= count)
-        if bad.any():
-            raise IndexError(f"index {int(where[bad][0])} is out of range for {count} samples")
-        where = np.where(where < 0, where + count, where)
+        low, high = (int(where.min()), int(where.max())) if len(where) else (0, -1)
+        if low < -count or high >= count:
+            raise IndexError(f"index {low if low < -count else high} is out of range for {count} samples")
+        if low < 0:
+            where = np.where(where < 0, where + count, where)
         if self.index is None or self.source is None:
             return np.zeros(len(where), np.uint32), where.astype(np.uint64)
         return self.source[where], self.index[where].astype(np.uint64)

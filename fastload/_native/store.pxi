@@ -51,11 +51,10 @@ cdef extern from "fl_store.h" nogil:
     uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
     uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
     void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
-    void fl_store_set_resident(fl_store *store, uint64_t lookups)
     void fl_store_live(uint32_t *stores, uint32_t *readers)
-    fl_code fl_reader_create(fl_store *store, fl_reader **out, fl_error *err)
+    fl_code fl_reader_create(fl_reader **out, fl_error *err)
     void fl_reader_free(fl_reader *reader)
-    fl_code fl_reader_get(fl_reader *reader, uint64_t index, fl_span *record, fl_error *err)
+    fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err)
 
 KIND_JPEG = FL_KIND_JPEG
 KIND_RAW = FL_KIND_RAW
@@ -303,11 +302,6 @@ cdef class Store:
         self.checksums.append(crc)
         fl_store_set_checksums(self.ptr, shard, &crc[0])
 
-    def set_resident(self, uint64_t lookups):
-        """How many samples may be looked up before mapped pages are let go (they stay in the page cache); 0: never."""
-        self._open()
-        fl_store_set_resident(self.ptr, lookups)
-
     def shard_of(self, uint64_t index):
         """The number of the shard that holds a sample; index < len(store)."""
         self._open()
@@ -327,7 +321,7 @@ cdef class Store:
         if self.idle:
             self.idle -= 1
             return self.readers[self.idle]
-        check(fl_reader_create(self.ptr, &reader, &err), &err)
+        check(fl_reader_create(&reader, &err), &err)
         return reader
 
     cdef int _give(self, fl_reader *reader) noexcept:
@@ -361,7 +355,7 @@ cdef class Store:
         cdef fl_reader *reader = self._take()
         try:
             with nogil:
-                code = fl_reader_get(reader, index, &span, &err)
+                code = fl_reader_get(reader, self.ptr, index, &span, &err)
             check(code, &err)
             return PyBytes_FromStringAndSize(<const char *>span.bytes, span.size)
         finally:

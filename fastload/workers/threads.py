@@ -95,8 +95,11 @@ class ThreadEngine:
         return core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
 
     def _batch_size(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> tuple[int, int]:
-        found: tuple[int, int] | None = None
-        first = (0, 0)
+        fixed = {d.plan.fixed_size for d in self.view.datasets}
+        found: tuple[int, int] | None = fixed.pop()
+        if found is not None and not fixed:
+            return found
+        found, first = None, (0, 0)
         for number in np.unique(sources):
             dataset = self.view.datasets[number]
             rows = indices[sources == number].astype(np.int64)

@@ -311,19 +311,29 @@ static void test_within_one_of_the_definition(void) {
     free_scene(&s);
 }
 
-static void test_fill_is_the_colour_everywhere(void) {
+/* Everywhere but in the box that it leaves alone, where that is after the flips. */
+static void test_fill_is_the_colour_around_the_box(void) {
     scene s;
     make_view(&s, 1, 1);
     make_sink(&s, (fl_dtype)between(0, 3), (fl_layout)between(0, 1), between(1, 150), between(1, 5));
     const uint8_t rgb[3] = {(uint8_t)draw(), (uint8_t)draw(), (uint8_t)draw()};
-    fl_sink_fill(&s.sink, rgb);
+    s.sink.hflip = between(0, 1), s.sink.vflip = between(0, 1);
+    fl_box keep = {between(0, s.sink.width), between(0, s.sink.height), 0, 0};
+    keep.width = between(0, s.sink.width - keep.x), keep.height = between(0, s.sink.height - keep.y);
     const size_t size = element(s.sink.dtype);
+    uint8_t before[8];
+    memset(before, 0xA5, sizeof before);
+    memset(s.sink.data, 0xA5, size * s.sink.width * s.sink.height * 3);
+    fl_sink_fill(&s.sink, &keep, rgb);
     for (uint32_t y = 0; y < s.sink.height; y++)
-        for (uint32_t x = 0; x < s.sink.width; x++)
+        for (uint32_t x = 0; x < s.sink.width; x++) {
+            const bool kept = x - keep.x < keep.width && y - keep.y < keep.height;
+            const uint32_t at_x = s.sink.hflip ? s.sink.width - 1 - x : x, at_y = s.sink.vflip ? s.sink.height - 1 - y : y;
             for (uint32_t c = 0; c < 3; c++) {
-                const void *want = s.lut == NULL ? &rgb[c] : s.lut + (c * 256 + rgb[c]) * size;
-                CHECK(memcmp((uint8_t *)s.sink.data + offset(&s.sink, x, y, c), want, size) == 0, "(%u, %u)", x, y);
+                const void *want = kept ? (const void *)before : s.lut == NULL ? &rgb[c] : s.lut + (c * 256 + rgb[c]) * size;
+                CHECK(memcmp((uint8_t *)s.sink.data + offset(&s.sink, at_x, at_y, c), want, size) == 0, "(%u, %u)", x, y);
             }
+        }
     free_scene(&s);
 }
 
@@ -372,7 +382,7 @@ static void run(uint64_t seed) {
     test_a_box_of_the_output_size_is_copied();
     test_a_part_of_the_view_is_enough_for_a_window();
     test_within_one_of_the_definition();
-    test_fill_is_the_colour_everywhere();
+    test_fill_is_the_colour_around_the_box();
 }
 
 int main(int argc, char **argv) {

@@ -93,18 +93,17 @@ static int read_all(const char *file, uint64_t bytes, bool damaged) {
         fl_reader *reader;
         fl_span span;
         fl_store_set_checksums(store, 0, sums);
-        fl_store_set_resident(store, 8);
-        CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
+        CHECK(fl_reader_create(&reader, &err) == FL_OK);
         for (uint64_t i = 0; i < SAMPLES; i++) {
             uint64_t index = i * 37 % SAMPLES;
-            fl_reader_ahead(reader, index);
-            code = fl_reader_get(reader, index, &span, &err);
+            fl_store_ahead(store, index);
+            code = fl_reader_get(reader, store, index, &span, &err);
             CHECK(damaged || code == FL_OK);
             if (code) continue;
             good++;
             CHECK(span.size == sample(index, expected) && memcmp(span.bytes, expected, span.size) == 0);
         }
-        CHECK(fl_reader_get(reader, SAMPLES, &span, &err) == FL_ENOTFOUND);
+        CHECK(fl_reader_get(reader, store, SAMPLES, &span, &err) == FL_ENOTFOUND);
         code = fl_store_column(store, 0, "crcs", &span, &err);
         CHECK(damaged || (code == FL_OK && span.size == sizeof sums && memcmp(span.bytes, sums, sizeof sums) == 0));
         CHECK(fl_store_column(store, 0, "none", &span, &err) == FL_ESHARD);
@@ -228,10 +227,10 @@ static void test_checksum(const uint8_t *good, uint64_t bytes) {
     fl_reader *reader;
     fl_span span;
     CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
-    CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
-    CHECK(fl_reader_get(reader, 3, &span, &err) == FL_OK); /* nothing to compare with yet */
+    CHECK(fl_reader_create(&reader, &err) == FL_OK);
+    CHECK(fl_reader_get(reader, store, 3, &span, &err) == FL_OK); /* nothing to compare with yet */
     fl_store_set_checksums(store, 0, sums);
-    CHECK(fl_reader_get(reader, 3, &span, &err) == FL_ECHECKSUM && fl_reader_get(reader, 4, &span, &err) == FL_OK);
+    CHECK(fl_reader_get(reader, store, 3, &span, &err) == FL_ECHECKSUM && fl_reader_get(reader, store, 4, &span, &err) == FL_OK);
     fl_reader_free(reader);
     fl_store_close(store);
     free(bad);
@@ -261,10 +260,10 @@ static void test_cut(const uint8_t *good, uint64_t bytes) {
     fl_span span;
     CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     swap_descriptors(other);
-    CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
+    CHECK(fl_reader_create(&reader, &err) == FL_OK);
     int whole = 0;
     for (uint64_t i = 0; i < SAMPLES; i++) {
-        fl_code code = fl_reader_get(reader, i, &span, &err);
+        fl_code code = fl_reader_get(reader, store, i, &span, &err);
         CHECK(code == FL_OK || (code == FL_ESHARD && strstr(err.text, "shard.lmdb")));
         if (code) continue;
         whole++;
@@ -282,10 +281,10 @@ static void *read_thread(void *opaque) {
     fl_reader *reader;
     fl_span span;
     uint8_t expected[16384];
-    CHECK(fl_reader_create(store, &reader, &err) == FL_OK);
+    CHECK(fl_reader_create(&reader, &err) == FL_OK);
     for (int round = 0; round < 40; round++) {
         for (uint64_t i = 0; i < SAMPLES; i++) {
-            CHECK(fl_reader_get(reader, i, &span, &err) == FL_OK);
+            CHECK(fl_reader_get(reader, store, i, &span, &err) == FL_OK);
             CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
         }
     }
@@ -293,24 +292,22 @@ static void *read_thread(void *opaque) {
     return NULL;
 }
 
-/* Four threads, the maps let go under them again and again; then a forked child is told whose store it is. */
+/* Four threads; then a forked child is told whose store it is. */
 static void test_threads_and_fork(uint64_t bytes) {
     fl_error err;
     fl_store *store;
     pthread_t threads[4];
     CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     fl_store_set_checksums(store, 0, sums);
-    fl_store_set_resident(store, 3);
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, store) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     fl_reader *reader;
     fl_span span;
-    CHECK(fl_reader_create(store, &reader, &err) == FL_OK && fl_reader_get(reader, 0, &span, &err) == FL_OK);
+    CHECK(fl_reader_create(&reader, &err) == FL_OK && fl_reader_get(reader, store, 0, &span, &err) == FL_OK);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        fl_reader *other;
-        bool right = fl_reader_get(reader, 0, &span, &err) == FL_EFORK && fl_reader_create(store, &other, &err) == FL_EFORK &&
+        bool right = fl_reader_get(reader, store, 0, &span, &err) == FL_EFORK &&
                      fl_store_column(store, 0, "crcs", &span, &err) == FL_EFORK && fl_store_add(store, path, 0, 1, 1, &err) == FL_EFORK;
         fl_reader_free(reader);
         fl_store_close(store);
@@ -318,7 +315,7 @@ static void test_threads_and_fork(uint64_t bytes) {
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(fl_reader_get(reader, 1, &span, &err) == FL_OK);
+    CHECK(fl_reader_get(reader, store, 1, &span, &err) == FL_OK);
     fl_reader_free(reader);
     fl_store_close(store);
     check_live(0, 0);

@@ -193,7 +193,6 @@ def test_threads(dataset: Path) -> None:
     """Eight threads read everything through one reader."""
     wrong: list[int] = []
     with DatasetReader(dataset) as reader:
-        reader.store.set_resident(10)
 
         def work(start: int) -> None:
             for k in range(300):
