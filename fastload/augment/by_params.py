@@ -31,6 +31,9 @@ ROWWISE = frozenset(
 """Classes of kornia.augmentation for which holds, and is tested: what they do to a row follows from that row's parameters alone, nothing is
 drawn after forward_parameters(), and the size stays."""
 
+_READ_ON_HOST = frozenset({"ColorJiggle", "ColorJitter", "RandomGaussianBlur"})
+"""Those of them that look at their parameters before they queue anything: on a device, each would wait for it."""
+
 _GATE, _SHAPE = "batch_prob", "forward_input_shape"
 _LEAST_ROWS = 61
 """Parameters are drawn for at least so many rows: more than a constant of Kornia's has values, which would be taken for one a row."""
@@ -53,7 +56,7 @@ class KorniaOp(Op):
     2. So they depend neither on the batch, nor on its order, nor on the device.
     3. The module sees float32 in 0..1, as Kornia's ops want it; uint8 is divided by 255 before and rounded after.
     4. Rows that differ in what Kornia takes once per batch, such as the order in ColorJitter, go in batches of their own.
-    5. Whether the host waits for the device while the module runs is Kornia's.
+    5. Nothing is read back from the device while the module runs, as of Kornia 0.9; the copies that it makes itself are its own.
 
     Args:
         module: of a class in ROWWISE, with its own p; not same_on_batch, and with p_batch 1, which would be of batches.
@@ -75,7 +78,7 @@ class KorniaOp(Op):
         words = draw.words(2).astype(np.uint64)
         keys = words[:, 0] | words[:, 1] << np.uint64(32)
         return [
-            Step(self.run, rows, arrays, {"of_batch": of_batch})
+            Step(self.run, rows, arrays, {"of_batch": of_batch}, on_host=type(self.module).__name__ in _READ_ON_HOST)
             for rows, arrays, of_batch in self._at_once(keys, frame) or self._row_by_row(keys, frame)
         ]
 

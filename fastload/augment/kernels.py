@@ -16,6 +16,11 @@ _RED, _GREEN, _BLUE = 0.2989, 0.587, 0.114
 """torchvision's weights of luma (Pillow: 0.299): ITU-R BT.601."""
 
 
+def on_cpu(device: torch.device) -> bool:
+    """Whether it has caches to mind and no queue: what goes another way there asks this, so that a test can have the CPU go the other."""
+    return device.type == "cpu"
+
+
 def bound(x: Tensor) -> float:
     """The value of white."""
     return 255.0 if x.dtype == torch.uint8 else 1.0
@@ -183,7 +188,7 @@ def crop(x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int
         padded.copy_(fill.to(x.dtype).view(1, 3, 1, 1).expand_as(padded))
         padded[:, :, top : top + height, left : left + width] = x
         x = padded
-    if x.device.type == "cpu":  # gathering by index takes ten times as long there as copying windows, whose places are known
+    if on_cpu(x.device):  # gathering by index takes ten times as long there as copying windows, whose places are known
         out = x.new_empty((rows, 3, *size))
         for row, (y, across) in enumerate(corner.tolist()):
             out[row] = x[row, :, y : y + size[0], across : across + size[1]]

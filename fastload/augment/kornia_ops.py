@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastload.augment import kernels
 from fastload.errors import FastloadError
 
 
@@ -36,5 +37,9 @@ except ImportError as error:
 
 def gaussian_blur(x: Tensor, sigma: Tensor, kernel: tuple[int, int]) -> Tensor:
     """Blurs each row by its sigma, in pixels; borders are reflected. kernel: (height, width), odd; uint8 rounds."""
-    values: Any = kornia.filters.gaussian_blur2d(x.float(), kernel, sigma.view(-1, 1).expand(-1, 2), border_type="reflect")
+    if kernels.on_cpu(x.device):
+        values: Any = kornia.filters.gaussian_blur2d(x.float(), kernel, sigma.view(-1, 1).expand(-1, 2), border_type="reflect")
+    else:  # the same without its check of sigma, which would read it back to the host
+        down, across = (kornia.filters.get_gaussian_kernel1d(size, sigma.view(-1, 1)) for size in kernel)
+        values = kornia.filters.filter2d_separable(x.float(), across, down, "reflect")
     return (values.round_() if x.dtype == torch.uint8 else values).to(x.dtype)  # type: ignore[no-any-return]

@@ -52,9 +52,10 @@ class Step:
         kernel: takes (rows of images, **arrays as tensors, **constants) and returns rows of the same dtype in memory of their own, which
             may be written to; never writes to its input.
         rows: ascending; those it runs on.
-        arrays: one parameter a row, as NumPy arrays (int64, float32, uint8 or bool).
+        arrays: one parameter a row, as NumPy arrays of a type that torch has.
         constants: equal for every row.
         shared: arrays that are, such as a colour.
+        on_host: the kernel wants its arrays on the host, whatever the device.
         size: (height, width) afterwards, where it changes; such a step runs on every row.
     """
 
@@ -64,11 +65,12 @@ class Step:
     constants: dict[str, Any] = field(default_factory=dict)
     size: tuple[int, int] | None = None
     shared: dict[str, Array] = field(default_factory=dict)
+    on_host: bool = False
 
 
 def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
     """NumPy arrays as tensors on the device, by one copy that the host does not wait for."""
-    if device.type == "cpu":
+    if kernels.on_cpu(device):
         return [torch.from_numpy(np.require(array, requirements=("C", "W"))) for array in arrays]
     starts, total = [], 0
     for array in arrays:
@@ -80,12 +82,9 @@ def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
     host = torch.from_numpy(packed)
     sent = (host.pin_memory() if device.type == "cuda" else host).to(device, non_blocking=True)
     return [
-        sent[start : start + array.nbytes].view(_TORCH[array.dtype.name]).view(array.shape)
+        sent[start : start + array.nbytes].view(torch.from_numpy(np.empty(0, array.dtype)).dtype).view(array.shape)
         for array, start in zip(arrays, starts, strict=True)
     ]
-
-
-_TORCH = {"int64": torch.int64, "float32": torch.float32, "uint8": torch.uint8, "bool": torch.bool}
 
 
 def run(images: Tensor, steps: Sequence[Step]) -> Tensor:
@@ -122,7 +121,7 @@ def run(images: Tensor, steps: Sequence[Step]) -> Tensor:
 
 def _put(out: Tensor, places: Ints, picked: Tensor, done: Tensor) -> None:
     """Rows back to their places. index_copy_ on the CPU goes element by element, a hundred times slower than copying rows."""
-    if out.device.type == "cpu":
+    if kernels.on_cpu(out.device):
         for place, row in zip(places.tolist(), done.unbind(0), strict=True):
             out[place].copy_(row)
     else:
@@ -135,17 +134,20 @@ _CHUNK_BYTES = 4 << 20
 def _chunk(images: Tensor, count: int) -> int:
     """How many rows a kernel is given at once: all, but on the CPU as many as stay in its caches, and below the size from which on
     malloc maps fresh pages, which cost more to fault in than to compute on. Rows are independent: no chunk changes a pixel."""
-    if images.device.type != "cpu":
+    if not kernels.on_cpu(images.device):
         return max(count, 1)
     return max(1, _CHUNK_BYTES // (4 * images[0].numel()))
 
 
 def _sent(images: Tensor, steps: Sequence[Step]) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], list[Tensor]]:
-    """Every step's arrays, shared arrays and rows on the device; rows that are all of them are not needed there."""
-    kinds = [step.arrays for step in steps], [step.shared for step in steps]
-    partial = [images.device.type == "cpu" or len(step.rows) < len(images) for step in steps]
+    """Every step's arrays, shared arrays and rows where they are needed; rows that are all of them are not."""
+    kinds = [{} if step.on_host else step.arrays for step in steps], [step.shared for step in steps]
+    partial = [kernels.on_cpu(images.device) or len(step.rows) < len(images) for step in steps]
     flat = [array for kind in kinds for named in kind for array in named.values()]
     flat += [step.rows for step, needed in zip(steps, partial, strict=True) if needed]
     tensors = iter(send(flat, images.device))
     own, shared = ([{name: next(tensors) for name in named} for named in kind] for kind in kinds)
+    for step, there in zip(steps, own, strict=True):
+        if step.on_host:
+            there.update(zip(step.arrays, send(list(step.arrays.values()), torch.device("cpu")), strict=True))
     return own, shared, [next(tensors) if needed else torch.empty(0) for needed in partial]
