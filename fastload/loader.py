@@ -29,7 +29,7 @@ from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
 from fastload.plan import DeviceOp
 from fastload.sampling import Course, order_seed
-from fastload.workers.threads import available_cpus
+from fastload.workers.threads import share_of_cpus
 
 OnError = Literal["raise", "replace", "skip"]
 
@@ -56,8 +56,8 @@ class FastLoader(DataLoader[_T]):
         batch_size, shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, worker_init_fn,
             multiprocessing_context, generator, persistent_workers, pin_memory_device, in_order: as DataLoader's. On packed data
             worker_init_fn and multiprocessing_context have nothing to act on, and say so with a warning; threads always persist.
-        num_workers: threads on packed data (None: the CPUs this process may use; 0: decode in the calling thread), processes
-            otherwise (None: 0, as torch).
+        num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
+            calling thread), processes otherwise (None: 0, as torch).
         prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
         transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: finished batches are moved there, ahead of the loop and without a wait of the host; None leaves them where they are.
@@ -125,7 +125,7 @@ class FastLoader(DataLoader[_T]):
             raise ArgumentError(f'seed_by={seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
         self._view: PackedView | None = packed_view(dataset)
         if num_workers is None:
-            num_workers = available_cpus() if self._view is not None else 0
+            num_workers = share_of_cpus() if self._view is not None else 0
         if self._view is not None:
             _warn_unused(worker_init_fn, multiprocessing_context)
         else:

@@ -19,6 +19,7 @@ import torch
 
 from fastload.delivery.floats import Floats
 from fastload.errors import ArgumentError
+from fastload.plan.torchvision import mixes
 
 IMAGE, LABEL = "image", "label"
 
@@ -117,7 +118,9 @@ def _keys(entry: Any) -> tuple[str, ...]:
 
 
 def _takes_labels(entry: Any) -> bool:
-    """Two arguments by position are needed."""
+    """Two arguments by position are needed, or it is torchvision's and takes as many as it is given."""
+    if mixes(entry):
+        return True
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(each.kind in by_position and each.default is inspect.Parameter.empty for each in _parameters(entry)) >= 2
 

@@ -131,4 +131,4 @@ def label(step: Any, *, brief: bool = False) -> str:
         return type(step).__name__
     if " at 0x" in text or not text.startswith(type(step).__name__):
         return type(step).__name__
-    return text if len(text) <= 60 else f"{type(step).__name__}(...)"
+    return text if len(text) <= 60 else text[:57].rstrip(" ,(") + "..."

@@ -14,6 +14,7 @@ from fastload import transforms as T
 
 _PREFIX = "torchvision.transforms."
 _CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")
+_MIXES = ("MixUp", "CutMix")
 
 _POLICY = ("interpolation", "fill")
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
@@ -117,6 +118,16 @@ def is_torchvisions(step: Any) -> bool:
 def converts(step: Any) -> bool:
     """Whether it turns a Pillow image into a tensor, by its class or one that it derives from."""
     return any(_ours(kind) and kind.__name__ in _CONVERSIONS for kind in type(step).__mro__)
+
+
+def mixes(step: Any) -> bool:
+    """Whether it wants labels with its images: torchvision's MixUp or CutMix, what derives from one, or a container with one."""
+    if not is_torchvisions(step):
+        return False
+    if any(_ours(kind) and kind.__name__ in _MIXES for kind in type(step).__mro__):
+        return True
+    held = getattr(step, "transforms", None)
+    return isinstance(held, list | tuple) and any(mixes(each) for each in held)
 
 
 def plain(value: Any) -> Any:

@@ -30,6 +30,17 @@ def available_cpus() -> int:
     return max(1, min(cpus, int(quota) if quota is not None else cpus))
 
 
+def share_of_cpus() -> int:
+    """CPUs for one of the processes that torchrun started on this machine (LOCAL_WORLD_SIZE of them), which each load for themselves.
+
+    Processes that were bound to CPUs of their own keep those: their masks are small enough for all of them to fit the machine.
+    """
+    cpus, ranks = available_cpus(), os.environ.get("LOCAL_WORLD_SIZE", "")
+    if not ranks.isdecimal() or int(ranks) < 2 or len(os.sched_getaffinity(0)) * int(ranks) <= (os.cpu_count() or 1):
+        return cpus
+    return max(1, cpus // int(ranks))
+
+
 def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
     """CPUs' worth of time the control group grants, or None for no limit."""
     try:

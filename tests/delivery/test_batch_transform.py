@@ -41,6 +41,27 @@ def same(a: list[Any], b: list[Any]) -> bool:
     return all(torch.equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True))
 
 
+def test_torchvisions_mixes_get_labels(packed: Path) -> None:
+    """MixUp and CutMix of torchvision, alone, derived and in containers, mix the labels too, and repeat with the seed; what is beside
+    them is called as ever."""
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+
+    class Mine(v2.MixUp):  # type: ignore[misc, name-defined]
+        pass
+
+    mix = v2.MixUp(num_classes=5)
+    for transform in mix, Mine(num_classes=5), v2.RandomChoice([mix, v2.Compose([v2.CutMix(num_classes=5)])]):
+        found = []
+        for _ in range(2):
+            with FastLoader(
+                packed, 8, transform=CROP, batch_transform=[v2.RandomInvert(0.5), transform], dtype=torch.float32, seed=4
+            ) as loader:
+                found.append(epoch(loader))
+        assert all(labels.shape == (len(images), 5) for images, labels in found[0])
+        assert any(((labels > 0) & (labels < 1)).any() for _, labels in found[0])
+        assert same(*found)
+
+
 class Numbers(Dataset[Any]):
     """Small images of Python, with labels."""
 

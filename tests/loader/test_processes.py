@@ -188,6 +188,18 @@ def test_cpus_follow_affinity_and_quota(packed: Path, tmp_path: Path) -> None:
     assert threads._cgroup_quota(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("ranks", "mask", "share"), [("", 6, 6), ("1", 6, 6), ("2", 6, 3), ("4", 6, 1), ("9", 6, 1), ("2", 3, 3), ("x", 6, 6)]
+)
+def test_ranks_of_torchrun_share_the_cpus(ranks: str, mask: int, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gets its part of six CPUs, unless it was bound to some of its own."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(mask)))
+    monkeypatch.setattr(threads, "_cgroup_quota", lambda: None)
+    assert threads.share_of_cpus() == share
+
+
 def test_kill_leaves_nothing(packed: Path) -> None:
     """kill -9 of a loading process leaves no file in /dev/shm."""
     before = set(os.listdir("/dev/shm"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import kornia
 import numpy as np
 import pytest
 import torch
@@ -16,6 +17,7 @@ from fastload import FastLoader, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
 from fastload.plan import compile_plan
+from fastload.plan.compiler import label
 
 v1 = pytest.importorskip("torchvision.transforms")
 
@@ -179,3 +181,11 @@ def test_one_step_of_python_keeps_the_rest_from_the_device(packed: Path) -> None
         text = loader.explain()
     assert "with device= it would run there, but for Lambda at position 3" in line(text, "2 ColorJitter")
     assert "not done on a device here, so that everything from position 2 on is Python" in line(text, "3 Lambda")
+
+
+def test_long_names_are_cut_where_they_are_known() -> None:
+    """What a wrapper holds is still named, on one line."""
+    name = label(A.KorniaOp(kornia.augmentation.RandomGaussianBlur((5, 5), (0.3, 2.0), p=0.4)))
+    assert name.startswith("KorniaOp(RandomGaussianBlur(")
+    assert name.endswith("...")
+    assert len(name) <= 60
