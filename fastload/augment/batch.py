@@ -43,7 +43,7 @@ class AugmentBatch:
         ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop; modules of
             kornia.augmentation, as KorniaOp does them.
         compile: colour jitter through torch.compile, once per device, dtype and image size, for any number of samples (NOTE
-            [ colour jitter: grouped or fused ]); meant for GPUs. A compiler rounds differently: a uint8 value may then differ by one.
+            [ colour jitter: grouped, at once or fused ]). A compiler rounds differently: a uint8 value may then differ by one.
         first: how many ops come before these ones, in others done to the same batches: equal ops of two would else draw equal numbers.
             A FastLoader sets it in what it is given, counting from 0.
 
@@ -112,7 +112,7 @@ class AugmentBatch:
         height, width = images.shape[2:]
         steps: list[Step] = []
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
-            frame = Frame(len(images), height, width, images.dtype != torch.uint8)
+            frame = Frame(len(images), height, width, images.dtype != torch.uint8, images.is_cuda)
             done = self._plan(op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done

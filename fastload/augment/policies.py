@@ -60,6 +60,9 @@ NARROW = Scales(shear=0.3, translate=150.0 / 331.0, rotate=30.0, blend=0.9, post
 WIDE = Scales(shear=0.99, translate=32.0, rotate=135.0, blend=0.99, posterize=6.0, translate_share=False)
 
 
+_MOVES = np.array([name in ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate") for name in OPS])
+
+
 def magnitude_table(scales: Scales, bins: int, height: int, width: int) -> npt.NDArray[np.float32]:
     """The magnitude of every op at every bin; shape (15, bins). Posterize in bits, solarize a threshold of 0..255, translate pixels."""
     table = np.zeros((len(OPS), bins), np.float64)
@@ -81,28 +84,26 @@ def magnitude_table(scales: Scales, bins: int, height: int, width: int) -> npt.N
 
 def _matrices(kinds: Ints, values: Doubles, frame: Frame) -> Doubles:
     """Of the five geometric ops; shears hold the corner as the reference implementations do, rotation turns counter-clockwise."""
-    shear = np.degrees(np.arctan(values))
-    zero = np.zeros_like(values)
-    corner = (-0.5 * frame.width, -0.5 * frame.height)
-    shears = inverse_matrices(
-        shear_x=np.where(kinds == _ID["ShearX"], shear, zero), shear_y=np.where(kinds == _ID["ShearY"], shear, zero), centre=corner
+    shear, whole = np.degrees(np.arctan(values)), np.trunc(values)
+    shear_x, shear_y = kinds == _ID["ShearX"], kinds == _ID["ShearY"]
+    corner = -0.5 * (shear_x | shear_y)
+    return inverse_matrices(
+        angle=np.where(kinds == _ID["Rotate"], -values, 0.0),
+        shift_x=np.where(kinds == _ID["TranslateX"], whole, 0.0),
+        shift_y=np.where(kinds == _ID["TranslateY"], whole, 0.0),
+        shear_x=np.where(shear_x, shear, 0.0),
+        shear_y=np.where(shear_y, shear, 0.0),
+        centre=(corner * frame.width, corner * frame.height),
     )
-    others = inverse_matrices(
-        angle=np.where(kinds == _ID["Rotate"], -values, zero),
-        shift_x=np.where(kinds == _ID["TranslateX"], np.trunc(values), zero),
-        shift_y=np.where(kinds == _ID["TranslateY"], np.trunc(values), zero),
-    )
-    sheared = (kinds == _ID["ShearX"]) | (kinds == _ID["ShearY"])
-    return np.where(sheared[:, None, None], shears, others)
 
 
 def slot_steps(kinds: Ints, values: Doubles, frame: Frame, mode: str, fill: Sequence[float]) -> list[Step]:
     """One op per sample: rows of one kind go together, and the geometric ones by one resampling. kinds, values: (B,)."""
 
-    def rows_of(*names: str) -> Ints:
-        return np.flatnonzero(np.isin(kinds, [_ID[name] for name in names]))
+    def rows_of(name: str) -> Ints:
+        return np.flatnonzero(kinds == _ID[name])
 
-    moved = rows_of("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
+    moved = np.flatnonzero(_MOVES[kinds])
     steps = [affine_step(moved, _matrices(kinds[moved], values[moved], frame), frame, mode, fill)]
     for name, kernel in (
         ("Brightness", kernels.brightness),

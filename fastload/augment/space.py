@@ -23,7 +23,7 @@ def inverse_matrices(
     scale: npt.ArrayLike = 1.0,
     shear_x: npt.ArrayLike = 0.0,
     shear_y: npt.ArrayLike = 0.0,
-    centre: tuple[float, float] = (0.0, 0.0),
+    centre: tuple[npt.ArrayLike, npt.ArrayLike] = (0.0, 0.0),
 ) -> Doubles:
     """From a pixel of the result to its place in the image, for torchvision's affine(); shape (B, 2, 3).
 
@@ -37,10 +37,11 @@ def inverse_matrices(
     d = -c * np.tan(slant_x) + np.cos(turn)
     # Rotation and shears keep areas (ad - bc = 1), so that the inverse needs no division but by the scale.
     parts = [np.asarray(v, np.float64) for v in (d / scale, -b / scale, -c / scale, a / scale, shift_x, shift_y)]
-    xx, xy, yx, yy, dx, dy = np.broadcast_arrays(*parts)
-    away_x, away_y = -dx - centre[0], -dy - centre[1]
-    x = np.stack((xx, xy, xx * away_x + xy * away_y + centre[0]), axis=-1)
-    y = np.stack((yx, yy, yx * away_x + yy * away_y + centre[1]), axis=-1)
+    parts += [np.asarray(v, np.float64) for v in centre]
+    xx, xy, yx, yy, dx, dy, cx, cy = np.broadcast_arrays(*parts)
+    away_x, away_y = -dx - cx, -dy - cy
+    x = np.stack((xx, xy, xx * away_x + xy * away_y + cx), axis=-1)
+    y = np.stack((yx, yy, yx * away_x + yy * away_y + cy), axis=-1)
     return np.stack((x, y), axis=-2)
 
 

@@ -223,9 +223,9 @@ class RandomErasing(Op):
         keep(self, scale=span(self, "scale", self.scale, low=0.0, high=1.0), ratio=span(self, "ratio", self.ratio, low=1e-6))
         keep(self, value=colour(self, "value", self.value))
 
-    def boxes(self, draw: Draw, height: int, width: int) -> tuple[Any, Any]:
-        """Whether a box fits in one of ten tries, (B,), and the first that does: top, left, bottom, right, (B, 4)."""
-        tries = draw.words(40).reshape(-1, 10, 4).astype(np.float64) * 2.0**-32
+    def boxes(self, draw: Draw, height: int, width: int, rows: Any = slice(None)) -> tuple[Any, Any]:
+        """Of these rows: whether a box fits in one of ten tries, and the first that does: top, left, bottom, right, (rows, 4)."""
+        tries = draw.words(40)[rows].reshape(-1, 10, 4).astype(np.float64) * 2.0**-32
         area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * tries[..., 0])
         low, high = np.log(self.ratio)
         aspect = np.exp(low + (high - low) * tries[..., 1])
@@ -239,12 +239,11 @@ class RandomErasing(Op):
         return fits.any(1), np.stack((top, left, top + tall, left + wide), axis=1)
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
-        wanted = draw.uniform() < self.p
+        wanted = draw.chance(self.p)
         draw.words(2)
-        fits, boxes = self.boxes(draw, frame.height, frame.width)
-        rows = np.flatnonzero(wanted & fits)
+        fits, boxes = self.boxes(draw, frame.height, frame.width, wanted)
         value = np.array(self.value, np.float32) * np.float32(frame.unit)
-        return [Step(kernels.erase, rows, {"box": boxes[rows]}, shared={"value": value})]
+        return [Step(kernels.erase, wanted[fits], {"box": boxes[fits]}, shared={"value": value})]
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,14 @@ class Frame:
         rows: samples in the batch.
         height, width: of the images as this op gets them.
         floating: values are 0..1 instead of 0..255.
+        triton: kernels in Triton run on its device.
     """
 
     rows: int
     height: int
     width: int
     floating: bool
+    triton: bool = False
 
     @property
     def unit(self) -> float:
