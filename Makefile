@@ -87,8 +87,20 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format $(PY_FILES)
 	$(BIN)/clang-format -i $(C_FILES)
 
+# Those that neither kill processes nor count what is left of them run beside the others; their output comes in one piece.
+BESIDE := $(addprefix tests/,augment build cli native packing plan store)
+.PHONY: pytest-beside pytest-rest
+ifeq ($(strip $(PYTEST)),)
+pytest: build
+	@$(MAKE) -j$(JOBS) pytest-rest pytest-beside
+else
 pytest: build
 	$(PY) -m pytest $(PYTEST)
+endif
+pytest-beside:
+	@log=$$(mktemp) && { $(PY) -m pytest $(BESIDE) > $$log 2>&1; code=$$?; cat $$log; rm -f $$log; exit $$code; }
+pytest-rest:
+	$(PY) -m pytest tests $(addprefix --ignore=,$(BESIDE))
 
 # ---- C tests: each program against all of csrc, plain, under address+undefined, and ring and pool under thread --------
 
