@@ -55,6 +55,7 @@ cdef class SharedSlot:
     cdef readonly bint leased
     cdef readonly bint retired
     cdef object guarded, event
+    cdef int pinner  # the process that guards it: in another the device is asked for nothing
 
     def __cinit__(self, size_t bytes=0, *, int fd=-1):
         cdef fl_error err
@@ -66,7 +67,7 @@ cdef class SharedSlot:
         _add(&_live_shared, 1)
 
     def __dealloc__(self):
-        if self.guarded is not None:
+        if self._guards():
             _unpin(self)
         fl_shm_close(&self.shm)
         if self.counted:
@@ -98,8 +99,11 @@ cdef class SharedSlot:
         """Pins the slot until it is unmapped, by what Ring.guard takes. False, and no guard, when its pin() refuses."""
         if not guarded.pin(self.address, self.bytes):
             return False
-        self.guarded = guarded
+        self.guarded, self.pinner = guarded, _getpid()
         return True
+
+    cdef bint _guards(self) noexcept:
+        return self.guarded is not None and self.pinner == _getpid()
 
     @property
     def cooling(self):
@@ -137,7 +141,7 @@ cdef class SharedLease:
 
     def __dealloc__(self):
         if self.slot is not None:
-            if self.slot.guarded is not None:
+            if self.slot._guards():
                 self.slot.event = None
                 _end_lease(self.slot)
                 if self.slot.event is None:  # then nobody knows when a copy has ended

@@ -77,7 +77,7 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
         progress: show a bar on the terminal.
 
     Raises:
-        DatasetError: there is no finished dataset to check, or its manifest does not hold.
+        DatasetError: there is no finished dataset to check, its manifest does not hold, or it was changed meanwhile and did not hold.
     """
     folder = Path(path)
     manifest = Manifest.load(folder)
@@ -102,6 +102,8 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
                     bad += found
                     warnings += warned
                     bar.update(min(start + _BLOCK, manifest.count), check.add(size))
+    if (problems or bad) and Manifest.load(folder) != manifest:
+        raise DatasetError(f"{folder} was changed while it was verified, as `fastload index` does: verify it again")
     return VerifyReport(manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode)
 
 

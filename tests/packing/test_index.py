@@ -232,6 +232,22 @@ def test_a_lost_shard_is_no_replaced_one(bare: Path) -> None:
         index(bare)
 
 
+def test_verifying_what_is_being_indexed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards replaced under verify() are no damage: it says what happened, and holds when it is run again."""
+    module = sys.modules["fastload.packing.verify"]
+    check = module._check_file
+
+    def replaced_first(folder: Path, shard: Any) -> str:
+        monkeypatch.setattr(module, "_check_file", check)
+        index(bare)
+        return str(check(folder, shard))
+
+    monkeypatch.setattr(module, "_check_file", replaced_first)
+    with pytest.raises(DatasetError, match="changed while it was verified"):
+        verify(bare, workers=1)
+    assert verify(bare).ok
+
+
 def test_leftovers_go_and_other_files_stay(bare: Path, tmp_path: Path) -> None:
     """Files named as shards that the manifest does not name: removed, a link itself and not its target. A folder is left alone."""
     foreign = tmp_path / "foreign"

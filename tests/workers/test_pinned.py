@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 import torch
@@ -85,5 +86,21 @@ def test_slot_without_an_event_is_never_refilled() -> None:
     lease = memory.lease()
     del lease
     assert memory.retired
+    del memory
+    assert not copies.pinned
+
+
+def test_child_asks_the_device_for_nothing() -> None:
+    """A forked child that frees a pinned batch and its slot records no event and unpins nothing: the device is the parent's."""
+    copies = Copies()
+    memory = core.SharedSlot(4096)
+    assert memory.guard(copies)
+    lease = memory.lease()
+    if (child := os.fork()) == 0:
+        del lease, memory
+        os._exit(1 if copies.events or not copies.pinned else 0)
+    assert os.waitpid(child, 0)[1] == 0
+    del lease
+    assert len(copies.events) == 1
     del memory
     assert not copies.pinned
