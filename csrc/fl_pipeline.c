@@ -192,5 +192,15 @@ void fl_batch_ahead(void *opaque, uint32_t row, void *context) {
     const fl_batch *batch = opaque;
     fl_row at = batch->row[row];
     (void)context;
-    fl_store_ahead(batch->sources[at.source]->store, at.index);
+    (void)fl_store_ahead(batch->sources[at.source]->store, at.index);
+}
+
+bool fl_batch_cached(const fl_batch *batch) {
+    const uint32_t probes[2] = {0, batch->rows / 2};
+    for (int i = 0; i < 2; i++) {
+        fl_row at = batch->row[probes[i]];
+        fl_store *store = batch->sources[at.source]->store;
+        if (!fl_store_warm(store) || !fl_store_ahead(store, at.index)) return false;
+    }
+    return true;
 }

@@ -12,12 +12,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "fl_store_tree.h"
 
 /* A buffer larger than KEEP is given back when the next record needs less than a quarter of it: see fl_jpeg.c. */
-enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10 };
+enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10, SMALL = 16 << 10, WARM = 1024 };
 
 typedef struct shard {
     uint64_t first, count, bytes;
@@ -35,6 +36,7 @@ struct fl_store {
     uint32_t shards;
     shard *shard;
     uint64_t count;
+    _Atomic uint32_t found; /* in the page cache, one after the other; counted up to WARM */
 };
 
 struct fl_reader {
@@ -289,9 +291,31 @@ fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, 
     return FL_OK;
 }
 
-void fl_store_ahead(const fl_store *store, uint64_t index) {
-    if (store_check(store, NULL) || index >= store->count) return;
+/* Whether the file's page with this byte is in the page cache; where it is not, the kernel may begin to read it. False where it cannot tell.
+ * (mincore() says yes to everything when asked by who may not write the file.) */
+static bool cached(int fd, off_t at) {
+#ifdef RWF_NOWAIT
+    uint8_t byte;
+    const struct iovec to = {&byte, 1};
+    return preadv2(fd, &to, 1, at, RWF_NOWAIT) == 1;
+#else
+    (void)fd, (void)at;
+    return false;
+#endif
+}
+
+bool fl_store_ahead(fl_store *store, uint64_t index) {
+    if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
     const fl_place place = s->places[index - s->first];
-    (void)posix_fadvise(s->fd, (off_t)fl_place_offset(place), place.size, POSIX_FADV_WILLNEED);
+    const off_t offset = (off_t)fl_place_offset(place);
+    if (place.size && place.size <= SMALL && cached(s->fd, offset + place.size - 1)) {
+        if (!fl_store_warm(store)) atomic_fetch_add_explicit(&store->found, 1, memory_order_relaxed);
+        return true;
+    }
+    atomic_store_explicit(&store->found, 0, memory_order_relaxed);
+    (void)posix_fadvise(s->fd, offset, place.size, POSIX_FADV_WILLNEED);
+    return false;
 }
+
+bool fl_store_warm(const fl_store *store) { return atomic_load_explicit(&store->found, memory_order_relaxed) >= WARM; }

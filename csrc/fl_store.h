@@ -15,6 +15,8 @@
 #ifndef FL_STORE_H
 #define FL_STORE_H
 
+#include <stdbool.h>
+
 #include "fl_record.h"
 
 typedef struct fl_store fl_store;
@@ -43,8 +45,12 @@ void fl_reader_free(fl_reader *reader); /* NULL is allowed */
  * are not yet checked. */
 fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err);
 
-/* Asks the kernel to read the record's pages (POSIX_FADV_WILLNEED); returns at once. Failures are ignored: it is a hint. */
-void fl_store_ahead(const fl_store *store, uint64_t index);
+/* Asks the kernel to read the record's pages (POSIX_FADV_WILLNEED); returns at once. Failures are ignored: it is a hint. A small record, for
+ * which asking costs as much as reading, is looked for in the page cache: true when its last page is there. */
+bool fl_store_ahead(fl_store *store, uint64_t index);
+
+/* Whether the last 1,024 records that fl_store_ahead was asked for were all found in the page cache. */
+bool fl_store_warm(const fl_store *store);
 
 /* Stores and readers of this process that were made and not yet freed: a test ends with zero. */
 void fl_store_live(uint32_t *stores, uint32_t *readers);

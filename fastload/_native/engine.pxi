@@ -129,8 +129,8 @@ cdef class Batch:
         output._sink(&self.batch.sink, NULL, width, height)
         _add(&_live_batches, 1)
         self.counted = True
-        # a full queue only means that the hint is not needed yet
-        fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err)
+        if not fl_batch_cached(&self.batch):  # a full queue only means that the hint is not needed yet
+            fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err)
 
     def __dealloc__(self):
         if self.counted:

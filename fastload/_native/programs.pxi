@@ -130,6 +130,7 @@ cdef extern from "fl_pipeline.h" nogil:
     fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, const fl_pipe_sink *, fl_error *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
     void fl_batch_ahead(void *, uint32_t, void *) noexcept
+    bint fl_batch_cached(const fl_batch *) noexcept
 
 # C integers, not a dict: objects may end after the module's own globals are gone
 cdef long _live_engines = 0, _live_batches = 0, _live_leases = 0, _live_decoders = 0

@@ -275,6 +275,22 @@ static void test_cut(const uint8_t *good, uint64_t bytes) {
     check_live(0, 0);
 }
 
+/* A store is warm when 1,024 records were found in the page cache one after the other, and no sooner. */
+static void test_warm(uint64_t bytes) {
+    fl_error err;
+    fl_store *store;
+    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    bool all = true;
+    for (uint64_t i = 0; i < 1024; i++) {
+        CHECK(!fl_store_warm(store));
+        all = fl_store_ahead(store, i % SAMPLES) && all;
+    }
+    CHECK(fl_store_warm(store) == all); /* a file system that cannot tell leaves it cold */
+    CHECK(!fl_store_ahead(store, SAMPLES));
+    fl_store_close(store);
+    check_live(0, 0);
+}
+
 static void *read_thread(void *opaque) {
     fl_store *store = opaque;
     fl_error err;
@@ -383,6 +399,7 @@ int main(int argc, char **argv) {
     test_sizes(good, bytes, page);
     test_cut(good, bytes);
     test_checksum(good, bytes);
+    test_warm(bytes);
     test_threads_and_fork(bytes);
 #ifndef __SANITIZE_THREAD__ /* one thread each, and slow under it */
     test_random_damage(good, bytes, page, 400);
