@@ -40,9 +40,10 @@ from torch.nn import functional as F
 from fastload import FastLoader
 from fastload import augment as A
 from fastload import transforms as T
-from fastload.augment import jitter
+from fastload.augment import batch as augment_batch
 from fastload.bench.listing import list_folder
 from fastload.delivery.floats import _kernel, eager, to_float
+from fastload.gpu import working
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 JITTER = (0.4, 0.4, 0.4, 0.1)
@@ -211,7 +212,8 @@ def floats(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[list[Ro
         main = dtype == torch.bfloat16 and name == "channels_last"
         if main:
             targets.append(common.Target(f"{case}, share of the copy's bandwidth", share, 0.70))
-    rows.append(("the fused pass is", "one kernel" if arguments.device.type == "cuda" and _kernel() else "torch's ops", ""))
+    one_kernel = arguments.device.type == "cuda" and working(_kernel, images.device)
+    rows.append(("the fused pass is", "one kernel" if one_kernel else "torch's ops", ""))
     return rows, targets
 
 
@@ -224,7 +226,7 @@ def augmentation(arguments: argparse.Namespace, images: torch.Tensor) -> tuple[l
         to_float(augment(images, seed=0, epoch=next(number), indices=indices), torch.bfloat16, MEAN, STD)
 
     def turn(name: str, augment: A.AugmentBatch) -> float:
-        with patch.object(jitter, "at_once", lambda: None) if name.endswith(OP_BY_OP) else nullcontext():
+        with patch.object(augment_batch, "at_once", lambda device: False) if name.endswith(OP_BY_OP) else nullcontext():
             return per_call(lambda: run(augment), arguments)
 
     light = [A.RandomHorizontalFlip(), A.ColorJitter(*JITTER), A.RandomErasing(0.25)]

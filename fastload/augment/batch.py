@@ -14,7 +14,7 @@ from torch import Tensor
 from fastload import transforms as T
 from fastload.augment import space
 from fastload.augment.by_params import KorniaOp, is_kornia
-from fastload.augment.jitter import ColorJitter, fused
+from fastload.augment.jitter import ColorJitter, at_once, fused
 from fastload.augment.philox import MIX_STREAM, OP_STREAM, Draw, as_indices, words_of
 from fastload.augment.specs import Op
 from fastload.augment.steps import Frame, Step, run
@@ -111,8 +111,9 @@ class AugmentBatch:
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]
         steps: list[Step] = []
+        triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
-            frame = Frame(len(images), height, width, images.dtype != torch.uint8, images.is_cuda)
+            frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton)
             done = self._plan(op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done

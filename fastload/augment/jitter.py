@@ -14,10 +14,10 @@ tens of levels wherever a value was clamped. So there are three forms of the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import permutations
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from fastload.augment import kernels
 from fastload.augment.philox import Doubles, Draw, Ints
 from fastload.augment.specs import Op, fail, keep, span
 from fastload.augment.steps import Frame, Step
+from fastload.gpu import working
 
 ORDERS = np.array(list(permutations(range(4))))
 """Of brightness 0, contrast 1, saturation 2 and hue 3."""
@@ -78,8 +79,8 @@ class ColorJitter(Op):
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         rows, factors, order = self.factors(draw)
-        kernel = at_once() if frame.triton else None
-        if kernel is not None:
+        if frame.triton:
+            kernel = _kernel().jitter
             codes = np.array([op if op in self.active() else _NONE for op in range(4)], np.int32)[order]
             arrays = {"codes": codes, "factor": np.take_along_axis(factors, order, 1).astype(np.float32)}
             return [Step(kernel, rows, arrays, {"contrasts": _CONTRAST in self.active()})] if self.active() else []
@@ -102,14 +103,15 @@ class ColorJitter(Op):
         return [Step(fused, np.arange(frame.rows), slots(neutral, whole_order, turns))]
 
 
-@cache
-def at_once() -> Callable[..., Tensor] | None:
-    """The kernel in Triton, where that is installed."""
-    try:
-        from fastload.augment import jitter_kernel
-    except ImportError:
-        return None
-    return jitter_kernel.jitter
+def at_once(device: torch.device) -> bool:
+    """Whether the kernel in Triton runs there."""
+    return device.type == "cuda" and working(_kernel, device) is not None
+
+
+def _kernel() -> ModuleType:
+    from fastload.augment import jitter_kernel
+
+    return jitter_kernel
 
 
 def slots(factors: Doubles, order: Ints, turns: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.float32]]:

@@ -7,15 +7,13 @@ rounds and truncates: the same values. The first pass is for the mean that contr
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from fastload.augment.kernels import bound
+from fastload.gpu import launching
 
 PIXELS = 1024
 """Pixels of one row that a program does."""
@@ -135,7 +133,7 @@ def jitter(x: Tensor, codes: Tensor, factor: Tensor, *, contrasts: bool) -> Tens
     grid = (rows, triton.cdiv(plane, PIXELS))
     white, flags = bound(x), (x.dtype == torch.uint8, last, PIXELS)
     sums = torch.zeros(grid, dtype=torch.float64, device=x.device)
-    with _on(x.device):
+    with launching(x.device):
         if contrasts:
             _sums[grid](x, codes, factor, sums, plane, white, *flags, enable_fp_fusion=False)
         means = sums.sum(1).div_(plane).float()
@@ -143,6 +141,8 @@ def jitter(x: Tensor, codes: Tensor, factor: Tensor, *, contrasts: bool) -> Tens
     return out
 
 
-def _on(device: torch.device) -> Any:
-    """Triton launches on the current device."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+def prove(device: torch.device) -> None:
+    """Runs once."""
+    x = torch.zeros((1, 3, 16, 16), dtype=torch.uint8, device=device)
+    codes, factor = torch.zeros((1, 4), dtype=torch.int32, device=device), torch.zeros((1, 4), device=device)
+    jitter(x.contiguous(memory_format=torch.channels_last), codes, factor, contrasts=True)

@@ -31,7 +31,7 @@ class Frame:
         rows: samples in the batch.
         height, width: of the images as this op gets them.
         floating: values are 0..1 instead of 0..255.
-        triton: kernels in Triton run on its device.
+        triton: the jitter's kernel in Triton runs on its device.
     """
 
     rows: int
@@ -71,7 +71,7 @@ class Step:
 
 
 def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
-    """NumPy arrays as tensors on the device, by one copy that the host does not wait for."""
+    """NumPy arrays as tensors on the device, by one copy; to CUDA the host does not wait for it."""
     if kernels.on_cpu(device):
         return [torch.from_numpy(np.require(array, requirements=("C", "W"))) for array in arrays]
     starts, total = [], 0
@@ -82,7 +82,8 @@ def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
     for array, start in zip(arrays, starts, strict=True):
         packed[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     host = torch.from_numpy(packed)
-    sent = (host.pin_memory() if device.type == "cuda" else host).to(device, non_blocking=True)
+    # Elsewhere torch does not promise to keep the source until the copy has read it.
+    sent = host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
     return [
         sent[start : start + array.nbytes].view(torch.from_numpy(np.empty(0, array.dtype)).dtype).view(array.shape)
         for array, start in zip(arrays, starts, strict=True)

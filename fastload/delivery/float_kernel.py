@@ -9,7 +9,6 @@ See fastload.delivery.division for how it divides. No other multiplication may b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fastload.delivery.division import divides, inverses
+from fastload.gpu import launching
 
 BLOCK = 4096
 """Values that a program makes where both layouts are planar."""
@@ -219,11 +219,12 @@ def to_float(
         kernel, size, extent, grid = _to_planar, PIXELS, plane, (batch, triton.cdiv(plane, PIXELS))
     else:
         kernel, size, extent, grid = _planar, BLOCK, plane, (batch * 3, triton.cdiv(plane, BLOCK))
-    with _on(images.device):
+    with launching(images.device):
         kernel[grid](images, out, extent, *values, *flags, size, enable_fp_fusion=False)
     return out
 
 
-def _on(device: torch.device) -> Any:
-    """Triton launches on the current device."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+def prove(device: torch.device) -> None:
+    """Runs once."""
+    x = torch.zeros((1, 3, 16, 16), dtype=torch.uint8, device=device)
+    to_float(x.contiguous(memory_format=torch.channels_last), torch.float32, None, None, torch.channels_last, False)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from fastload.errors import ArgumentError
+from fastload.gpu import working
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FORMATS = (torch.channels_last, torch.contiguous_format)
@@ -66,9 +66,9 @@ def to_float(
     if (mean is None) != (std is None) or any(values is not None and len(values) != 3 for values in (mean, std)):
         raise ArgumentError(f"to_float: mean={mean}, std={std}: give three values of each, or neither")
     if images.is_cuda and images.dtype == torch.uint8 and _is_dense(images) and images.numel():
-        kernel = _kernel()
+        kernel = working(_kernel, images.device)
         if kernel is not None:
-            out: Tensor = kernel(images, dtype, mean, std, memory_format, reciprocal)
+            out: Tensor = kernel.to_float(images, dtype, mean, std, memory_format, reciprocal)
             return out
     return eager(images, dtype, mean, std, memory_format, reciprocal)
 
@@ -101,11 +101,7 @@ def _is_dense(images: Tensor) -> bool:
     return images.is_contiguous() or images.is_contiguous(memory_format=torch.channels_last)
 
 
-@cache
-def _kernel() -> Any:
-    """The hand-written kernel, where its compiler is installed."""
-    try:
-        from fastload.delivery import float_kernel
-    except ImportError:
-        return None
-    return float_kernel.to_float
+def _kernel() -> ModuleType:
+    from fastload.delivery import float_kernel
+
+    return float_kernel

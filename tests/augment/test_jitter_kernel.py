@@ -17,8 +17,9 @@ sys.path[:0] = sys.argv[1].split(":")
 import numpy as np, torch
 from augment_helpers import pictures
 from fastload import augment as A
-from fastload.augment import batch
+from fastload.augment import batch, jitter_kernel
 
+jitter_kernel.prove(torch.device("cpu"))
 ops = [A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.ColorJitter(0.8, 0.9, 1.5, 0.5, p=0.7), A.ColorJitter(0.4, 0, 0.4)]
 first, last = torch.contiguous_format, torch.channels_last
 kinds = (torch.uint8, first), (torch.uint8, last), (torch.float16, last), (torch.float32, first)
