@@ -288,7 +288,8 @@ def test_its_time_is_counted(packed: Path, data: str, step: Any) -> None:
         for _ in loader:
             pass
         stages = loader.stats()["stage_seconds"]
-        assert 0 < stages["augment"] < time.perf_counter() - began
+        threads = 2 if step is noisy else 1  # the one ahead, and beside it the loop's with what has to wait for it
+        assert 0 < stages["augment"] < threads * (time.perf_counter() - began)
         assert "augment" in loader.health.report()
         before = stages["augment"]
         for _ in loader:
