@@ -188,10 +188,10 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
 }
 
-void fl_batch_ahead(void *opaque, uint32_t row, void *context) {
+void fl_batch_ahead(void *opaque, uint32_t row, void *unused) {
     const fl_batch *batch = opaque;
     fl_row at = batch->row[row];
-    (void)context;
+    (void)unused;
     (void)fl_store_ahead(batch->sources[at.source]->store, at.index);
 }
 

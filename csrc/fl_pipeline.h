@@ -65,7 +65,7 @@ typedef struct fl_batch {
 void fl_batch_run(void *batch, uint32_t row, void *worker);
 
 /* fl_work of the read-ahead thread: the same batch, before or while it is submitted; touches its rows and sources only. */
-void fl_batch_ahead(void *batch, uint32_t row, void *worker);
+void fl_batch_ahead(void *batch, uint32_t row, void *unused);
 
 /* Whether reading ahead can be left out for a batch: its records are in the page cache, judged by many before it and by two of its own. */
 bool fl_batch_cached(const fl_batch *batch);

@@ -118,7 +118,7 @@ fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items
     pthread_mutex_lock(&pool->lock);
     if (pool->closing) code = fl_fail(err, FL_ECLOSED, "the thread pool is closed");
     else if (pool->used == pool->capacity) code = fl_fail(err, FL_EFULL, "%u jobs are waiting already", pool->used);
-    else { pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){work, opaque, 0, items}; }
+    else pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){work, opaque, 0, items};
     pthread_mutex_unlock(&pool->lock);
     if (!code) pthread_cond_broadcast(&pool->work_there); /* not under the lock, which those who wake want at once */
     return code;

@@ -32,20 +32,20 @@ cdef class Engine:
         self.pid = _getpid()
         self.sources, self.threads, self.ring = sources, threads, ring
         self.pointers = <const fl_source **>calloc(max(1, len(sources)), sizeof(void *))
-        # one worker per thread, one for the thread that waits, one for the read-ahead
-        self.workers = <fl_worker **>calloc(threads + 2, sizeof(void *))
+        # one worker per thread, one for the thread that waits
+        self.workers = <fl_worker **>calloc(threads + 1, sizeof(void *))
         if self.pointers is NULL or self.workers is NULL:
             raise _errors.ResourceError("no memory for an engine")
         for i, source in enumerate(sources):
             self.pointers[i] = &source.source
         _add(&_live_engines, 1)
         self.counted = True
-        for i in range(threads + 2):
+        for i in range(threads + 1):
             check(fl_worker_create(&self.workers[i], &err), &err)
             self.worker_count = i + 1
         if threads:
             check(fl_pool_create(b"fastload", threads, capacity, <void **>self.workers, &self.pool, &err), &err)
-        check(fl_pool_create(b"fl-ahead", 1, capacity, <void **>(self.workers + threads + 1), &self.ahead, &err), &err)
+        check(fl_pool_create(b"fl-ahead", 1, capacity, NULL, &self.ahead, &err), &err)
 
     def __dealloc__(self):
         self._stop()

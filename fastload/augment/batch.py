@@ -111,7 +111,7 @@ class AugmentBatch:
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]
         steps: list[Step] = []
-        triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
+        triton = not self.compile and any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants), strict=True):
             frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton)
             done = self._plan(op, Draw(drawn), frame)

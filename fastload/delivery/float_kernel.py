@@ -51,6 +51,28 @@ def _value(x, mean, minus_std, inverse, RECIPROCAL: tl.constexpr, NORMALIZE: tl.
 
 
 @triton.jit
+def _convert(
+    source,
+    out,
+    inside,
+    whole,
+    mean,
+    minus_std,
+    inverse,
+    RECIPROCAL: tl.constexpr,
+    NORMALIZE: tl.constexpr,
+    DIVIDE: tl.constexpr,
+):
+    """From where `source` points to where `out` points, of those inside; whole: all are, and without a mask loads and stores are wide."""
+    if whole:
+        value = _value(tl.load(source), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
+        tl.store(out, value.to(out.dtype.element_ty))
+    else:
+        value = _value(tl.load(source, mask=inside, other=0), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
+        tl.store(out, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
 def _of(channel, v0, v1, v2):
     return tl.where(channel == 0, v0, tl.where(channel == 1, v1, v2))
 
@@ -82,12 +104,8 @@ def _innermost(
         channel = (column + part) % 3
         mean, minus_std, inverse = _of(channel, m0, m1, m2), _of(channel, n0, n1, n2), _of(channel, i0, i1, i2)
         at = first + (start + part * 16 + column)
-        if first + RUNS * 48 <= count:  # without a mask loads and stores are wide
-            value = _value(tl.load(source + at), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
-            tl.store(out + at, value.to(out.dtype.element_ty))
-        else:
-            value = _value(tl.load(source + at, mask=at < count, other=0), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
-            tl.store(out + at, value.to(out.dtype.element_ty), mask=at < count)
+        whole = first + RUNS * 48 <= count
+        _convert(source + at, out + at, at < count, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
 
 
 @triton.jit
@@ -114,14 +132,10 @@ def _planar(
     channel = number % 3
     mean, minus_std, inverse = _of(channel, m0, m1, m2), _of(channel, n0, n1, n2), _of(channel, i0, i1, i2)
     start = tl.program_id(1) * BLOCK
-    inside = start + tl.arange(0, BLOCK)
-    at = number * plane + inside
-    if start + BLOCK <= plane:
-        value = _value(tl.load(source + at), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
-        tl.store(out + at, value.to(out.dtype.element_ty))
-    else:
-        value = _value(tl.load(source + at, mask=inside < plane, other=0), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
-        tl.store(out + at, value.to(out.dtype.element_ty), mask=inside < plane)
+    pixel = start + tl.arange(0, BLOCK)
+    at = number * plane + pixel
+    whole = start + BLOCK <= plane
+    _convert(source + at, out + at, pixel < plane, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
 
 
 @triton.jit
@@ -151,9 +165,8 @@ def _to_planar(
         mean = m0 if channel == 0 else (m1 if channel == 1 else m2)
         minus_std = n0 if channel == 0 else (n1 if channel == 1 else n2)
         inverse = i0 if channel == 0 else (i1 if channel == 1 else i2)
-        x = tl.load(source + image + pixel * 3 + channel, mask=inside, other=0)
-        value = _value(x, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
-        tl.store(out + image + channel * plane + pixel, value.to(out.dtype.element_ty), mask=inside)
+        last, apart = source + image + pixel * 3 + channel, out + image + channel * plane + pixel
+        _convert(last, apart, inside, False, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
 
 
 @triton.jit
@@ -184,14 +197,9 @@ def _to_last(
         channel = (column + part) % 3
         mean, minus_std, inverse = _of(channel, m0, m1, m2), _of(channel, n0, n1, n2), _of(channel, i0, i1, i2)
         pixel = first + (run * 16 + (column + part * 16) // 3)
-        at = image + first * 3 + (run * 48 + part * 16 + column)
-        if first + RUNS * 16 <= plane:
-            x = tl.load(source + image + channel * plane + pixel)
-            tl.store(out + at, _value(x, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE).to(out.dtype.element_ty))
-        else:
-            x = tl.load(source + image + channel * plane + pixel, mask=pixel < plane, other=0)
-            value = _value(x, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
-            tl.store(out + at, value.to(out.dtype.element_ty), mask=pixel < plane)
+        last, apart = out + image + first * 3 + (run * 48 + part * 16 + column), source + image + channel * plane + pixel
+        whole = first + RUNS * 16 <= plane
+        _convert(apart, last, pixel < plane, whole, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
 
 
 def to_float(

@@ -117,14 +117,18 @@ def is_torchvisions(step: Any) -> bool:
 
 def converts(step: Any) -> bool:
     """Whether it turns a Pillow image into a tensor, by its class or one that it derives from."""
-    return any(_ours(kind) and kind.__name__ in _CONVERSIONS for kind in type(step).__mro__)
+    return _derives(step, _CONVERSIONS)
+
+
+def _derives(step: Any, names: Sequence[str]) -> bool:
+    return any(_ours(kind) and kind.__name__ in names for kind in type(step).__mro__)
 
 
 def mixes(step: Any) -> bool:
     """Whether it wants labels with its images: torchvision's MixUp or CutMix, what derives from one, or a container with one."""
     if not is_torchvisions(step):
         return False
-    if any(_ours(kind) and kind.__name__ in _MIXES for kind in type(step).__mro__):
+    if _derives(step, _MIXES):
         return True
     held = getattr(step, "transforms", None)
     return isinstance(held, list | tuple) and any(mixes(each) for each in held)

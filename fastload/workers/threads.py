@@ -90,9 +90,13 @@ class ThreadEngine:
 
     def _image_bytes(self) -> int:
         """Bytes of one image where every sample has one size, else 0."""
+        size = self._fixed_size()
+        return 0 if size is None else size[0] * size[1] * 3 * self.output.itemsize
+
+    def _fixed_size(self) -> tuple[int, int] | None:
+        """(height, width) of every image, whatever the sample, where that is one size."""
         sizes = {d.plan.fixed_size for d in self.view.datasets}
-        size = sizes.pop()
-        return 0 if sizes or size is None else size[0] * size[1] * 3 * self.output.itemsize
+        return sizes.pop() if len(sizes) == 1 else None
 
     def announce(self, positions: Sequence[int], seed: int, epoch: int) -> core.Batch:
         """Makes a batch of the samples at these positions and starts to read them ahead.
@@ -106,11 +110,10 @@ class ThreadEngine:
         return core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
 
     def _batch_size(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> tuple[int, int]:
-        fixed = {d.plan.fixed_size for d in self.view.datasets}
-        found: tuple[int, int] | None = fixed.pop()
-        if found is not None and not fixed:
+        found: tuple[int, int] | None = self._fixed_size()
+        if found is not None:
             return found
-        found, first = None, (0, 0)
+        first = (0, 0)
         for number in np.unique(sources):
             dataset = self.view.datasets[number]
             rows = indices[sources == number].astype(np.int64)
