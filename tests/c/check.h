@@ -1,4 +1,4 @@
-/* CHECK for the plain C tests: a failure prints where, what and the test's seed, and ends the program. */
+/* CHECK for the plain C tests: a failure prints where, what and the test's seed, and aborts the program, which a fuzzer takes for a crash. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -11,7 +11,7 @@ static unsigned long long check_seed;
     do {                                                                                                                                   \
         if (!(condition)) {                                                                                                                \
             fprintf(stderr, "%s:%d: %s does not hold (seed %llu)\n", __FILE__, __LINE__, #condition, check_seed);                          \
-            exit(1);                                                                                                                       \
+            abort();                                                                                                                       \
         }                                                                                                                                  \
     } while (0)
 

@@ -12,6 +12,8 @@
 
 #include <jpeglib.h>
 
+#include "draws.h"
+
 typedef struct recipe {
     int width, height, quality;
     int components;    /* 1, 3, or 4 (CMYK) */
@@ -27,15 +29,6 @@ typedef struct file {
     unsigned char *bytes;
     unsigned long size;
 } file;
-
-static uint64_t noise_state = 0x9E3779B97F4A7C15u;
-
-static uint32_t noise(void) {
-    noise_state ^= noise_state << 13, noise_state ^= noise_state >> 7, noise_state ^= noise_state << 17;
-    return (uint32_t)(noise_state >> 32);
-}
-
-static uint32_t below(uint32_t limit) { return noise() % limit; }
 
 static file make(const recipe *r) {
     static const unsigned char exif[] = {'E',  'x',  'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0,
