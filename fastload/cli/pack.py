@@ -56,6 +56,13 @@ def pack(
     max_pixels: Annotated[
         int | None, typer.Option(min=1, help="Refuse larger images; FASTLOAD_MAX_PIXELS or 268435456 by default.")
     ] = None,
+    path_column: Annotated[
+        str | None, typer.Option(help="Of a .csv/.tsv: the column of paths, by its name in the header or its number from 0.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="Likewise the column of labels.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
@@ -83,6 +90,9 @@ def pack(
             on_error=on_error,
             limit=limit,
             max_pixels=max_pixels,
+            path_column=path_column,
+            label_column=label_column,
+            header=header,
             overwrite=overwrite,
             resume=resume,
             progress=not quiet,

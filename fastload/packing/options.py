@@ -76,6 +76,40 @@ class PackOptions:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What the user says of a table.
+
+    Attributes:
+        path_column: the column of paths, by its name in the header line or by its number from 0; None: recognised.
+        label_column: the column of labels, likewise.
+        header: whether the first line names the columns; None: recognised.
+    """
+
+    path_column: str | int | None = None
+    label_column: str | int | None = None
+    header: bool | None = None
+
+
+def table_options(path_column: str | int | None, label_column: str | int | None, header: bool | None) -> TableOptions | None:
+    """The options that were given, checked; None without any.
+
+    Raises:
+        ArgumentError: a column that is neither a name nor a number, or a header that is neither True, False nor None.
+    """
+    for name, column in (("path_column", path_column), ("label_column", label_column)):
+        number = isinstance(column, int) and not isinstance(column, bool) and column >= 0
+        if column is not None and not number and not (isinstance(column, str) and column):
+            raise ArgumentError(f"{name}={column!r} is neither a column's name nor its number, counted from 0")
+    if header not in (None, True, False):
+        raise ArgumentError(f"header={header!r} is none of True, False and None")
+    if path_column is None and label_column is None and header is None:
+        return None
+    if path_column is not None and path_column == label_column:
+        raise ArgumentError(f"path_column and label_column are both {path_column!r}")
+    return TableOptions(path_column, label_column, header)
+
+
 def parse_size(size: str | int) -> int:
     """Bytes of a size such as 1GiB, 500MB (decimal), 64M (binary) or a plain number.
 

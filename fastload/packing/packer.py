@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from fastload.errors import ArgumentError, FastloadError, PackError, SampleError
 from fastload.packing.encode import Encoder
-from fastload.packing.options import PackOptions, default_max_pixels, default_workers, parse_size
+from fastload.packing.options import PackOptions, default_max_pixels, default_workers, parse_size, table_options
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
 from fastload.packing.progress import Progress
@@ -53,6 +53,9 @@ def pack(
     on_error: str = "raise",
     limit: int | None = None,
     max_pixels: int | None = None,
+    path_column: str | int | None = None,
+    label_column: str | int | None = None,
+    header: bool | None = None,
     overwrite: bool = False,
     resume: bool = False,
     progress: bool = False,
@@ -85,6 +88,10 @@ def pack(
         on_error: "raise" at the first sample that cannot be packed, or "skip" such samples and name them.
         limit: pack the first so many samples (after the shuffle) only.
         max_pixels: larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by default.
+        path_column: of a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path,
+            filename, image_path, ...) are recognised.
+        label_column: likewise the column of labels (label, class, target, ...).
+        header: whether the first line of a .csv or .tsv names the columns; None recognises it, or asks.
         overwrite: replace a dataset, finished or half-written, at `out`.
         resume: go on with a half-written one, made from the same source with the same options.
         progress: show a bar on the terminal.
@@ -122,7 +129,7 @@ def pack(
     if overwrite:
         _refuse_source_inside(source, out)
     started = time.monotonic()
-    opened = open_source(source)
+    opened = open_source(source, table_options(path_column, label_column, header))
     job = _Job(opened, options, _order(len(opened), options))
     schema = Schema((Field(IMAGE_FIELD, "image"), *opened.fields))
     writer = DatasetWriter(out, schema, shard_size=size, options=job.identity(), resume=resume, overwrite=overwrite)

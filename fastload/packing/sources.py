@@ -14,7 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import PackError
+from fastload.errors import ArgumentError, PackError
+from fastload.packing.options import TableOptions
 from fastload.store import Field
 
 Pixels = npt.NDArray[np.uint8]
@@ -94,16 +95,23 @@ def read_file(path: str) -> bytes:
         os.close(descriptor)
 
 
-def open_source(source: object) -> Source:
+def open_source(source: object, table: TableOptions | None = None) -> Source:
     """The source for what the user passed as SRC.
 
     A folder of class folders, a .csv or .tsv file, one or many .tar files (a path, a pattern such as
     ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them), a map-style Dataset, or
-    any object that satisfies `Source`.
+    any object that satisfies `Source`. `table` says what the columns of a .csv or .tsv are.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
+        ArgumentError: `table` is given for a source that is none.
     """
+    if isinstance(source, str | os.PathLike) and os.fsdecode(os.fspath(source)).lower().endswith((".csv", ".tsv")):
+        from fastload.packing.sources_table import TableSource
+
+        return TableSource(os.fsdecode(os.fspath(source)), table or TableOptions())
+    if table is not None:
+        raise ArgumentError("path_column, label_column and header (--path-column, --label-column, --no-header) are for a .csv or .tsv")
     if isinstance(source, str | os.PathLike):
         return _open_path(os.fspath(source))
     if isinstance(source, list | tuple) and source and all(isinstance(entry, str | os.PathLike) for entry in source):
@@ -125,10 +133,6 @@ def open_source(source: object) -> Source:
 def _open_path(path: str | bytes) -> Source:
     text = os.fsdecode(path)
     lower = text.lower()
-    if lower.endswith((".csv", ".tsv")):
-        from fastload.packing.sources_table import TableSource
-
-        return TableSource(text)
     if os.path.isdir(text):
         with os.scandir(text) as entries:
             listed = [(entry.name, entry.is_dir()) for entry in entries]

@@ -2,63 +2,61 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
 from typing import Any, cast
 
 from fastload.errors import PackError
+from fastload.packing.options import TableOptions
 from fastload.packing.sources import Item, Value, read_file
+from fastload.packing.table_layout import find_layout, read_rows
 from fastload.store import Field
 from fastload.store.schema import Kind
-
-_KINDS = ("int", "float", "text", "json")
 
 
 class TableSource:
     """One sample a line.
 
-    The first line names the columns when it has ``path`` among its cells (``path`` may then stand anywhere, and a
-    column's kind may be given as ``score:float``, one of int, float, text, json); otherwise the columns are path,
+    The first line names the columns when it has a name for the paths among its cells (path, filename, image_path, ...; see
+    `table_layout`), which may then stand anywhere; the column called label, class, target, ... becomes ``label``, and a
+    column's kind may be given as ``score:float``, one of int, float, text, json. Without such a line the columns are path,
     label, column2, column3, ... A column without a given kind is int when every cell is one, else float, else json
     when every cell is a JSON object or list, else text. Labels are numbers, or else the names of classes: sorted,
     numbered from 0, and kept.
 
     Raises:
-        PackError: a line with too many or too few cells, a cell that is not of its column's kind, a label that is no
-            number among labels that are; the message names file and line.
+        PackError: a first line that may be a header or a sample, a line with too many or too few cells, a cell that is not of
+            its column's kind, a label that is no number among labels that are; the message names file and line.
     """
 
     concurrent = True
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, options: TableOptions) -> None:
         self.title = path
         self._folder = os.path.dirname(path)
-        lines, rows = _read_rows(path)
-        header, given = _header(path, rows[0])
-        if header:
+        lines, rows = read_rows(path)
+        layout = find_layout(path, rows, options)
+        if layout.header:
             lines, rows = lines[1:], rows[1:]
             if not rows:
                 raise PackError(f"{path}: only a header line; add lines of path,label")
-        else:
-            header = ["path", "label", *(f"column{i}" for i in range(2, len(rows[0])))][: len(rows[0])]
-            given = [None] * len(header)
         for line, row in zip(lines, rows, strict=True):
-            if len(row) != len(header):
-                raise PackError(f"{path}, line {line}: {len(row)} cells where the first line has {len(header)}")
+            if len(row) != len(layout.names):
+                raise PackError(f"{path}, line {line}: {len(row)} cells where the first line has {len(layout.names)}")
         columns = [list(column) for column in zip(*rows, strict=True)]
-        self._paths = columns[header.index("path")]
+        self._paths = [cell.strip() for cell in columns[layout.names.index("path")]]
         for line, cell in zip(lines, self._paths, strict=True):
             if not cell:
                 raise PackError(f"{path}, line {line}: no path")
         self.classes: tuple[str, ...] | None = None
         fields = []
         self._values: dict[str, list[Any]] = {}
-        for name, kind, cells in zip(header, given, columns, strict=True):
-            if name == "path":
+        for name, kind, cells in zip(layout.names, layout.kinds, columns, strict=True):
+            if name in ("path", ""):
                 continue
             if name == "label" and kind is None:
+                cells = [cell.strip() for cell in cells]
                 kind = self._label_kind(cells, lines)
                 if kind == "class":
                     names = sorted(set(cells))
@@ -116,49 +114,6 @@ class TableSource:
     def read(self, position: int) -> Item:
         path = self.name(position)
         return Item(path, read_file(path), {name: values[position] for name, values in self._values.items()})
-
-
-def _read_rows(path: str) -> tuple[list[int], list[list[str]]]:
-    """The lines' numbers and cells; blank lines are passed over."""
-    lines: list[int] = []
-    rows: list[list[str]] = []
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",", strict=True)
-            for row in reader:
-                if row:
-                    lines.append(reader.line_num)
-                    rows.append(row)
-    except OSError as error:
-        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PackError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
-    except csv.Error as error:
-        raise PackError(f"{path}, line {lines[-1] + 1 if lines else 1}: {error}") from error
-    if not rows:
-        raise PackError(f"{path}: empty; it needs lines of path,label")
-    return lines, rows
-
-
-def _header(path: str, row: list[str]) -> tuple[list[str], list[str | None]]:
-    """Column names and given kinds when the row is a header line; empty lists when it is data."""
-    names = [cell.strip() for cell in row]
-    if "path" not in (name.lower() for name in names):
-        return [], []
-    header: list[str] = []
-    kinds: list[str | None] = []
-    for cell in names:
-        name, colon, kind = cell.rpartition(":")
-        if not colon:
-            name, kind = cell, ""
-        elif kind not in _KINDS:
-            raise PackError(f"{path}, line 1: column {cell!r}: a kind is one of {', '.join(_KINDS)}")
-        name = name.lower() if name.lower() in ("path", "label") else name
-        if not name or name in header or name == "image":
-            raise PackError(f"{path}, line 1: column {cell!r} is empty, twice there, or named image; give it another name")
-        header.append(name)
-        kinds.append(kind or None)
-    return header, kinds
 
 
 def _is_number(cell: str) -> bool:

@@ -150,6 +150,17 @@ def test_a_table_and_many_sources(source: Path, tmp_path: Path) -> None:
     assert "no such tar file" in one_line(run("pack", source, source, tmp_path / "x"))
 
 
+def test_columns_of_a_table(source: Path, tmp_path: Path) -> None:
+    """A header that is not known is asked for in one line; the options that this line names answer it."""
+    (tmp_path / "list.csv").write_text("picture,kind\nsrc/cat/00.jpg,cat\nsrc/dog/01.jpg,dog\n")
+    line = one_line(run("pack", "list.csv", "ds", "--on-error", "skip", cwd=tmp_path))
+    assert "line 1: 'picture,kind'; line 2: 'src/cat/00.jpg,cat'" in line
+    done = run("pack", "list.csv", "ds", "-q", "--path-column", "picture", "--label-column", "kind", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert Manifest.load(tmp_path / "ds").classes == ("cat", "dog")
+    assert "--no-header" in run("pack", "--help", env={"COLUMNS": "200"}).stdout
+
+
 def test_start_up_does_not_import_torch() -> None:
     """--help answers before torch would have loaded."""
     code = (

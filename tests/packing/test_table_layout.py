@@ -1,0 +1,149 @@
+"""Tables as people have them: other headers, delimiters, index columns; and what is asked where a first line says nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packing_helpers import encoded, picture, stored_samples, tree
+
+from fastload.errors import ArgumentError, PackError
+from fastload.packing import open_source, pack
+from fastload.packing.options import table_options
+from fastload.store import Manifest
+
+JPEG = encoded(picture(0, 8, 8))
+
+
+def write(root: Path, text: str, name: str = "list.csv") -> Path:
+    tree(root, {f"{c}.jpg": JPEG for c in "abc"} | {"with,comma.jpg": JPEG, "bare": JPEG})
+    (root / name).write_bytes(text.encode("utf-8"))
+    return root / name
+
+
+def read(path: Path, **options: Any) -> tuple[list[str], list[Any], tuple[str, ...] | None]:
+    """File names, labels and classes, by way of the whole source."""
+    chosen = {"path_column": None, "label_column": None, "header": None, **options}
+    source = open_source(path, table_options(**chosen))
+    items = [source.read(i) for i in range(len(source))]
+    return [Path(item.name).name for item in items], [item.values.get("label") for item in items], source.classes
+
+
+TWO = (["a.jpg", "b.jpg"], [1, 0], ("cat", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("path,label\na.jpg,dog\nb.jpg,cat\n", "list.csv"),
+        ("filename,label\na.jpg,dog\nb.jpg,cat\n", "list.csv"),
+        ("image_path,class\na.jpg,dog\nb.jpg,cat\n", "list.csv"),
+        ("Class Name,Image File\ndog,a.jpg\ncat,b.jpg\n", "list.csv"),
+        (",path,label\n0,a.jpg,dog\n1,b.jpg,cat\n", "list.csv"),
+        ("Unnamed: 0,file,target\n7,a.jpg,dog\n3,b.jpg,cat\n", "list.csv"),
+        (",label\na.jpg,dog\nb.jpg,cat\n", "list.csv"),
+        ("path;label\na.jpg;dog\nb.jpg;cat\n", "list.csv"),
+        ("a.jpg;dog\nb.jpg;cat\n", "list.csv"),
+        ("\ufefffilename,label\na.jpg,dog\nb.jpg,cat\n", "list.csv"),
+        ("\ufeffa.jpg,dog\nb.jpg,cat\n", "list.csv"),
+        ("filename, label\r\na.jpg, dog\r\nb.jpg, cat \r\n", "list.csv"),
+        ("image\tclass\na.jpg\tdog\nb.jpg\tcat\n", "list.tsv"),
+        ("image\tclass\na.jpg\tdog\nb.jpg\tcat\n", "list.csv"),
+        ("image,class\na.jpg,dog\nb.jpg,cat\n", "list.tsv"),
+        ("a.jpg, dog\nb.jpg, cat\n", "list.csv"),
+    ],
+)
+def test_conventions_that_are_recognised(tmp_path: Path, text: str, name: str) -> None:
+    """Two samples of two classes, whatever the header, the delimiter, the byte order mark, the spaces, the index column."""
+    assert read(write(tmp_path, text, name)) == TWO
+
+
+def test_a_header_is_no_class(tmp_path: Path) -> None:
+    """Packed with on_error="skip" a header line adds no sample and no class."""
+    summary = pack(write(tmp_path, "filename,label\na.jpg,dog\nb.jpg,cat\n"), tmp_path / "out", on_error="skip")
+    assert (summary.samples, summary.skipped_count, Manifest.load(tmp_path / "out").classes) == (2, 0, ("cat", "dog"))
+
+
+def test_samples_are_no_header(tmp_path: Path) -> None:
+    """A first line that names a picture, or a file that is there, is a sample, also where a label is called like a column."""
+    assert read(write(tmp_path, "a.jpg,image\nb.jpg,file\n"))[0] == ["a.jpg", "b.jpg"]
+    assert read(write(tmp_path, "bare,label\na.jpg,class\n"))[2] == ("class", "label")
+    assert read(write(tmp_path, "with,comma.jpg;dog\na.jpg;cat\n"))[0] == ["with,comma.jpg", "a.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("picture,kind\na.jpg,dog\n", "names no file"),
+        ("gone/1,dog\ngone/2,cat\n", "names no file"),
+        ("kind,label\nx,dog\n", "no column for paths"),
+        ("filename,image_path,label\na.jpg,b.jpg,dog\n", "several columns for paths"),
+        ("filename,class,class_id\na.jpg,dog,3\n", "several columns for labels"),
+        ("0,a.jpg,dog\n1,b.jpg,cat\n", "one in column 1"),
+    ],
+)
+def test_what_cannot_be_told_is_asked(tmp_path: Path, text: str, reason: str) -> None:
+    """One message with the reason, the first two lines, and the options that decide; nothing is written."""
+    path = write(tmp_path, text)
+    with pytest.raises(PackError) as caught:
+        pack(path, tmp_path / "out", on_error="skip")
+    message = str(caught.value)
+    assert reason in message
+    assert "\n" not in message
+    for number, line in enumerate(text.splitlines()[:2], 1):
+        assert f"line {number}: {line!r}" in message
+    assert all(option in message for option in ("--path-column", "--label-column", "--no-header"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("picture,kind\na.jpg,dog\nb.jpg,cat\n", {"path_column": "picture", "label_column": "kind"}),
+        ("picture,kind\na.jpg,dog\nb.jpg,cat\n", {"path_column": 0, "label_column": "1", "header": True}),
+        ("a.jpg,dog\nb.jpg,cat\n", {"header": False}),
+        ("0,a.jpg,dog\n1,b.jpg,cat\n", {"header": False, "path_column": 1, "label_column": 2}),
+        ("dog,a.jpg\ncat,b.jpg\n", {"header": False, "path_column": "1"}),
+        ("filename,class,class_id\na.jpg,dog,3\nb.jpg,cat,4\n", {"label_column": "class"}),
+        ("Label;Pic\ndog;a.jpg\ncat;b.jpg\n", {"path_column": "pic"}),
+    ],
+)
+def test_options_decide(tmp_path: Path, text: str, options: dict[str, Any]) -> None:
+    """Columns by name or number, with and without a header."""
+    assert read(write(tmp_path, text), **options) == TWO
+
+
+def test_no_header_keeps_the_first_line(tmp_path: Path) -> None:
+    """header=False makes a sample even of a line that looks like a header."""
+    write(tmp_path, "")
+    (tmp_path / "file").write_bytes(JPEG)
+    assert read(write(tmp_path, "file,label\na.jpg,cat\n"), header=False)[0] == ["file", "a.jpg"]
+
+
+def test_options_that_do_not_fit(tmp_path: Path) -> None:
+    """A column that is not there, one column for both, options without a table: refused by name."""
+    path = write(tmp_path, "picture,kind\na.jpg,dog\n")
+    with pytest.raises(PackError, match=r"no column 'pic': its columns are 'picture', 'kind'"):
+        pack(path, tmp_path / "out", path_column="pic", header=True)
+    with pytest.raises(PackError, match=r"no column 5: its columns are 0 to 1"):
+        pack(path, tmp_path / "out", path_column=5, header=False)
+    with pytest.raises(PackError, match="cannot hold both"):
+        pack(path, tmp_path / "out", path_column="picture", label_column=0)
+    with pytest.raises(ArgumentError, match="are both"):
+        pack(path, tmp_path / "out", path_column="picture", label_column="picture")
+    with pytest.raises(ArgumentError, match="path_column=-1"):
+        pack(path, tmp_path / "out", path_column=-1)
+    with pytest.raises(ArgumentError, match=r"are for a \.csv"):
+        pack(tmp_path, tmp_path / "out", header=False)
+
+
+def test_spaces_in_other_columns_stay(tmp_path: Path) -> None:
+    """A caption keeps what it ends with; other columns keep their names and kinds."""
+    path = write(tmp_path, 'image_path,class,caption\na.jpg, dog,"one, two "\n')
+    pack(path, tmp_path / "out")
+    stored = stored_samples(tmp_path / "out")[0]
+    assert (stored.values["caption"], [f.name for f in Manifest.load(tmp_path / "out").schema]) == (
+        b"one, two ",
+        ["image", "label", "caption"],
+    )
