@@ -29,7 +29,7 @@ from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
 from fastload.plan import DeviceOp
 from fastload.sampling import Course, order_seed
-from fastload.workers.threads import share_of_cpus
+from fastload.system import share_of_cpus
 
 OnError = Literal["raise", "replace", "skip"]
 

@@ -11,7 +11,8 @@ from fastload._native import core
 from fastload.delivery.ahead import Ahead
 from fastload.delivery.finish import NOTHING, Delivery, Finisher
 from fastload.sampling import Course
-from fastload.workers.threads import ThreadEngine, available_cpus
+from fastload.system import available_cpus
+from fastload.workers.threads import ThreadEngine
 
 READ_AHEAD = 96
 """Samples whose pages are asked for before their turn. On random 100 KB reads 64 were enough to keep a disk of 1.2 GB/s busy."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.health.ring import Steps
-from fastload.workers.threads import available_cpus
+from fastload.system import available_cpus
 
 STAGES = ("read", "decode", "resize", "python", "collate", "copy", "augment")
 """In the order that a sample meets them; the workers do the first five."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from fastload._native import core
 from fastload.errors import ArgumentError, SampleError
-from fastload.packing.options import default_workers
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.store import DatasetReader, DatasetRewriter, with_index
+from fastload.system import available_cpus
 
 _GO_ON = "run `fastload index` again: nothing is lost, and shards that have their index keep it"
 
@@ -63,7 +63,7 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
         SampleError: a record is not what was packed; its shard stays as it was.
         PackError: the disk is full or fails, or another process is writing to the dataset.
     """
-    threads = default_workers() if workers is None else workers
+    threads = available_cpus() if workers is None else workers
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
         raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
     started = time.monotonic()

@@ -144,19 +144,6 @@ def default_max_pixels() -> int:
     return int(text)
 
 
-def default_workers() -> int:
-    """The CPUs that this process may use, by affinity and by its cgroup's quota."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            cpus = min(cpus, max(1, -(-int(quota) // int(period))))
-    except (OSError, ValueError):
-        pass  # no cgroup v2 here: affinity alone decides
-    return max(1, cpus)
-
-
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ArgumentError(f"{name}={value!r} is none of {', '.join(allowed)}")

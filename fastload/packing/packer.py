@@ -22,13 +22,14 @@ import numpy.typing as npt
 
 from fastload.errors import ArgumentError, FastloadError, PackError, SampleError
 from fastload.packing.encode import Encoder
-from fastload.packing.options import PackOptions, default_max_pixels, default_workers, parse_size, table_options
+from fastload.packing.options import PackOptions, default_max_pixels, parse_size, table_options
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item, Source, open_source
 from fastload.packing.summary import COUNTS, PackSummary, Tally
 from fastload.store import DatasetWriter, Field, Manifest, Prepared, Schema
+from fastload.system import available_cpus
 
 IMAGE_FIELD = "image"
 
@@ -121,7 +122,7 @@ def pack(
         max_pixels=default_max_pixels() if max_pixels is None else max_pixels,
     )
     size = parse_size(shard_size)
-    threads = default_workers() if workers is None else workers
+    threads = available_cpus() if workers is None else workers
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
         raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
     if overwrite and resume:

@@ -20,10 +20,10 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import DatasetError, PackError
-from fastload.packing.options import default_workers
 from fastload.packing.progress import Progress
 from fastload.packing.verify import RAW_HEADER
 from fastload.store import DatasetReader, Field
+from fastload.system import available_cpus
 
 FIELDS_NAME = "fields.jsonl"
 _BLOCK = 64
@@ -72,7 +72,7 @@ def unpack(
             target.mkdir(parents=True, exist_ok=True)
             if any(target.iterdir()):
                 raise PackError(f"{target} is not empty; choose a folder that is, or does not exist")
-            return job.run(default_workers() if workers is None else workers, progress)
+            return job.run(available_cpus() if workers is None else workers, progress)
         except (FileExistsError, NotADirectoryError) as error:
             raise PackError(f"{target}: {error.filename} is in the way; choose another folder") from error
         except OSError as error:

@@ -12,9 +12,10 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, FastloadError, SampleError
-from fastload.packing.options import default_max_pixels, default_workers
+from fastload.packing.options import default_max_pixels
 from fastload.packing.progress import Progress
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Manifest, Schema, ShardEntry, file_crc32c
+from fastload.system import available_cpus
 
 _BLOCK = 256
 _KIND_NAMES = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_BYTES: "bytes", core.KIND_TEXT: "text", core.KIND_JSON: "json"}
@@ -81,7 +82,7 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
     """
     folder = Path(path)
     manifest = Manifest.load(folder)
-    threads = default_workers() if workers is None else workers
+    threads = available_cpus() if workers is None else workers
     problems: list[str] = []
     bad: list[BadSample] = []
     warnings = 0

@@ -22,6 +22,7 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import ResourceError, WorkerError
+from fastload.system import oom_kills
 from fastload.workers.channel import Channel, DescriptorsLost, Disconnected, pair
 
 GRACE = 0.3
@@ -134,7 +135,7 @@ class Pool:
         self.workers: list[WorkerProcess] = []
         self.method: str = context.get_start_method()
         self._holds = holds
-        self._oom = _oom_kills()
+        self._oom = oom_kills()
         self._heard = False
         self._finalizer = weakref.finalize(self, _close, self.workers, os.getpid())
         try:
@@ -256,8 +257,12 @@ class Pool:
 
     def _hints(self, code: int) -> str:
         if code == -signal.SIGKILL:
-            killed = _oom_kills() - self._oom
-            known = f"this container's memory limit has killed {killed} times since" if killed > 0 else "often it is the kernel"
+            killed = oom_kills() - self._oom
+            known = (
+                f"the kernel has done so {killed} times in this control group since the workers started"
+                if killed > 0
+                else "often it is the kernel"
+            )
             return f" When nobody sent that signal, memory ran out ({known}): lower num_workers, prefetch_factor or what the dataset keeps."
         if code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT, -signal.SIGFPE, -signal.SIGILL):
             return " A library crashed in the dataset's code: num_workers=0, or PYTHONFAULTHANDLER=1, shows where."
@@ -355,13 +360,3 @@ def _held(indices: tuple[Any, ...]) -> str:
         return ""
     shown = ", ".join(repr(index) for index in indices[:8])
     return f" while it worked on indices {shown}{f' and {len(indices) - 8} more' if len(indices) > 8 else ''}"
-
-
-def _oom_kills() -> int:
-    """How often the memory limit of this process's control group has killed; 0 where that is not told."""
-    with contextlib.suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.events") as file:
-        for line in file:
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return 0

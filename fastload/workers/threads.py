@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,61 +14,13 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import BatchShapeError, ResourceError, SampleError
+from fastload.system import available_memory
 
 if TYPE_CHECKING:
     from fastload.dataset import PackedView
 
 QUEUE = 4096
 """Jobs that the native queue holds; the loader's own bound on batches in flight is far below."""
-
-
-def available_cpus() -> int:
-    """CPUs this process may use: its affinity mask, cut by the cgroup's CPU quota (version 2 or 1); at least 1."""
-    cpus = len(os.sched_getaffinity(0))
-    quota = _cgroup_quota()
-    return max(1, min(cpus, int(quota) if quota is not None else cpus))
-
-
-def share_of_cpus() -> int:
-    """CPUs for one of the processes that torchrun started on this machine (LOCAL_WORLD_SIZE of them), which each load for themselves.
-
-    Processes that were bound to CPUs of their own keep those: their masks are small enough for all of them to fit the machine.
-    """
-    cpus, ranks = available_cpus(), os.environ.get("LOCAL_WORLD_SIZE", "")
-    if not ranks.isdecimal() or int(ranks) < 2 or len(os.sched_getaffinity(0)) * int(ranks) <= (os.cpu_count() or 1):
-        return cpus
-    return max(1, cpus // int(ranks))
-
-
-def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """CPUs' worth of time the control group grants, or None for no limit."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()[:2]
-    except (OSError, ValueError):
-        try:
-            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu" / "cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    try:
-        share = float(quota) / float(period)
-    except (ValueError, ZeroDivisionError):
-        return None  # "max"
-    return max(1.0, share) if share > 0 else None
-
-
-def available_memory() -> int | None:
-    """Bytes that can be allocated without swapping: the system's MemAvailable, cut by the cgroup's limit; None when unknown."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        return None
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        return min(free, limit - int(Path("/sys/fs/cgroup/memory.current").read_text()))
-    except (OSError, ValueError):  # no limit, or none that can be read
-        return free
 
 
 class ThreadEngine:

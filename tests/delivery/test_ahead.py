@@ -23,7 +23,7 @@ from fastload import transforms as T
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout, SampleError
 from fastload.store.schema import Field, Schema
 from fastload.store.writer import DatasetWriter
-from fastload.workers.threads import available_cpus
+from fastload.system import available_cpus
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "no_threads")
 TRAIN = [T.RandomResizedCrop(32), T.RandomHorizontalFlip()]

@@ -1,0 +1,142 @@
+"""What this process may use of its machine: CPUs and memory, as affinity, control groups and torchrun leave them.
+
+NOTE [ control groups: which limits hold ]
+A limit holds for a control group and for all groups below it, so each is read from the process's own group upwards, as far as the file
+system shows, and the tightest counts. /proc/self/cgroup names the group and /proc/self/mountinfo where its hierarchy is mounted: version 2,
+version 1, or both side by side. A path that the mount does not show (a container that sees only its own group) is the mount itself.
+Every function takes the root of the file system, which only tests change; what cannot be read sets no limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+ROOT = Path("/")
+
+_RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
+"""Lines of memory.stat that count pages which the kernel drops before it refuses an allocation or kills: the page cache of files, read long
+ago or just now, and freeable kernel objects. The same as MemAvailable of /proc/meminfo adds. Not among them: shared memory and tmpfs, which
+the kernel keeps with the anonymous pages, and locked pages ("unevictable")."""
+
+
+def available_cpus(root: Path = ROOT) -> int:
+    """CPUs this process may use: its affinity mask, cut by the CPU quota of its control group; at least 1.
+
+    A quota that is no whole number is rounded up: 1.5 CPUs are 2 threads, since one thread could not use what is granted.
+    """
+    cpus = len(os.sched_getaffinity(0))
+    for group in _groups("cpu", root):
+        words = _words(group / "cpu.max") or _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
+        with contextlib.suppress(ValueError, ZeroDivisionError):  # "max", or no such file
+            quota, period = (int(word) for word in words)
+            if quota > 0:  # -1 is none
+                cpus = min(cpus, -(-quota // period))
+    return max(1, cpus)
+
+
+def share_of_cpus() -> int:
+    """CPUs for one of the processes that torchrun started on this machine (LOCAL_WORLD_SIZE of them), which each load for themselves.
+
+    Processes that were bound to CPUs of their own keep those: their masks are small enough for all of them to fit the machine.
+    """
+    cpus, ranks = available_cpus(), os.environ.get("LOCAL_WORLD_SIZE", "")
+    if not ranks.isdecimal() or int(ranks) < 2 or len(os.sched_getaffinity(0)) * int(ranks) <= (os.cpu_count() or 1):
+        return cpus
+    return max(1, cpus // int(ranks))
+
+
+def available_memory(root: Path = ROOT) -> int | None:
+    """Bytes that can be allocated without swapping: the system's MemAvailable, cut by what the memory limits of the process's control group
+    leave; None when unknown. Reclaimable pages of a group count as free: see `_RECLAIMABLE`."""
+    free = _numbers(root / "proc/meminfo").get("MemAvailable:")
+    if free is None:
+        return None
+    left = [free * 1024]
+    for group in _groups("memory", root):
+        limit = _number(group / "memory.max", group / "memory.limit_in_bytes")
+        used = _number(group / "memory.current", group / "memory.usage_in_bytes")
+        if limit is not None and used is not None:
+            left.append(min(limit, limit - used + _reclaimable(group)))
+    return max(0, min(left))
+
+
+def oom_kills(root: Path = ROOT) -> int:
+    """How many processes of this one's control group the kernel has killed for want of memory; 0 where that is not told.
+
+    The kernel counts a killed process in its own group (and, in version 2, in those above).
+    """
+    for group in _groups("memory", root):
+        for name in ("memory.events", "memory.oom_control"):
+            killed = _numbers(group / name).get("oom_kill")
+            if killed is not None:
+                return killed
+    return 0
+
+
+def _reclaimable(group: Path) -> int:
+    stat = _numbers(group / "memory.stat")
+    # Version 1 counts the groups below apart: its total_ lines are those that usage_in_bytes and the limit are about.
+    return sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in _RECLAIMABLE)
+
+
+def _groups(controller: str, root: Path) -> Iterator[Path]:
+    """The folders of this process's control groups that may limit `controller`, each hierarchy from the process's own group upwards."""
+    paths: dict[str, str] = {}  # by controller; version 2's is ""
+    for line in _lines(root / "proc/self/cgroup"):
+        fields = line.split(":", 2)
+        if len(fields) == 3:
+            paths |= dict.fromkeys(fields[1].split(","), fields[2])
+    for line in _lines(root / "proc/self/mountinfo"):
+        mount, _, kind = line.partition(" - ")
+        places, kinds = mount.split(), kind.split()
+        if len(places) < 5 or len(kinds) < 3:
+            continue
+        named = "" if kinds[0] == "cgroup2" else controller
+        if named in paths and (kinds[0] == "cgroup2" or (kinds[0] == "cgroup" and controller in kinds[2].split(","))):
+            shown, point = (PurePosixPath(_unescaped(place)) for place in places[3:5])
+            below = _below(PurePosixPath(paths[named]), shown)
+            yield from (root / point.relative_to("/") / each for each in (below, *below.parents))
+
+
+def _below(path: PurePosixPath, shown: PurePosixPath) -> PurePosixPath:
+    """Where a group lies in a mount that shows the hierarchy from `shown` on."""
+    if ".." in path.parts or not path.is_relative_to(shown):
+        return PurePosixPath()
+    return path.relative_to(shown)
+
+
+def _unescaped(place: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _words(path: Path) -> list[str]:
+    return " ".join(_lines(path)).split()
+
+
+def _number(*paths: Path) -> int | None:
+    """The number in the first of these files that holds one; None for "max"."""
+    for path in paths:
+        with contextlib.suppress(ValueError, IndexError):
+            return int(_words(path)[0])
+    return None
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """Lines of a name and a number."""
+    found: dict[str, int] = {}
+    for line in _lines(path):
+        with contextlib.suppress(ValueError):
+            name, value = line.split()[:2]
+            found[name] = int(value)
+    return found
