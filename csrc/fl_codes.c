@@ -57,7 +57,7 @@ static void join_steps(fl_step *to, const fl_step *first) {
             const fl_step next = first[(window << bits) & (STEPS - 1)];
             const int next_bits = next & 255, next_run = next >> 8;
             if (next_run == FL_RUN_NONE || next_bits > FL_WALK - bits) break;
-            if (next_run != FL_RUN_EOB && run + next_run >= FL_RUN_EOB) break; /* sums of runs stay below what marks the end */
+            if (next_run != FL_RUN_EOB && run + next_run > FL_BLOCK) break; /* see FL_RUN_EOB */
             bits += next_bits;
             run += next_run;
         }

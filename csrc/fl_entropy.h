@@ -20,8 +20,15 @@ typedef struct fl_entropy fl_entropy;
 fl_code fl_entropy_create(fl_entropy **out, fl_error *err);
 void fl_entropy_free(fl_entropy *entropy); /* NULL is allowed */
 
-/* True when bytes[0..size) is a JPEG of the usual kind in which no marker is out of place, every code exists, every block ends where
- * it must, restarts come when due, and the end marker follows the last block at once: libjpeg-turbo then has nothing to warn of. */
+/* True when bytes[0..size) is sound: libjpeg-turbo then decodes it without a warning. Proved are all files of this form:
+ * - segments before the scan, each begun by one 0xFF: DQT, DHT, DRI, one SOF0 or SOF1 (8 bit, 1 or 3 components of different ids), APPn, COM.
+ *   JFIF of version 1, an Adobe transform of 0 or 1; Huffman tables that are prefix codes without the code of all ones, DC symbols of 0 to 15,
+ *   AC symbols of a value, 16 zeros or the end of a block; sides of at most 65500, an MCU of at most 10 blocks, each sampling
+ *   factor a divisor of the largest;
+ * - one scan of all components in the frame's order, 0 to 63, without approximation;
+ * - coded data in which every code exists, every block ends with its coefficient 63 or with an end of block, restarts come when due, with
+ *   less than a byte of padding before each marker, and EOI follows the last MCU at once.
+ * libjpeg is silent about some files beside these (runs over a block's end, a byte too many); they are not proved. */
 bool fl_entropy_sound(fl_entropy *entropy, const uint8_t *bytes, size_t size);
 
 /* What packing asks for: denser marks make decoding no faster. */

@@ -18,7 +18,7 @@
 
 #define likely(x) __builtin_expect((x), 1)
 
-enum { ODD = 0x140 }; /* (coefficients - 1) & ODD: beyond a block's end, or FL_RUN_NONE was added */
+enum { ODD = 0x140 }; /* (sum - 1) & ODD is 0 where a sum of fl_step is 64 or 130 .. 192: the block ends with the step's last symbol */
 enum { TOGETHER = 8 }; /* double steps of each stream between looks at where they are; at most as many MCUs */
 enum { AHEAD = TOGETHER * 20 + 8 }; /* bytes: more than they take, 160 bits each, and what a refill has read ahead */
 enum { SHORT = 4096 }; /* bytes of an interval that are not worth two guesses */

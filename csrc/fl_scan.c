@@ -70,7 +70,7 @@ static bool read_frame(fl_frame *f, const uint8_t *p, size_t size) {
             if (f->id[j] == f->id[i]) return false;
         }
     }
-    return f->width > 0 && f->height > 0;
+    return f->width > 0 && f->height > 0 && f->width <= SIDE_MAX && f->height <= SIDE_MAX;
 }
 
 /* The scan's header, when it covers the whole frame: blocks of an MCU with their tables, and the number of MCUs. */
@@ -91,6 +91,8 @@ static bool read_scan(fl_frame *f, const uint8_t *p, size_t size) {
         if (f->count > 1 && f->h[i] > across) across = f->h[i];
         if (f->count > 1 && f->v[i] > down) down = f->v[i];
     }
+    for (int i = 0; i < f->count && f->count > 1; i++)
+        if (across % f->h[i] || down % f->v[i]) return false; /* libjpeg makes whole pixels of a sample, or refuses */
     const uint8_t *spectral = p + 1 + 2 * f->count;
     if (spectral[0] != 0 || spectral[1] != 63 || spectral[2] != 0) return false;
     f->mcus_across = (f->width + 8 * across - 1) / (8 * across);
@@ -136,7 +138,7 @@ fl_colour fl_scan_colour(const fl_frame *f) {
 }
 
 bool fl_scan_usual(const fl_frame *f) {
-    if (f->width > SIDE_MAX || f->height > SIDE_MAX || fl_scan_colour(f) == FL_RGB) return false;
+    if (fl_scan_colour(f) == FL_RGB) return false;
     for (int c = 1; c < f->count; c++)
         if (f->h[c] != 1 || f->v[c] != 1) return false;
     if (f->count > 1 && (f->h[0] > 2 || f->v[0] > 2)) return false;

@@ -18,7 +18,11 @@ enum { FL_WINDOW = 10, FL_WALK = 11, FL_BLOCK = 64, FL_BLOCKS_MAX = 10 /* T.81 B
  *
  * For passing over: what a window of FL_WALK bits starts with. Low byte: bits, code and value bits together (the first symbol may reach
  * beyond the window, further ones lie in it wholly); high byte: run, the coefficients that they cover. FL_RUN_EOB stands for the rest of the
- * block: larger than a block, with room to add the runs before it. FL_RUN_NONE: no code of at most FL_WALK bits. */
+ * block, added to the runs before it. FL_RUN_NONE: no code of at most FL_WALK bits.
+ *
+ * Runs without an end of block add up to at most FL_BLOCK, so that a walk tells by the sum k + run, where k is 1 .. 63, what it has met:
+ * up to 64 coefficients of the block (64: its last); 65 .. 127 a run over its end; 130 .. 192 the end of the block; from 193 on an end of
+ * the block that is another block's, or FL_RUN_NONE. */
 typedef uint16_t fl_step;
 enum { FL_RUN_EOB = 129, FL_RUN_NONE = 255 };
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from pathlib import Path
 
 import pytest
+from coded_jpegs import EOB, ZRL, file_of, padded, random_file
 from packing_helpers import encoded, picture
 
 from fastload._native import core
@@ -97,3 +99,53 @@ def test_tables_of_the_last_file_do_not_serve_the_next() -> None:
     start = data.index(b"\xff\xc4")
     end = data.index(b"\xff\xda")
     assert not preparer.prepare(data[:start] + data[end:]).sound
+
+
+SHORT_ZRL = {"dc": {0: "0", 1: "10"}, "ac": {ZRL: "0", EOB: "10"}}
+
+
+@pytest.mark.parametrize("runs", range(5, 14))
+def test_plain_runs_over_the_end_of_a_block_are_not_its_end(runs: int) -> None:
+    """Runs of zeros that add up beyond a block, in one window of the walk, are never taken for its end."""
+    data = file_of(padded("0" * (1 + runs) * 64), 512, **SHORT_ZRL)
+    assert not libjpeg_is_silent(data)
+    assert not proved(data)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_tables_are_proved_and_only_where_libjpeg_is_silent(seed: int) -> None:
+    """Random Huffman tables, samplings and restarts are proved; with a bit of the coded data changed, only if libjpeg is silent."""
+    rng = random.Random(seed)
+    preparer = core.JpegPreparer()
+    for _ in range(25):
+        data = random_file(rng)
+        assert libjpeg_is_silent(data), f"seed {seed}: {data.hex()}"
+        assert preparer.prepare(data).sound, f"seed {seed}: {data.hex()}"
+        for _ in range(5):
+            broken = bytearray(data)
+            broken[rng.randrange(data.index(b"\xff\xda") + 10, len(data) - 2)] ^= 1 << rng.randrange(8)
+            if preparer.prepare(bytes(broken)).sound:
+                assert libjpeg_is_silent(bytes(broken)), f"seed {seed}: {broken.hex()}"
+
+
+def decodes(data: bytes) -> bool:
+    try:
+        core.jpeg_decode(data)
+    except SampleError:
+        return False
+    return True
+
+
+def test_samplings_and_sides_that_libjpeg_refuses_are_not_proved() -> None:
+    """Of all sampling factors and of the longest sides, those are proved that libjpeg decodes; others it calls fractional or too big."""
+    tables = {"dc": {0: "0"}, "ac": {EOB: "0"}}
+    for sampling in product(product((1, 2, 3, 4), repeat=2), repeat=3):
+        blocks = sum(h * v for h, v in sampling)
+        if blocks <= 10:
+            width, height = 16 * max(h for h, _ in sampling) - 3, 8 * max(v for _, v in sampling)
+            data = file_of(padded("00" * blocks * 2), width, height, sampling=sampling, **tables)
+            assert proved(data) == decodes(data), sampling
+    for side in (65500, 65501, 65535):
+        for width, height in ((side, 8), (8, side)):
+            data = file_of(padded("00" * ((side + 7) // 8)), width, height, **tables)
+            assert proved(data) == decodes(data) == (side == 65500)
