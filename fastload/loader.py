@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
@@ -13,26 +12,18 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload._native import core
-from fastload.dataset import PackedDataset, PackedView, packed_view
+from fastload.dataset import PackedDataset, packed_view
 from fastload.delivery import account, resume
-from fastload.delivery.batch_steps import Step
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
-from fastload.delivery.crew import WorkerCounts
-from fastload.delivery.entries import Entry, Makers, has_floats
-from fastload.delivery.moving import moving_of, shown_steps
-from fastload.delivery.packed_epochs import PackedEpochs, native_view
-from fastload.delivery.spent import Spent
-from fastload.delivery.transfer import Moving
+from fastload.delivery.entries import Makers, has_floats
+from fastload.delivery.loader_state import LoaderState, OnError, Settings, shown
+from fastload.delivery.packed_epochs import native_view
 from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
 from fastload.plan import DeviceOp
-from fastload.sampling import Course, order_seed
 from fastload.system import share_of_cpus
-
-OnError = Literal["raise", "replace", "skip"]
-
 
 _T = TypeVar("_T", covariant=True)
 
@@ -50,6 +41,8 @@ class FastLoader(DataLoader[_T]):
        torch's generator where DataLoader draws its base_seed, so torch.manual_seed repeats a run.
     4. close(), or leaving the `with` block, stops the threads; so does dropping the last reference. A forked child that
        iterates gets an engine of its own.
+    5. Arguments are read once, when the loader is made. They are attributes as well, for frameworks that make another loader of them.
+       What a subclass sets under such a name, or under `epoch`, `health` and the like, is the subclass's and changes nothing here.
 
     Args:
         dataset: a path of a packed dataset, or any Dataset.
@@ -85,6 +78,24 @@ class FastLoader(DataLoader[_T]):
         ArgumentError, ValueError: arguments out of range or at odds with each other.
     """
 
+    epoch: int = shown(lambda state: state.next_epoch, "The number that the next `iter()` will have.")
+    health: HealthMonitor[Any] = shown(lambda state: state.health, "The HealthMonitor of this loader's loops.")
+    replaced: int = shown(
+        lambda state: state.packed.counts.replaced,
+        'Samples that on_error="replace" has put another in place of, since the loader was made.',
+    )
+    skipped: int = shown(lambda state: state.packed.counts.skipped, 'Samples that on_error="skip" has left out, since the loader was made.')
+    transform: None
+    device: torch.device | None
+    device_prefetch: int
+    batch_transform: Any
+    memory_format: torch.memory_format | None
+    dtype: torch.dtype | None
+    seed: int | None
+    on_error: OnError
+    seed_by: Literal["sample"] | None
+    _fastload: LoaderState
+
     def __init__(
         self,
         dataset: Any,
@@ -119,40 +130,28 @@ class FastLoader(DataLoader[_T]):
             dataset = PackedDataset(dataset, transform=transform)
         elif transform is not None:
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
-        if on_error not in ("raise", "replace", "skip"):
-            raise ArgumentError(f'on_error={on_error!r}: choose "raise", "replace" or "skip"')
-        if seed_by not in (None, "sample"):
-            raise ArgumentError(f'seed_by={seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
-        self._view: PackedView | None = packed_view(dataset)
+        settings = Settings(
+            device=None if device is None else torch.device(device),
+            device_prefetch=device_prefetch,
+            batch_transform=batch_transform,
+            memory_format=memory_format,
+            dtype=dtype,
+            seed=seed,
+            on_error=on_error,
+            seed_by=seed_by,
+        )
+        view = packed_view(dataset)
         if num_workers is None:
-            num_workers = share_of_cpus() if self._view is not None else 0
-        if self._view is not None:
+            num_workers = share_of_cpus() if view is not None else 0
+        if view is not None:
             _warn_unused(worker_init_fn, multiprocessing_context)
         else:
             _refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
-        if isinstance(device_prefetch, bool) or not isinstance(device_prefetch, int) or device_prefetch < 0:
-            raise ArgumentError(f"device_prefetch={device_prefetch!r}: give a number of batches, 0 or more")
         if batch_transform is not None and batch_size is None and batch_sampler is None:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
-        self.transform = None  # the dataset carries it now: whoever rebuilds the loader from its attributes passes both
-        self.device = None if device is None else torch.device(device)
-        self.device_prefetch = device_prefetch
-        self.batch_transform = batch_transform
-        self.memory_format = memory_format
-        self.dtype = dtype
-        self.seed = seed
-        self.on_error = on_error
-        self.seed_by = seed_by
-        self._packed = PackedEpochs(self)
-        self._steps: tuple[Any, tuple[Step, ...]] | None = None
-        self._spent = Spent()
-        self.health = HealthMonitor.of(self)
-        self._worker_counts = WorkerCounts()
-        self._alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
-        self._next_epoch = 0
-        self._course: Course | None = None
-        self._pending: dict[str, Any] | None = None
-        self._own_generator = seed is not None and generator is None and bool(shuffle)
+        own_generator = seed is not None and generator is None and bool(shuffle)
+        self._fastload = LoaderState(settings, view, own_generator, Makers(_seeded, _augment), _monitor_of(self), self)
+        settings.show_on(self)
         super().__init__(
             dataset,
             batch_size=batch_size,
@@ -165,67 +164,59 @@ class FastLoader(DataLoader[_T]):
             drop_last=drop_last,
             timeout=timeout,
             worker_init_fn=worker_init_fn,
-            multiprocessing_context=None if self._view is not None and not num_workers else multiprocessing_context,
-            generator=torch.Generator() if self._own_generator else generator,
+            multiprocessing_context=None if view is not None and not num_workers else multiprocessing_context,
+            generator=torch.Generator() if own_generator else generator,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
-        self._moving()  # what cannot be called is an error here, not in the loop
+        self._fastload.moving(self)  # what cannot be called is an error here, not in the loop
         if native_view(self) is not None:
-            self._packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
+            self._fastload.packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
     def __enter__(self) -> FastLoader[_T]:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        type(self).close(self)
 
     def close(self) -> None:
         """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating again starts anew."""
-        for iterator in list(self._alive):
+        for iterator in list(self._fastload.alive):
             iterator.close()
         self._iterator = None
-        self._packed.close()
+        self._fastload.packed.close()
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; samplers that have a set_epoch are told as well."""
         if epoch < 0:
             raise ArgumentError(f"epoch {epoch} is negative")
-        self._next_epoch = int(epoch)
+        self._fastload.next_epoch = int(epoch)
         for sampler in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
             tell = getattr(sampler, "set_epoch", None)
             if callable(tell):
                 tell(epoch)
 
-    @property
-    def epoch(self) -> int:
-        """The number that the next `iter()` will have."""
-        return self._next_epoch
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": None, "_iterator": None, "_alive": None, "_course": None, "_steps": None, "_spent": None}
+        return {**self.__dict__, "_iterator": None, "_fastload": self._fastload.for_copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._packed = PackedEpochs(self)
-        self._spent = Spent()
-        self.health = HealthMonitor.of(self)
-        self._alive = weakref.WeakSet()
+        self._fastload.begin(self, _monitor_of(self))
 
     def __iter__(self) -> Any:
         began = time.perf_counter()
-        epoch = self._next_epoch
-        self._next_epoch += 1
+        epoch = self._fastload.next_epoch
+        self._fastload.next_epoch += 1
         if native_view(self) is None:
             iterator = self._any_iterator(epoch)
         else:
-            self._warn_pinning()
-            iterator = self._packed.iterate(epoch)
+            _warn_pinning(self)
+            iterator = self._fastload.packed.iterate(epoch)
         if isinstance(iterator, core.TimedIterator):
             return iterator.restart(time.perf_counter() - began)
-        timed = self.health.watch(iterator, began)
+        timed = self._fastload.health.watch(iterator, began)
         if iterator is self._iterator:  # that of persistent workers, which is one over all epochs
             self._iterator = cast("Any", timed)
         return timed
@@ -259,20 +250,21 @@ class FastLoader(DataLoader[_T]):
 
     def check_worker_number_rationality(self) -> None:
         """DataLoader's warning about more processes than CPUs; threads over packed data are not processes."""
-        if self._view is None:
+        if self._fastload.view is None:
             super().check_worker_number_rationality()
 
     def _any_iterator(self, epoch: int) -> Any:
         """For datasets that are not packed, and for transforms that need Python per sample: worker processes, or the caller's."""
-        for dataset in self._view.datasets if self._view is not None else ():
+        state = self._fastload
+        for dataset in state.view.datasets if state.view is not None else ():
             dataset.set_epoch(epoch)
-            if self.seed is not None:
-                dataset.seed = self.seed
-        self._seed_order(epoch)
+            if state.settings.seed is not None:
+                dataset.seed = state.settings.seed
+        state.seed_order(self, epoch)
         if self._iterator is not None and not getattr(self._iterator, "usable", True):
             cast("Any", self._iterator).close()
             self._iterator = None
-            self._worker_counts.restarts += 1
+            state.worker_counts.restarts += 1
         begin(self, epoch)
         return super().__iter__()
 
@@ -281,16 +273,8 @@ class FastLoader(DataLoader[_T]):
             return CallerIterator(self)
         self.check_worker_number_rationality()
         iterator = WorkerIterator(self)
-        self._alive.add(iterator)
+        self._fastload.alive.add(iterator)
         return iterator
-
-    def _moving(self) -> Moving:
-        """Where the next pass's batches go and what is done to them there."""
-        return moving_of(self, Makers(_seeded, _augment))
-
-    def _shown_steps(self) -> list[tuple[Entry, Step]]:
-        """The steps on whole batches, for explain()."""
-        return shown_steps(self, Makers(_seeded, _augment))
 
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made.
@@ -311,25 +295,16 @@ class FastLoader(DataLoader[_T]):
         """
         return account.explain(self, measure=measure)
 
-    @property
-    def replaced(self) -> int:
-        """Samples that on_error="replace" has put another in place of, since the loader was made."""
-        return self._packed.counts.replaced
 
-    @property
-    def skipped(self) -> int:
-        """Samples that on_error="skip" has left out, since the loader was made."""
-        return self._packed.counts.skipped
+def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:
+    return HealthMonitor.of(loader, account.stats, account.settings)
 
-    def _warn_pinning(self) -> None:
-        if self.pin_memory and self.pin_memory_device:
-            warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=3)
-        if self.pin_memory and not torch.accelerator.is_available():
-            warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=3)
 
-    def _seed_order(self, epoch: int) -> None:
-        if self._own_generator and self.seed is not None:
-            self.generator.manual_seed(order_seed(self.seed, epoch))
+def _warn_pinning(loader: FastLoader[Any]) -> None:
+    if loader.pin_memory and loader.pin_memory_device:
+        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=3)
+    if loader.pin_memory and not torch.accelerator.is_available():
+        warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=3)
 
 
 def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:

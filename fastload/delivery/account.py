@@ -10,12 +10,19 @@ from fastload.dataset import PackedDataset
 from fastload.delivery import stages
 from fastload.delivery.packed_epochs import native_view, why_not_device
 
+_SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "in_order", "timeout")
+
+
+def settings(loader: Any) -> dict[str, Any]:
+    """What the health report's advice names of a loader."""
+    return {"seed_by": loader._fastload.settings.seed_by, **{name: getattr(loader, name) for name in _SETTINGS}}
+
 
 def stats(loader: Any) -> dict[str, Any]:
     """Counters since the loader was made; what its engine does not count is missing. See FastLoader.stats."""
     if native_view(loader) is not None:
         return _of_threads(loader)
-    counts = loader._worker_counts
+    counts = loader._fastload.worker_counts
     out: dict[str, Any] = {
         "engine": "processes" if loader.num_workers else "caller",
         "workers": loader.num_workers,
@@ -30,13 +37,13 @@ def stats(loader: Any) -> dict[str, Any]:
         "bytes": counts.bytes,
         "envelope_batches": counts.envelope_batches,
         "envelope_bytes": counts.envelope_bytes,
-        "stage_seconds": {"python": counts.python_seconds, "collate": counts.collate_seconds, **loader._spent.stages()},
+        "stage_seconds": {"python": counts.python_seconds, "collate": counts.collate_seconds, **loader._fastload.spent.stages()},
         "restarts": counts.restarts,
         "slow": list(counts.slow),
         "ready": 0,
         "depth": loader.prefetch_factor * loader.num_workers,
     }
-    alive = [iterator for iterator in loader._alive if not iterator.closed]
+    alive = [iterator for iterator in loader._fastload.alive if not iterator.closed]
     for name in ("ready", "depth", "slots", "slot_bytes"):
         if alive:
             out[name] = sum(iterator.progress()[name] for iterator in alive)
@@ -44,7 +51,7 @@ def stats(loader: Any) -> dict[str, Any]:
 
 
 def _of_threads(loader: Any) -> dict[str, Any]:
-    counts = loader._packed.counts
+    counts = loader._fastload.packed.counts
     out: dict[str, Any] = {
         "engine": "threads",
         "workers": loader.num_workers,
@@ -55,7 +62,7 @@ def _of_threads(loader: Any) -> dict[str, Any]:
         "envelope_batches": 0,
         "envelope_bytes": 0,
     }
-    engine = loader._packed.running
+    engine = loader._fastload.packed.running
     if engine is None:
         return out
     counted, slots = engine.core.counters(), engine.ring.counts()
@@ -65,7 +72,7 @@ def _of_threads(loader: Any) -> dict[str, Any]:
         "ready": slots["ready"],
         "slots": slots["slots"],
         "slot_bytes": slots["bytes"],
-        "stage_seconds": {stage: counted[f"{stage}_ns"] / 1e9 for stage in ("read", "decode", "resize")} | loader._spent.stages(),
+        "stage_seconds": {stage: counted[f"{stage}_ns"] / 1e9 for stage in ("read", "decode", "resize")} | loader._fastload.spent.stages(),
     }
     return out
 
@@ -96,13 +103,13 @@ def _engine(loader: Any, told: dict[str, Any]) -> str:
 
 
 def _why(loader: Any) -> str:
-    if loader._view is None:
+    if loader._fastload.view is None:
         kind = "an IterableDataset" if isinstance(loader.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(loader.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
     if (view := native_view(loader)) is not None:
         left = " but for what the device does" if view.datasets[0].plan.device else ""
         return f"the dataset is packed and its transform is native{left}"
-    for dataset in loader._view.datasets:
+    for dataset in loader._fastload.view.datasets:
         if not dataset.plan.native:
             return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(loader, dataset)}"
         if dataset.image_field not in dataset.fields:
@@ -113,15 +120,15 @@ def _why(loader: Any) -> str:
 def _not_moved(loader: Any, dataset: PackedDataset) -> str:
     """Why that part is not left to the device, where it could be."""
     why = why_not_device(loader)
-    if not dataset.plan.movable or loader.device is None:
+    if not dataset.plan.movable or loader._fastload.settings.device is None:
         return ""
     return f"; the device could do that part, but {why or 'the packed datasets differ in it'}"
 
 
 def _schedule(loader: Any) -> str:
-    if loader.seed_by == "sample" and loader.collate_fn is default_collate and loader._auto_collation:
+    if loader._fastload.settings.seed_by == "sample" and loader.collate_fn is default_collate and loader._auto_collation:
         return "all workers fill the rows of the oldest batch"
-    if loader.seed_by == "sample":
+    if loader._fastload.settings.seed_by == "sample":
         return "a free worker takes the next batch"
     if not loader.in_order:
         return "a free worker takes the next batch, and whichever is ready is handed out"

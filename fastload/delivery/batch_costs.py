@@ -35,7 +35,7 @@ def measure_batch(loader: Any, steps: Sequence[Step]) -> tuple[int, float, tuple
     batch, indices = _native_batch(loader) if native_view(loader) is not None else _python_batch(loader)
     if batch is NOTHING:
         return None
-    moving: Moving = loader._moving()
+    moving: Moving = loader._fastload.moving(loader)
     key = Key(0, 0, 0, indices)
     spent = np.zeros(1 + len(steps))
     with torch.no_grad():
@@ -79,7 +79,7 @@ def _native_batch(loader: Any) -> tuple[Any, Any]:
     rows = _rows(loader)
     engine = ThreadEngine(view, 0, output_for(loader, view), 1, len(rows))
     try:
-        delivery = replace(loader._packed.delivery(loader), moving=Moving(), on_error="skip", counts=Counts())
+        delivery = replace(loader._fastload.packed.delivery(loader), moving=Moving(), on_error="skip", counts=Counts())
         finisher = Finisher(engine, delivery, 0, 0)
         batch = engine.announce(rows, 0, 0)
         batch.submit()

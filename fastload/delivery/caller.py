@@ -36,14 +36,16 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         self._course = attach(self, loader, int(self._iterable))
         if self._iterable:
             self._resume()
-        self._transfer = Transfer(loader._moving())
-        self._seeds = (int(self._base_seed) if loader.seed is None else loader.seed, loader.epoch - 1)
-        self._by_sample = loader.seed_by == "sample"
+        state = loader._fastload
+        self._transfer = Transfer(state.moving(loader))
+        given, epoch = state.settings.seed, state.next_epoch - 1
+        self._seeds = (int(self._base_seed) if given is None else given, epoch)
+        self._by_sample = state.settings.seed_by == "sample"
         if not self._by_sample:
             return
         if self._dataset_kind != _DatasetKind.Map:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
-        seed, epoch = (int(self._base_seed), self._course.passes) if loader.seed is None else (loader.seed, loader.epoch - 1)
+        seed, epoch = (int(self._base_seed), self._course.passes) if given is None else (given, epoch)
         self._dataset_fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
             self._dataset_kind, _Seeded(self._dataset, seed, epoch), self._auto_collation, self._collate_fn, self._drop_last
         )

@@ -70,7 +70,7 @@ def measure(loader: Any, dataset: PackedDataset | None, steps: Sequence[Step]) -
         if dataset is None and isinstance(loader.dataset, IterableDataset):
             return None
         costs = _of_plan(loader, dataset) if dataset is not None else _of_items(loader)
-        found = measure_batch(loader, steps) if steps or loader.device is not None else None
+        found = measure_batch(loader, steps) if steps or loader._fastload.settings.device is not None else None
         if found is None:
             return costs
         rows, move, each = found

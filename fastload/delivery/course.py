@@ -35,14 +35,14 @@ def begin(loader: Any, epoch: int, base_drawn: bool = True) -> Course:
 
     `base_drawn` says that the pass will draw a base seed.
     """
-    state, loader._pending = loader._pending, None
+    state, loader._fastload.pending = loader._fastload.pending, None
     if state is None or state["epoch"] != epoch:
-        loader._course = fresh(loader, epoch, base_drawn)
+        loader._fastload.course = fresh(loader, epoch, base_drawn)
     else:
-        loader._course = resumed(loader, state)
-        set_generators(loader, loader._course.start)
-        _load_sampler(loader, loader._course)
-    course: Course = loader._course
+        loader._fastload.course = resumed(loader, state)
+        set_generators(loader, loader._fastload.course.start)
+        _load_sampler(loader, loader._fastload.course)
+    course: Course = loader._fastload.course
     return course
 
 
@@ -94,7 +94,7 @@ def follow(loader: Any, course: Course, indices: Iterator[Any]) -> Pulls:
 
 def attach(iterator: Any, loader: Any, replicas: int = 0) -> Course:
     """Sets an iterator of torch's kind, made or reset, to the course that its loader has begun. `replicas`: of an iterable dataset."""
-    course: Course = loader._course if loader._course is not None else begin(loader, 0)
+    course: Course = loader._fastload.course if loader._fastload.course is not None else begin(loader, 0)
     if course.resumed and not course.drawn:  # the base class has drawn a base seed all the same
         set_generators(loader, course.start)
         _load_sampler(loader, course)
@@ -105,7 +105,7 @@ def attach(iterator: Any, loader: Any, replicas: int = 0) -> Course:
     iterator._num_yielded = course.batches
     if replicas and not course.replicas:
         course.replicas = [Replica() for _ in range(replicas)]
-    loader._seed_order(course.epoch)  # where seed= decides the order, it does so whether or not a base seed was drawn
+    loader._fastload.seed_order(loader, course.epoch)  # where seed= decides the order, it does so whether or not a base seed was drawn
     iterator._sampler_iter = follow(loader, course, iterator._sampler_iter)
     return course
 
@@ -127,7 +127,7 @@ def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
 
 def _generators(loader: Any, base_drawn: bool) -> dict[str, torch.Generator]:
     """The generators that a pass draws from, by name: "default" is torch's global one."""
-    if loader._own_generator and loader.seed is not None:
+    if loader._fastload.own_generator and loader._fastload.settings.seed is not None:
         return {}  # seeded for every epoch
     found: list[Any] = [loader.generator or torch.default_generator] if base_drawn else []
     sampler = innermost(loader)

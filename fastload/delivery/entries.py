@@ -67,17 +67,17 @@ def entries_of(loader: Any, plan: Plan | None) -> list[Entry]:
     Raises:
         ArgumentError: floats twice: in the transform and in batch_transform=, or two Normalize, or dtype=uint8 with either.
     """
-    dtype = loader.dtype if loader.dtype in DTYPES else None
-    form = Floats(dtype or torch.float32, memory_format=loader.memory_format or torch.channels_last)
-    mine = [Entry((label(each),), _own(each, form)) for each in listed(loader.batch_transform)]
+    dtype = loader._fastload.settings.dtype if loader._fastload.settings.dtype in DTYPES else None
+    form = Floats(dtype or torch.float32, memory_format=loader._fastload.settings.memory_format or torch.channels_last)
+    mine = [Entry((label(each),), _own(each, form)) for each in listed(loader._fastload.settings.batch_transform)]
     if plan is None:
         return _merged(mine)
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
-    if floats and has_floats(loader.batch_transform):
+    if floats and has_floats(loader._fastload.settings.batch_transform):
         raise ArgumentError("Normalize or ToFloat both in the transform and in batch_transform=: drop one of them")
-    if floats and loader.dtype == torch.uint8:
+    if floats and loader._fastload.settings.dtype == torch.uint8:
         raise ArgumentError("dtype=uint8 with ToFloat or Normalize in the transform: drop one of them")
-    bare = () if floats or dtype is None or has_floats(loader.batch_transform) else (Entry((f"to {dtype}",), form),)
+    bare = () if floats or dtype is None or has_floats(loader._fastload.settings.batch_transform) else (Entry((f"to {dtype}",), form),)
     if not plan.device and not floats_on_device(loader, plan):
         return _merged(mine)
     return _merged([*_planned(loader, plan, form), *bare, *mine])
@@ -85,8 +85,8 @@ def entries_of(loader: Any, plan: Plan | None) -> list[Entry]:
 
 def floats_on_device(loader: Any, plan: Plan) -> bool:
     """Whether bytes become floats by an entry, and not in the native pass."""
-    on_cuda = loader.device is not None and loader.device.type == "cuda"
-    return on_cuda or has_floats(loader.batch_transform) or any(op.name in _FLOATS for op in plan.device)
+    on_cuda = loader._fastload.settings.device is not None and loader._fastload.settings.device.type == "cuda"
+    return on_cuda or has_floats(loader._fastload.settings.batch_transform) or any(op.name in _FLOATS for op in plan.device)
 
 
 def _planned(loader: Any, plan: Plan, form: Floats) -> list[Entry]:

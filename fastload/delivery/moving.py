@@ -19,9 +19,11 @@ def moving_of(loader: Any, makers: Makers) -> Moving:
     Raises:
         ArgumentError: a batch_transform that cannot be called, or what entries_of refuses.
     """
-    image = IMAGE if loader._view is None else loader._view.datasets[0].image_field
+    state = loader._fastload
+    settings = state.settings
+    image = IMAGE if state.view is None else state.view.datasets[0].image_field
     pin = loader.pin_memory and torch.accelerator.is_available()
-    return Moving(loader.device, pin, _steps(loader, makers), (image, LABEL), loader.device_prefetch, loader._spent)
+    return Moving(settings.device, pin, _steps(loader, makers), (image, LABEL), settings.device_prefetch, state.spent)
 
 
 def shown_steps(loader: Any, makers: Makers) -> list[tuple[Entry, Step]]:
@@ -36,16 +38,17 @@ def _plan(loader: Any) -> Plan | None:
 
 
 def _steps(loader: Any, makers: Makers) -> tuple[Step, ...]:
-    plan = _plan(loader)
+    plan, state = _plan(loader), loader._fastload
+    settings = state.settings
     made_from = (
-        listed(loader.batch_transform),
+        listed(settings.batch_transform),
         None if plan is None else plan.values,
-        loader.dtype,
-        loader.memory_format,
-        loader.device,
+        settings.dtype,
+        settings.memory_format,
+        settings.device,
     )
-    if loader._steps is None or loader._steps[0] != made_from:
+    if state.steps is None or state.steps[0] != made_from:
         entries = numbered(in_few(entries_of(loader, plan)), makers)
-        loader._steps = made_from, steps_of([entry.call for entry in entries], makers.seeded)
-    steps: tuple[Step, ...] = loader._steps[1]
+        state.steps = made_from, steps_of([entry.call for entry in entries], makers.seeded)
+    steps: tuple[Step, ...] = state.steps[1]
     return steps

@@ -53,7 +53,7 @@ class _Ahead:
 
 def native_view(loader: Any) -> PackedView | None:
     """The loader's packed rows, when the native engine can run all of what is asked, or all but what is left to its device."""
-    view: PackedView | None = loader._view
+    view: PackedView | None = loader._fastload.view
     if view is None or any(d.image_field not in d.fields for d in view.datasets):
         return None
     if why_not_device(loader) is None:
@@ -65,7 +65,7 @@ def native_view(loader: Any) -> PackedView | None:
 
 def why_not_device(loader: Any) -> str | None:
     """Why nothing of the transform is left to a device; None where what can be is."""
-    if loader.device is None:
+    if loader._fastload.settings.device is None:
         return "no device= is given"
     if not loader._auto_collation:
         return "batch_size=None makes no batches"
@@ -85,13 +85,13 @@ def output_for(loader: Any, view: PackedView) -> core.Output:
     Raises:
         ArgumentError: dtype= or memory_format= is not one of the engine's, or contradicts the transform.
     """
-    if loader.memory_format not in _LAYOUTS:
-        raise ArgumentError(f"memory_format={loader.memory_format}: use torch.channels_last or torch.contiguous_format")
-    if loader.dtype is not None and loader.dtype not in _DTYPE_NAMES:
-        raise ArgumentError(f"dtype={loader.dtype}: native batches are uint8, float32, float16 or bfloat16")
-    dtype = None if loader.dtype is None else _DTYPE_NAMES[loader.dtype]
-    output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[loader.memory_format])
-    if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in loader._moving().steps):
+    if loader._fastload.settings.memory_format not in _LAYOUTS:
+        raise ArgumentError(f"memory_format={loader._fastload.settings.memory_format}: use torch.channels_last or torch.contiguous_format")
+    if loader._fastload.settings.dtype is not None and loader._fastload.settings.dtype not in _DTYPE_NAMES:
+        raise ArgumentError(f"dtype={loader._fastload.settings.dtype}: native batches are uint8, float32, float16 or bfloat16")
+    dtype = None if loader._fastload.settings.dtype is None else _DTYPE_NAMES[loader._fastload.settings.dtype]
+    output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[loader._fastload.settings.memory_format])
+    if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in loader._fastload.moving(loader).steps):
         return core.Output("uint8", output.layout)  # bytes become floats by that step
     return output
 
@@ -115,10 +115,10 @@ class PackedEpochs:
         assert loader is not None
         engine, delivery = self.engine(), self.delivery(loader)
         ahead, self._ahead = self._ahead, None
-        course = begin(loader, epoch, loader.seed is None)
+        course = begin(loader, epoch, loader._fastload.settings.seed is None)
         if ahead is not None and not course.resumed and self._is_right(loader, ahead, engine, delivery, epoch):
             _set_states(_generators(loader), ahead.after)
-            loader._course = ahead.iterator.course
+            loader._fastload.course = ahead.iterator.course
             return ahead.iterator.start()
         del ahead
         return self._start(loader, engine, delivery, course).start()
@@ -135,7 +135,7 @@ class PackedEpochs:
             return engine
         self.close()
         output = output_for(loader, view)
-        moving: Moving = loader._moving()
+        moving: Moving = loader._fastload.moving(loader)
         batch_size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
         self._engine = ThreadEngine(view, loader.num_workers, output, _depth(loader) + moving.ahead * (not moving.idle), int(batch_size))
         if pin.wanted(moving.pin, moving.device):
@@ -166,22 +166,22 @@ class PackedEpochs:
         return Delivery(
             collate=None if loader.collate_fn is default else loader.collate_fn,
             batched=loader._auto_collation,
-            on_error=loader.on_error,
+            on_error=loader._fastload.settings.on_error,
             in_order=loader.in_order,
             timeout=loader.timeout,
             depth=_depth(loader),
-            moving=loader._moving(),
+            moving=loader._fastload.moving(loader),
             counts=self.counts,
         )
 
     def _start(self, loader: Any, engine: ThreadEngine, delivery: Delivery, course: Course) -> PackedIterator:
         """Draws as DataLoader does: first the base seed, then, at the first pull, the sampler's own."""
-        loader._seed_order(course.epoch)
+        loader._fastload.seed_order(loader, course.epoch)
         batches = iter(loader._index_sampler)
-        if loader.seed is None:
+        if loader._fastload.settings.seed is None:
             seed, drawn_epoch = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator)), 0
         else:
-            seed, drawn_epoch = loader.seed, course.epoch
+            seed, drawn_epoch = loader._fastload.settings.seed, course.epoch
         course.base_seed = seed
         pulls = follow(loader, course, batches)
         length = partial(len, loader._index_sampler)
@@ -204,17 +204,17 @@ class PackedEpochs:
             return None
         generators = _generators(loader)
         before = _states(generators)
-        epoch = loader.epoch
-        iterator = self._start(loader, engine, delivery, fresh(loader, epoch, loader.seed is None))
+        epoch = loader._fastload.next_epoch
+        iterator = self._start(loader, engine, delivery, fresh(loader, epoch, loader._fastload.settings.seed is None))
         iterator.start(1)
-        self._ahead = _Ahead(iterator, loader.seed, epoch, engine, delivery, before, _states(generators))
+        self._ahead = _Ahead(iterator, loader._fastload.settings.seed, epoch, engine, delivery, before, _states(generators))
         _set_states(generators, before)
         return iterator
 
     def _is_right(self, loader: Any, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery, epoch: int) -> bool:
-        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != loader.seed or ahead.delivery != delivery:
+        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != loader._fastload.settings.seed or ahead.delivery != delivery:
             return False
-        if loader._own_generator:
+        if loader._fastload.own_generator:
             return True  # the order is a function of (seed, epoch) alone
         return all(torch.equal(a, b) for a, b in zip(ahead.before, _states(_generators(loader)), strict=True))
 

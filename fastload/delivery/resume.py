@@ -41,9 +41,9 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 
 def state_of(loader: Any) -> dict[str, Any]:
     """FastLoader.state_dict()."""
-    if loader._pending is not None:
-        return _as_json(loader, courses.resumed(loader, loader._pending), loader._pending["now"])
-    course = loader._course
+    if loader._fastload.pending is not None:
+        return _as_json(loader, courses.resumed(loader, loader._fastload.pending), loader._fastload.pending["now"])
+    course = loader._fastload.course
     if course is not None and course.live is not None and course.batches:
         course.place(0, course.live())
     if course is None or _is_over(loader, course):
@@ -54,14 +54,14 @@ def state_of(loader: Any) -> dict[str, Any]:
 
 def _next_pass(loader: Any) -> Course:
     """The course of the pass that the next iter() would begin."""
-    course = courses.fresh(loader, loader.epoch, _draws_base_seed(loader))
+    course = courses.fresh(loader, loader._fastload.next_epoch, _draws_base_seed(loader))
     if not course.drawn:
         course.base_seed, course.passes = int(loader._iterator._base_seed), loader._iterator._passes
     return course
 
 
 def _draws_base_seed(loader: Any) -> bool:
-    return native_view(loader) is None or loader.seed is None
+    return native_view(loader) is None or loader._fastload.settings.seed is None
 
 
 def _is_over(loader: Any, course: Course) -> bool:
@@ -92,7 +92,7 @@ def _as_json(loader: Any, course: Course, now: dict[str, Any]) -> dict[str, Any]
         "samples": course.samples,
         "position": course.position,
         "beyond": sorted(course.beyond),
-        "seed": loader.seed,
+        "seed": loader._fastload.settings.seed,
         "base_seed": course.base_seed,
         "drawn": course.drawn,
         "passes": course.passes,
@@ -128,12 +128,12 @@ def load(loader: Any, state: dict[str, Any]) -> None:
         _check_fits(loader, state)
         _check_generators(loader, state)
     loader._iterator = None
-    loader._packed.forget_ahead()
-    loader._course = None
-    loader._pending = state or None
+    loader._fastload.packed.forget_ahead()
+    loader._fastload.course = None
+    loader._fastload.pending = state or None
     if not state:
         return
-    loader._next_epoch = state["epoch"]
+    loader._fastload.next_epoch = state["epoch"]
     sampler = courses.innermost(loader)
     if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
         sampler.set_epoch(state["sampler"]["epoch"])
@@ -189,7 +189,8 @@ def _check_fits(loader: Any, state: dict[str, Any]) -> None:
     """Refuses a state of mid-epoch whose count of batches means something else to this loader."""
     ours: dict[str, Any] = {"kind": _kind(loader)}
     if state["batches"] or state["position"] or state["beyond"]:
-        ours |= {"batch_size": _batch_size(loader), "drop_last": bool(loader.drop_last), "length": _length(loader), "seed": loader.seed}
+        ours |= {"batch_size": _batch_size(loader), "drop_last": bool(loader.drop_last), "length": _length(loader)}
+        ours["seed"] = loader._fastload.settings.seed
         name = type(courses.innermost(loader)).__name__
         if state["sampler"].get("name") != name:
             raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")

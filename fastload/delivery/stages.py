@@ -28,14 +28,14 @@ class Row:
 def table(loader: Any, *, measured: bool) -> list[str]:
     """The stages as aligned lines; with `measured` after running samples, and a batch, through them."""
     dataset = explained(loader)
-    shown = loader._shown_steps()
+    shown = loader._fastload.shown_steps(loader)
     costs = measure(loader, dataset, [step for _, step in shown]) if measured else None
     known = costs or Costs(0)
     there = {name for entry, _ in shown for name in entry.names}
     rows = list(_of_plan(loader, dataset, known, there) if dataset is not None else _of_items(loader, known))
-    if loader.device is not None:
-        here = loader.device.type == "cpu"
-        rows.append(Row(f"to {loader.device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
+    if (device := loader._fastload.settings.device) is not None:
+        here = device.type == "cpu"
+        rows.append(Row(f"to {device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
     rows += _of_batches(loader, shown, known)
     lines = _aligned(rows, costs)
     if measured and costs is None:
@@ -50,7 +50,7 @@ def table(loader: Any, *, measured: bool) -> list[str]:
 
 def explained(loader: Any) -> PackedDataset | None:
     """The packed dataset whose plan stands for the loader's: the first; None where samples are not made by a plan."""
-    view = native_view(loader) or loader._view
+    view = native_view(loader) or loader._fastload.view
     if view is None or any(d.image_field not in d.fields for d in view.datasets):
         return None
     first: PackedDataset = view.datasets[0]
@@ -96,8 +96,8 @@ def _of_items(loader: Any, costs: Costs) -> Iterator[Row]:
 
 def _of_batches(loader: Any, shown: Sequence[tuple[Entry, Step]], costs: Costs) -> Iterator[Row]:
     """What is done to whole batches, in order. A step that has to wait for the loop holds up those after it."""
-    where = "host, whole batches" if loader.device is None else "device"
-    reason = "" if loader.device is not None else "no device= is given"
+    where = "host, whole batches" if loader._fastload.settings.device is None else "device"
+    reason = "" if loader._fastload.settings.device is not None else "no device= is given"
     for number, (entry, step) in enumerate(shown):
         if not step.ahead:
             reason = f"{entry.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"

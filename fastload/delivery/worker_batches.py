@@ -44,15 +44,15 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._depth = loader.prefetch_factor * self._num_workers
         if self._depth <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
-        self._by_sample = loader.seed_by == "sample"
+        self._by_sample = loader._fastload.settings.seed_by == "sample"
         if self._by_sample and self._dataset_kind != _DatasetKind.Map:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
         self._shared = self._by_sample or (not self._in_order and self._dataset_kind == _DatasetKind.Map)
         self._rowwise = self._by_sample and self._auto_collation and self._collate_fn is default_collate
         self._passes = 0
         self._attach(loader)
-        self._counts: WorkerCounts = loader._worker_counts
-        self._use(loader._moving())
+        self._counts: WorkerCounts = loader._fastload.worker_counts
+        self._use(loader._fastload.moving(loader))
         self._queue: deque[Task] = deque()
         self._moved: deque[tuple[Task, Moved | BaseException]] = deque()
         self._failure: BaseException | None = None  # of workers, heard of while batches before it were still to be had
@@ -86,7 +86,8 @@ class WorkerIterator(_BaseDataLoaderIter):
         if course.resumed:
             self._passes = course.passes
         course.passes = self._passes
-        self._seeds = (int(self._base_seed), loader.epoch - 1) if loader.seed is None else (loader.seed, loader.epoch - 1)
+        seed = loader._fastload.settings.seed
+        self._seeds = (int(self._base_seed) if seed is None else seed, loader._fastload.next_epoch - 1)
 
     def _set_turns(self) -> None:
         self._crew.turn = self._course.turn
@@ -116,8 +117,8 @@ class WorkerIterator(_BaseDataLoaderIter):
     def _sample_seed(self, loader: Any) -> tuple[int, int] | None:
         if not self._by_sample:
             return None
-        if loader.seed is not None:
-            return loader.seed, loader.epoch - 1
+        if loader._fastload.settings.seed is not None:
+            return loader._fastload.settings.seed, loader._fastload.next_epoch - 1
         self._passes += 1
         return int(self._base_seed), self._passes - 1
 
@@ -153,7 +154,7 @@ class WorkerIterator(_BaseDataLoaderIter):
                 break
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
         super()._reset(loader, first_iter)
-        self._use(loader._moving())
+        self._use(loader._fastload.moving(loader))
         self._attach(loader)
         self._set_turns()
         self._sampled_out = self._ended = False

@@ -64,12 +64,25 @@ class HealthMonitor(Generic[T]):
         self._ring = core.StepRing(window)
         self._side: int | None = None
         self._owner: weakref.ref[Any] | None = None
+        self._stats_of: Callable[[Any], Mapping[str, Any]] = _stats_of
+        self._settings_of: Callable[[Any], Mapping[str, Any]] = _settings_of
 
     @classmethod
-    def of(cls, loader: Any, *, window: int = 1000) -> HealthMonitor[Any]:
-        """A monitor that the loader itself feeds and keeps; it holds the loader weakly, and asks it for stats() and settings."""
+    def of(
+        cls,
+        loader: Any,
+        stats: Callable[[Any], Mapping[str, Any]] | None = None,
+        settings: Callable[[Any], Mapping[str, Any]] | None = None,
+        *,
+        window: int = 1000,
+    ) -> HealthMonitor[Any]:
+        """A monitor that the loader itself feeds and keeps, and holds weakly.
+
+        `stats` and `settings` are called with the loader for each report; without them its attributes are read, as of any iterable.
+        """
         monitor: HealthMonitor[Any] = cls(window=window)
         monitor._owner = weakref.ref(loader)
+        monitor._stats_of, monitor._settings_of = stats or _stats_of, settings or _settings_of
         return monitor
 
     def __iter__(self) -> Iterator[T]:
@@ -115,10 +128,10 @@ class HealthMonitor(Generic[T]):
     def figures(self) -> Figures:
         """Every figure as of now."""
         source = self._iterable if self._owner is None else self._owner()
-        stats = self._stats or getattr(source, "stats", None)
-        settings = {name: getattr(source, name) for name in SETTINGS if hasattr(source, name)}
-        counted = stats() if callable(stats) else {}
-        return measure(steps_of(self._ring), counted, settings, self._side)
+        if source is None:  # nothing is wrapped, or the loader is gone
+            return measure(steps_of(self._ring), self._stats() if self._stats else {}, {}, self._side)
+        counted = self._stats() if self._stats else self._stats_of(source)
+        return measure(steps_of(self._ring), counted, self._settings_of(source), self._side)
 
     def as_dict(self) -> dict[str, Any]:
         """Every figure, and the advice, as JSON can hold them; None is unknown."""
@@ -149,3 +162,12 @@ class HealthMonitor(Generic[T]):
             ArgumentError: a label has a name that Prometheus or a metric of ours forbids.
         """
         return exporters.prometheus_text(self.collector(labels))
+
+
+def _stats_of(source: Any) -> Mapping[str, Any]:
+    stats = getattr(source, "stats", None)
+    return stats() if callable(stats) else {}
+
+
+def _settings_of(source: Any) -> Mapping[str, Any]:
+    return {name: getattr(source, name) for name in SETTINGS if hasattr(source, name)}

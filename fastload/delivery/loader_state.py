@@ -1,0 +1,144 @@
+"""What a FastLoader holds besides DataLoader's attributes: its settings, and its state from epoch to epoch.
+
+NOTE [ loader state: one private name ]
+Subclasses of DataLoader call their own attributes `device`, `epoch`, `seed`, `_view`, and set them before or after super().__init__().
+So everything of FastLoader's lies in one object under one private name, `_fastload`, and the library's own code reads nothing else.
+The public attributes are for users and frameworks: arguments as they were given, which frameworks read to make another loader of that
+class, and read-only attributes such as `epoch`. A subclass's own attribute of the same name replaces them and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import torch
+
+from fastload.dataset import PackedView
+from fastload.delivery.batch_steps import Step
+from fastload.delivery.crew import WorkerCounts
+from fastload.delivery.entries import Entry, Makers
+from fastload.delivery.moving import moving_of, shown_steps
+from fastload.delivery.packed_epochs import PackedEpochs
+from fastload.delivery.spent import Spent
+from fastload.delivery.transfer import Moving
+from fastload.delivery.worker_batches import WorkerIterator
+from fastload.errors import ArgumentError
+from fastload.sampling import Course, order_seed
+
+if TYPE_CHECKING:
+    from fastload.health import HealthMonitor
+
+OnError = Literal["raise", "replace", "skip"]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """FastLoader's arguments that DataLoader does not have, checked. See FastLoader for what they mean.
+
+    Raises:
+        ArgumentError: one is out of range.
+    """
+
+    device: torch.device | None
+    device_prefetch: int
+    batch_transform: Any
+    memory_format: torch.memory_format | None
+    dtype: torch.dtype | None
+    seed: int | None
+    on_error: OnError
+    seed_by: Literal["sample"] | None
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("raise", "replace", "skip"):
+            raise ArgumentError(f'on_error={self.on_error!r}: choose "raise", "replace" or "skip"')
+        if self.seed_by not in (None, "sample"):
+            raise ArgumentError(f'seed_by={self.seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
+        if isinstance(self.device_prefetch, bool) or not isinstance(self.device_prefetch, int) or self.device_prefetch < 0:
+            raise ArgumentError(f"device_prefetch={self.device_prefetch!r}: give a number of batches, 0 or more")
+
+    def show_on(self, loader: Any) -> None:
+        """Makes the arguments attributes of the loader, but for those that a subclass has set or defined itself."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given["transform"] = None  # the dataset carries it: whoever makes another loader passes both
+        for name, value in given.items():
+            if not hasattr(type(loader), name):
+                loader.__dict__.setdefault(name, value)
+
+
+class LoaderState:
+    """A loader's own state; the loader's alone. See NOTE [ loader state: one private name ].
+
+    Attributes:
+        settings: the arguments.
+        view: the loader's packed rows; None on any other dataset.
+        own_generator: the order follows (seed, epoch), from a generator that the loader made.
+        packed: the epochs of packed data.
+        course: where the pass stands that was begun last.
+        pending: a loaded state that the next pass begins with.
+        next_epoch: the number of the next pass.
+        alive: iterators of worker processes that were not collected.
+        steps: what is done to whole batches, after what it was made from.
+        spent, worker_counts, health: figures for reports.
+    """
+
+    def __init__(
+        self, settings: Settings, view: PackedView | None, own_generator: bool, makers: Makers, health: HealthMonitor[Any], loader: Any
+    ) -> None:
+        self.settings = settings
+        self.view = view
+        self.own_generator = own_generator
+        self.worker_counts = WorkerCounts()
+        self.next_epoch = 0
+        self.pending: dict[str, Any] | None = None
+        self._makers = makers
+        self.begin(loader, health)
+
+    def begin(self, loader: Any, health: HealthMonitor[Any]) -> None:
+        """Makes anew what belongs to one loader in one process."""
+        self.health = health
+        self.packed = PackedEpochs(loader)
+        self.spent = Spent()
+        self.alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
+        self.course: Course | None = None
+        self.steps: tuple[Any, tuple[Step, ...]] | None = None
+
+    def for_copy(self) -> LoaderState:
+        """What goes into a copy or a pickle of the loader; begin() completes it."""
+        other = copy.copy(self)
+        for name in ("health", "packed", "spent", "alive", "course", "steps"):
+            delattr(other, name)
+        return other
+
+    def moving(self, loader: Any) -> Moving:
+        """Where the next pass's batches go and what is done to them there."""
+        return moving_of(loader, self._makers)
+
+    def shown_steps(self, loader: Any) -> list[tuple[Entry, Step]]:
+        """The steps on whole batches, for explain()."""
+        return shown_steps(loader, self._makers)
+
+    def seed_order(self, loader: Any, epoch: int) -> None:
+        """Seeds the loader's own generator for that epoch."""
+        if self.own_generator and self.settings.seed is not None:
+            loader.generator.manual_seed(order_seed(self.settings.seed, epoch))
+
+
+class _Shown(Generic[_T]):
+    """An attribute that the class computes, for reading. An instance's own attribute of that name comes first."""
+
+    def __init__(self, get: Callable[[LoaderState], _T], doc: str) -> None:
+        self._get = get
+        self.__doc__ = doc
+
+    def __get__(self, loader: Any, owner: type[Any] | None = None) -> Any:
+        return self if loader is None else self._get(loader._fastload)
+
+
+def shown(get: Callable[[LoaderState], _T], doc: str) -> Any:
+    """An attribute of FastLoader that shows what `get` finds in its state."""
+    return _Shown(get, doc)
