@@ -36,7 +36,10 @@ def pack(
     seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = 0,
     exif: Annotated[
         Literal["ignore", "apply"],
-        typer.Option(help="apply: turn images upright, without loss where their sides allow it."),
+        typer.Option(
+            help="apply: turn images upright by their EXIF orientation, without loss where their sides allow it; ignore: as ImageFolder "
+            "does, and count them."
+        ),
     ] = "ignore",
     check: Annotated[
         Literal["structure", "entropy"],
@@ -153,3 +156,6 @@ def show(summary: PackSummary, out: str) -> None:
             console.print(f"{what}: {name}: {reason}", markup=False, highlight=False, soft_wrap=True)
         if count > 20:
             console.print(f"{what}: {count - 20:,} more; fastload info --json lists them", highlight=False)
+    for notice in summary.notices:
+        shown = ", ".join(notice.examples[:3]) + (", ..." if notice.count > 3 else "")
+        console.print(f"note: {notice.count:,} {notice.text}: {shown}", markup=False, highlight=False, soft_wrap=True)

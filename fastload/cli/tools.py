@@ -41,6 +41,7 @@ def _show(dataset: str, manifest: Manifest) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from fastload.packing.notices import Notices
     from fastload.packing.progress import human_bytes
 
     table = Table(title=escape(dataset), show_header=False)
@@ -61,6 +62,8 @@ def _show(dataset: str, manifest: Manifest) -> None:
     for name, value in manifest.summary.items():
         if isinstance(value, int) and value:
             table.add_row(escape(name.replace("_", " ")), f"{value:,}")
+    for notice in Notices.of(manifest.summary.get("notices")).all():
+        table.add_row(escape(notice.text), f"{notice.count:,}")
     Console().print(table)
 
 

@@ -6,6 +6,8 @@ NOTE [ encode: what is stored ]
   keep      a JPEG byte for byte. What is no JPEG is stored as pixels.
   jpeg      everything decoded and encoded anew.
   raw       everything decoded and stored as pixels.
+Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is refused (DeepImageError); transparency, all frames but the
+first, other colour spaces and an orientation that was not applied are told as notices.
 Whatever the mode: shrinking and turning upright touch only the images that they concern, and a JPEG that cannot be
 decoded is an error here, not in training.
 """
@@ -19,7 +21,9 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import SampleError
+from fastload.packing.notices import COLOUR, ORIENTATION
 from fastload.packing.options import PackOptions
+from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pixels import encode_jpeg, read_other, resample, shrunk_size, upright
 from fastload.packing.sources import Item, Pixels
 
@@ -38,6 +42,7 @@ class Encoded:
         how: the summary's counts that it adds to.
         format: what the source's bytes were: jpeg, png, ..., pixels.
         warning: what libjpeg-turbo has to say against the JPEG; "" for nothing.
+        notices: kinds of what was lost or left undone, for the summary.
         index: where in the JPEG's coded data MCUs start (`core.JpegPreparer.index`), b"" without one; None: it was not asked for yet.
     """
 
@@ -49,6 +54,7 @@ class Encoded:
     format: str
     warning: str = ""
     index: bytes | None = None
+    notices: tuple[str, ...] = ()
 
 
 class Encoder:
@@ -87,11 +93,15 @@ class Encoder:
 
     def _encode(self, item: Item) -> Encoded:
         if isinstance(item.image, np.ndarray):
-            return self._pixels(_rgb(item.image), "pixels", gray=item.image.ndim == 2)
+            encoded = self._pixels(_rgb(item.image), "pixels", gray=item.image.ndim == 2)
+            encoded.notices = item.notices
+            return encoded
         if item.image[:2] == b"\xff\xd8":
             return self._jpeg(item.image)
-        pixels, name = read_other(item.image, self._options.max_pixels, self._options.exif == "apply")
-        return self._pixels(pixels, name, gray=False)
+        pixels, lost, name = read_other(item.image, self._options.max_pixels, self._options.exif == "apply")
+        encoded = self._pixels(pixels, name, gray=False)
+        encoded.notices = lost
+        return encoded
 
     def _preparer(self) -> core.JpegPreparer:
         """This thread's own."""
@@ -118,6 +128,17 @@ class Encoder:
     def _jpeg(self, data: bytes) -> Encoded:
         options = self._options
         found = self._preparer().prepare(data, options.check == "entropy", options.index and options.encode in ("lossless", "keep"))
+        if found.precision > 8:
+            raise DeepImageError(f"{found.precision} bits")
+        encoded = self._jpeg_of_8_bits(data, found)
+        if options.exif == "ignore" and found.orientation in range(2, 9):
+            encoded.notices = (*encoded.notices, ORIENTATION)
+        if found.components == 4 and encoded.how[0] not in ("kept", "cmyk"):
+            encoded.notices = (*encoded.notices, COLOUR)
+        return encoded
+
+    def _jpeg_of_8_bits(self, data: bytes, found: core.Prepared) -> Encoded:
+        options = self._options
         if (
             found.precision != 8
             or found.components not in (1, 3, 4)

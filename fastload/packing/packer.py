@@ -14,7 +14,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,15 @@ import numpy.typing as npt
 
 from fastload.errors import ArgumentError, FastloadError, PackError, SampleError
 from fastload.packing.encode import Encoder
+from fastload.packing.notices import DEEP
 from fastload.packing.options import PackOptions, default_max_pixels, parse_size, table_options
+from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item, Source, open_source
 from fastload.packing.summary import COUNTS, PackSummary, Tally
+from fastload.packing.survey import survey
 from fastload.store import DatasetWriter, Field, Manifest, Prepared, Schema
 from fastload.system import available_cpus
 
@@ -132,6 +135,8 @@ def pack(
     started = time.monotonic()
     opened = open_source(source, table_options(path_column, label_column, header))
     job = _Job(opened, options, _order(len(opened), options))
+    if on_error == "raise" and not resume:
+        job.refuse_deep()
     schema = Schema((Field(IMAGE_FIELD, "image"), *opened.fields))
     writer = DatasetWriter(out, schema, shard_size=size, options=job.identity(), resume=resume, overwrite=overwrite)
     try:
@@ -154,6 +159,7 @@ class Outcome:
     bytes_in: int = 0
     bytes_out: int = 0
     warning: str = ""
+    notices: tuple[str, ...] = ()
     reason: str = ""
     error: BaseException | None = None
 
@@ -201,24 +207,38 @@ class _Job:
         samples = writer.next_index
         if samples == 0:
             raise PackError(f"{self.source.title}: none of its {len(self.order)} samples could be packed{_first(tally)}")
-        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0)
+        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=getattr(self.source, "notices", ()))
         manifest = writer.finish(self.source.classes, summary.stored())
-        return tally.summary(
-            samples=samples,
-            shards=len(manifest.shards),
-            seconds=time.monotonic() - started,
-            packed_now=samples - before,
-        )
+        return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
+
+    def refuse_deep(self, begin: int | None = None) -> None:
+        """Refuses a source with images of more than 8 bits a channel, and says how many: before anything is written by the images that
+        are no JPEG by name, and where one is met in the midst, of all from there on.
+
+        Raises:
+            PackError: there are such images.
+        """
+        found = survey(self.source, self.order[begin or 0 :], by_name=begin is None)
+        if found.deep:
+            of = f"{found.looked:,} images{' that are not named as JPEGs' if begin is None else ''} that were looked at"
+            raise PackError(
+                f"{found.first}: {found.reason}. {found.deep:,} of {of} are such. Leave them out with on_error='skip' (--on-error skip), "
+                "which counts them, or pack a Dataset that gives 8 bits"
+            )
 
     def _write(self, writer: DatasetWriter, outcome: Outcome, tally: Tally) -> None:
         tally.position += 1
         if outcome.prepared is None:
             if self.options.on_error == "raise":
+                if isinstance(outcome.error, DeepImageError):
+                    self.refuse_deep(tally.position - 1)
                 raise PackError(
                     f"{outcome.name}: {outcome.reason}. Repair or remove it, or leave such samples out with on_error='skip' "
                     "(--on-error skip); what has been packed so far stays, resume=True (--resume) goes on"
                 ) from outcome.error
             tally.skip(outcome.name, outcome.reason)
+            if isinstance(outcome.error, DeepImageError):
+                tally.notices.add(DEEP, outcome.name)
             return
         tally.bytes_in += outcome.bytes_in
         tally.bytes_out += outcome.bytes_out
@@ -227,6 +247,8 @@ class _Job:
             tally.counts[count] += 1
         if outcome.warning:
             tally.warn(outcome.name, outcome.warning)
+        for kind in outcome.notices:
+            tally.notices.add(kind, outcome.name)
         writer.append_prepared(outcome.prepared, state=tally.state)
 
     def _read(self, place: int) -> _Read:
@@ -259,7 +281,7 @@ class _Job:
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
         how = (*encoded.how, "indexed") if encoded.index else encoded.how
-        return Outcome(item.name, prepared, how, encoded.format, size_in, size_out, encoded.warning)
+        return Outcome(item.name, prepared, how, encoded.format, size_in, size_out, encoded.warning, encoded.notices)
 
 
 @dataclass(slots=True)

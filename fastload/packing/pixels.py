@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import functools
 import io
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastload._native import core
-from fastload.errors import PackError, SampleError
+from fastload.errors import FastloadError, PackError, SampleError
+from fastload.packing.pillow_images import refuse_deep, to_rgb
 from fastload.packing.sources import Pixels
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 class MissingLibrary(PackError):
@@ -87,34 +93,50 @@ def _turbojpeg() -> tuple[Any, dict[str, int]]:
         ) from error
 
 
-def read_other(data: bytes, max_pixels: int, turn: bool) -> tuple[Pixels, str]:
-    """RGB pixels (height, width, 3) and the format's name of any image that Pillow reads, turned upright when asked.
+def read_other(data: bytes, max_pixels: int, turn: bool) -> tuple[Pixels, tuple[str, ...], str]:
+    """RGB pixels (height, width, 3) of any image that Pillow reads, turned upright when asked; what they lack; the format's name.
 
-    16 bit, palettes, transparency and grey become RGB as Pillow's ``convert("RGB")`` makes them: what torchvision's
-    ImageFolder would have trained on. Of an animation, the first frame.
+    Palettes, transparency and grey become RGB as Pillow's ``convert("RGB")`` makes them: what torchvision's
+    ImageFolder would have trained on. Of an animation, the first frame. What they lack are kinds of notices.
 
     Raises:
         MissingLibrary: Pillow is not installed.
+        DeepImageError: it has more than 8 bits a channel.
         SampleError: it is no image that Pillow reads, or it has more than max_pixels pixels.
     """
+    with _opened(data) as image:
+        width, height = image.size
+        if width * height > max_pixels:
+            reason = f"{width} x {height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
+            raise SampleError(reason, reason=reason)
+        return *to_rgb(image, data, turn), (image.format or "other").lower()
+
+
+def check_depth(data: bytes) -> None:
+    """Looks at the header of an image that is no JPEG.
+
+    Raises:
+        DeepImageError: it has more than 8 bits a channel.
+        SampleError, MissingLibrary: as `read_other`.
+    """
+    if data[:2] != b"\xff\xd8":
+        with _opened(data) as image:
+            refuse_deep(image, data)
+
+
+@contextmanager
+def _opened(data: bytes) -> Iterator[Image]:
+    """An image that Pillow reads, its pixels not decoded yet; whatever Pillow raises of it is a SampleError."""
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image
     except ImportError as error:
         raise MissingLibrary("this source has images that are not JPEG, which need Pillow: pip install pillow") from error
     if not data:
         raise SampleError("the file is empty", reason="the file is empty")
     try:
         with Image.open(io.BytesIO(data)) as image:
-            width, height = image.size
-            if width * height > max_pixels:
-                reason = f"{width} x {height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
-                raise SampleError(reason, reason=reason)
-            name = (image.format or "other").lower()
-            shown = ImageOps.exif_transpose(image) if turn else image
-            return np.array(shown.convert("RGB")), name
-    except SampleError:
-        raise
-    except MemoryError:
+            yield image
+    except (FastloadError, MemoryError):
         raise
     except Exception as error:  # Pillow's plugins raise whatever they meet: ValueError, struct.error, SyntaxError, ...
         text = str(error).split("<_io.BytesIO")[0].rstrip() or type(error).__name__

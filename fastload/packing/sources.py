@@ -33,11 +33,13 @@ class Item:
         name: what to call it in messages: a path, or "source, sample n".
         image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
         values: its other fields by name; the same names for every sample of a source.
+        notices: kinds of what reading the image lost, as `fastload.packing.notices` names them.
     """
 
     name: str
     image: bytes | Pixels
     values: dict[str, Value] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -46,7 +48,8 @@ class Source(Protocol):
 
     Rules: `len()` and `fields` are settled when the object exists; `read` gives the same sample for the same position
     every time; when `concurrent` is true, `read` may be called by several threads at once; `name` is cheap and needs
-    no read. Failures are PackError (the source is wrong) or OSError (one sample cannot be read).
+    no read. Failures are PackError (the source is wrong) or OSError (one sample cannot be read). An attribute `notices`, if
+    there is one, holds what the source leaves out (`fastload.packing.notices.Notice`), for the summary.
     """
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import PackError
+from fastload.packing.pillow_images import to_rgb
 from fastload.packing.sources import Item, Pixels, Value, read_file
 from fastload.store import Field
 
@@ -59,6 +60,9 @@ class DatasetSource:
         item = self._get(position)
         image_key, values = self._split(item, position)
         raw = item if image_key is None else item[image_key]
+        if _is_pil(raw) and raw.mode != "L":
+            pixels, lost = to_rgb(raw, oriented=False)
+            return Item(self.name(position), pixels, values, lost)
         return Item(self.name(position), _image(raw, self.name(position)), values)
 
     def _get(self, position: int) -> Any:
@@ -129,7 +133,7 @@ def _image(value: Any, name: str) -> bytes | Pixels:
         data: bytes = value.read()
         return data
     if _is_pil(value):
-        return np.asarray(value if value.mode in ("RGB", "L") else value.convert("RGB"))
+        return np.asarray(value)
     array = _plain(value)
     if not isinstance(array, np.ndarray):
         raise PackError(f"{name}: a {type(value).__name__} is no image; give a PIL image, uint8 pixels, bytes or a path")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+from fastload.packing.notices import Notice, Notices, to_json
 
 NAMES_KEPT = 1000
 """How many names of skipped or doubtful samples are kept; all are counted."""
@@ -34,6 +36,7 @@ class PackSummary:
         warning_count: how many there are in all.
         skipped: (name, reason) of samples left out under ``on_error="skip"``, at most `NAMES_KEPT`.
         skipped_count: how many there are in all.
+        notices: what the source leaves out and what was lost of images, counted by kind with examples.
         seconds: wall-clock time of this call.
         packed_now: samples that this call packed; fewer than `samples` after a resume.
     """
@@ -57,6 +60,7 @@ class PackSummary:
     warning_count: int = 0
     skipped: tuple[tuple[str, str], ...] = ()
     skipped_count: int = 0
+    notices: tuple[Notice, ...] = ()
     seconds: float = 0.0
     packed_now: int = 0
 
@@ -67,8 +71,12 @@ class PackSummary:
 
     def stored(self) -> dict[str, Any]:
         """What the manifest keeps: all but the figures that differ from run to run."""
-        left_out = ("seconds", "packed_now", "shards")
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        left_out = ("seconds", "packed_now", "shards", "notices")
+        return {**{f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}, "notices": to_json(self.notices)}
+
+    def noticed(self, kind: str) -> int:
+        """How many things of a kind there are among `notices`."""
+        return sum(notice.count for notice in self.notices if notice.kind == kind)
 
 
 COUNTS = ("kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk", "optimized", "indexed")
@@ -88,6 +96,7 @@ class Tally:
         self.warning_count: int = state.get("warning_count", 0)
         self.skipped: list[tuple[str, str]] = [(name, text) for name, text in state.get("skipped", [])]
         self.skipped_count: int = state.get("skipped_count", 0)
+        self.notices = Notices.of(state.get("notices", ()))
 
     def warn(self, name: str, text: str) -> None:
         """Counts a JPEG that decodes only with warnings."""
@@ -113,10 +122,11 @@ class Tally:
             "warning_count": self.warning_count,
             "skipped": list(self.skipped),
             "skipped_count": self.skipped_count,
+            "notices": self.notices.state(),
         }
 
-    def summary(self, *, samples: int, shards: int, seconds: float, packed_now: int) -> PackSummary:
-        """The frozen outcome."""
+    def summary(self, *, samples: int, shards: int, seconds: float, packed_now: int, source: Iterable[Notice] = ()) -> PackSummary:
+        """The frozen outcome; `source`: what the source itself leaves out."""
         return PackSummary(
             samples=samples,
             shards=shards,
@@ -127,6 +137,7 @@ class Tally:
             warning_count=self.warning_count,
             skipped=tuple(self.skipped),
             skipped_count=self.skipped_count,
+            notices=(*source, *self.notices.all()),
             seconds=seconds,
             packed_now=packed_now,
             **self.counts,

@@ -1,0 +1,125 @@
+"""Images as Pillow reads them, to 8-bit RGB: what cannot become that is refused, and what is lost on the way is named.
+
+Pillow converts without a word: of 16-bit grey all values over 255 become white, of 16-bit RGB the low bytes go when the file is opened.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastload.errors import SampleError
+from fastload.packing.notices import ALPHA, COLOUR, FRAMES, ORIENTATION
+from fastload.packing.sources import Pixels
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_RAW_MODE = re.compile(r"(?!BGR)[A-Za-z]+;(12|16|32|64)[A-Z]+|[IF];\d+")
+"""Pillow's names for channels as they lie in the file: "RGB;16B", "I;12"; but "RGB;16" and "BGR;16" are 16 bits a pixel."""
+_EXIF_ORIENTATION = 0x0112
+
+
+class DeepImageError(SampleError):
+    """An image of more than 8 bits a channel: whole and readable, but 8 bits are all that is stored."""
+
+    def __init__(self, bits: str) -> None:
+        reason = f"{bits} a channel; fastload stores 8, and does not throw the rest away: convert it to 8 bits first"
+        super().__init__(reason, reason=reason)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SampleError, (self.args[0],)
+
+
+def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: bool = True) -> tuple[Pixels, tuple[str, ...]]:
+    """RGB pixels (height, width, 3) as Pillow's ``convert("RGB")`` makes them, and the kinds of notices for what they lack.
+
+    Args:
+        image: the image, of an animation the first frame.
+        data: the file that it was opened from, where there is one: some formats' depth can only be seen there.
+        turn: turn it upright by its EXIF orientation.
+        oriented: tell of an orientation that was not applied.
+
+    Raises:
+        DeepImageError: it has more than 8 bits a channel.
+    """
+    refuse_deep(image, data)
+    lost: list[str] = []
+    if getattr(image, "is_animated", False):
+        lost.append(FRAMES)
+    if image.mode in ("CMYK", "YCbCr", "LAB", "HSV"):
+        lost.append(COLOUR)
+    if turn:
+        from PIL import ImageOps
+
+        image = ImageOps.exif_transpose(image)
+    else:
+        image.load()  # TIFFs are turned upright by this, and then carry no orientation
+        if oriented and image.getexif().get(_EXIF_ORIENTATION, 1) in range(2, 9):
+            lost.append(ORIENTATION)
+    if _is_transparent(image):
+        lost.append(ALPHA)
+    return _converted(image, "RGB"), tuple(lost)
+
+
+def refuse_deep(image: Image, data: bytes = b"") -> None:
+    """Raises DeepImageError for an image of more than 8 bits a channel, by its header alone."""
+    if bits := _more_than_8_bits(image, data):
+        raise DeepImageError(bits)
+
+
+def _converted(image: Image, mode: str) -> Pixels:
+    with warnings.catch_warnings():
+        # "Palette images with Transparency expressed in bytes should be converted to RGBA images": the notice says so
+        warnings.filterwarnings("ignore", message="Palette images with Transparency", category=UserWarning)
+        return np.array(image.convert(mode))
+
+
+def _is_transparent(image: Image) -> bool:
+    """Whether any pixel is not opaque."""
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
+        lowest = image.getchannel(len(image.getbands()) - 1).getextrema()[0]
+        return isinstance(lowest, int | float) and lowest < 255
+    if "transparency" not in image.info:
+        return False
+    return bool((_converted(image, "RGBA")[:, :, 3] < 255).any())
+
+
+def _more_than_8_bits(image: Image, data: bytes) -> str:
+    """How many bits its channels have, in words; "" for 8 or fewer."""
+    if image.mode.startswith(("I", "F")):
+        return {"I": "16 or 32 bits", "F": "32 bits (floats)"}.get(image.mode, "16 bits")
+    for codec, _, _, arguments in getattr(image, "tile", ()):
+        values = arguments if isinstance(arguments, tuple) else (arguments,)
+        if match := next((m for value in values if isinstance(value, str) and (m := _RAW_MODE.fullmatch(value))), None):
+            return f"{match[1] or 16} bits"
+        if codec.startswith("ppm") and len(values) > 1 and _number(values[1]) > 255:
+            return f"{_number(values[1]).bit_length()} bits"
+    bits = _BITS[image.format](data) if image.format in _BITS else 8
+    return f"{bits} bits" if bits > 8 else ""
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _avif_bits(data: bytes) -> int:
+    """By the AV1 configuration (AV1 in ISOBMFF, 2.3.3): the flags high_bitdepth and twelve_bit of its third byte."""
+    at = data.find(b"av1C")
+    flags = data[at + 6] if 0 <= at < len(data) - 6 else 0
+    return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+
+
+def _jpeg2000_bits(data: bytes) -> int:
+    """By the codestream's SIZ segment (ISO/IEC 15444-1, A.5.1): the largest depth of its components."""
+    at = data.find(b"\xff\x4f\xff\x51")
+    if not 0 <= at < len(data) - 42:
+        return 8
+    count = int.from_bytes(data[at + 40 : at + 42], "big")
+    return max(((depth & 0x7F) + 1 for depth in data[at + 42 : at + 42 + 3 * count : 3]), default=8)
+
+
+_BITS = {"AVIF": _avif_bits, "JPEG2000": _jpeg2000_bits}
