@@ -10,6 +10,20 @@ Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is re
 first, other colour spaces and an orientation that was not applied are told as notices.
 Whatever the mode: shrinking and turning upright touch only the images that they concern, and a JPEG that cannot be
 decoded is an error here, not in training.
+
+NOTE [ encode: what is compared ]
+What is stored decodes to the source's pixels. A source's own bytes are checked by themselves (proved by the entropy
+walk, or decoded by libjpeg-turbo). What is stored instead of them is checked as well:
+  stripped      the walk proves the stripped file; its tables and coded data are the source's. A file that the walk does
+                not prove is decoded before and after: equal pixels, or the source's bytes are stored. Under
+                check="structure" that is asked only where something is amiss between the markers.
+  transcoded,   decoded before and after: equal pixels, or the source's bytes are stored.
+  optimized
+  rotated       turned back it must be, byte for byte, what the source transcodes to, and that is decoded and compared
+                as above; else the image is encoded anew.
+  encoded anew, the walk proves the new file, and its size is that of the pixels. The loss is the encoder's, at the
+  CMYK          quality asked for.
+  raw           the pixels that were decoded are stored as they are.
 """
 
 from __future__ import annotations
@@ -87,7 +101,7 @@ class Encoder:
             smaller = core.jpeg_to_baseline(encoded.data, self._options.max_pixels)
         except SampleError:
             return  # baseline coding cannot hold the same pixels
-        if len(smaller) < len(encoded.data):
+        if len(smaller) < len(encoded.data) and self._same_pixels(smaller, encoded.data):
             encoded.data, encoded.index = smaller, None
             encoded.how = (*encoded.how, "optimized")
 
@@ -158,31 +172,40 @@ class Encoder:
             return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index)
         if found.components == 4:
             pixels = upright(self._decode(data), turn)
-            encoded = encode_jpeg(pixels, CMYK_QUALITY, "4:4:4")
-            return Encoded("jpeg", encoded, pixels.shape[0], pixels.shape[1], ("cmyk",), "jpeg", warning)
+            return self._encoded(pixels, CMYK_QUALITY, False, ("cmyk",), "jpeg", warning, "4:4:4")
         if turn != 1:
             return self._turned(data, found, turn, warning)
         return self._lossless(data, found, warning)
 
     def _lossless(self, data: bytes, found: core.Prepared, warning: str) -> Encoded:
         """The same coefficients in the form that decodes best."""
-        stored, how = (data, "kept") if found.data is None or found.data is data else (found.data, "stripped")
-        # Of the same coded data; of a file with something amiss between its markers none was made, but stripping may have mended that.
-        index: bytes | None = found.entropy_index if found.whole or stored is data else None
         if found.kind == "progressive" or found.arithmetic or found.scans > 1:
             try:
-                stored, how = core.jpeg_to_baseline(data, self._options.max_pixels), "transcoded"
-                index = None
+                stored = core.jpeg_to_baseline(data, self._options.max_pixels)
             except SampleError:
                 # Either it cannot be decoded, which this raises, or baseline cannot hold the same pixels: stored as it is.
                 core.jpeg_check(data, self._options.max_pixels)
-        return Encoded("jpeg", stored, found.height, found.width, (how,), "jpeg", warning, index)
+            else:
+                if self._same_pixels(stored, data):
+                    return Encoded("jpeg", stored, found.height, found.width, ("transcoded",), "jpeg", warning)
+        if found.data is None or found.data is data or not (found.sound or self._same_pixels(found.data, data)):
+            return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index)
+        # Of the same coded data; of a file with something amiss between its markers none was made, but stripping may have mended that.
+        index: bytes | None = found.entropy_index if found.whole else None
+        return Encoded("jpeg", found.data, found.height, found.width, ("stripped",), "jpeg", warning, index)
+
+    def _same_pixels(self, stored: bytes, source: bytes) -> bool:
+        """Whether a JPEG decodes, and to the pixels of the one that it is made from."""
+        try:
+            pixels = self._decode(stored)
+        except SampleError:
+            return False
+        return np.array_equal(pixels, self._decode(source))
 
     def _turned(self, data: bytes, found: core.Prepared, turn: int, warning: str) -> Encoded:
         """Upright by moving coefficients where the sides allow it, else decoded and encoded again."""
-        try:
-            stored = core.jpeg_transform(data, turn, self._options.max_pixels)
-        except SampleError:
+        stored = self._moved(data, turn)
+        if stored is None:
             pixels = upright(self._decode(data), turn)
             sampling = core.jpeg_scan(data)["sampling"]
             even = all(factors == sampling[0] for factors in sampling)
@@ -197,6 +220,17 @@ class Encoder:
             )
         height, width = (found.width, found.height) if turn >= 5 else (found.height, found.width)
         return Encoded("jpeg", stored, height, width, ("rotated",), "jpeg", warning)
+
+    def _moved(self, data: bytes, turn: int) -> bytes | None:
+        """The JPEG with its coefficients turned; None where they are not all there again when it is turned back."""
+        limit, back = self._options.max_pixels, {6: 8, 8: 6}.get(turn, turn)
+        try:
+            stored = core.jpeg_transform(data, turn, limit)
+            unturned = core.jpeg_to_baseline(data, limit)
+            same = core.jpeg_transform(stored, back, limit) == unturned
+        except SampleError:
+            return None
+        return stored if same and self._same_pixels(unturned, data) else None
 
     def _decoded(self, data: bytes, found: core.Prepared, turn: int, size: tuple[int, int] | None, warning: str) -> Encoded:
         """Decoded, shrunk and turned as asked, then stored as the mode says."""
@@ -230,7 +264,12 @@ class Encoder:
         subsampling: str | None = None,
     ) -> Encoded:
         data = encode_jpeg(pixels, quality, "gray" if gray else subsampling or self._options.subsampling)
-        return Encoded("jpeg", data, pixels.shape[0], pixels.shape[1], how, name, warning)
+        height, width = pixels.shape[:2]
+        made = self._preparer().prepare(data, True, self._options.index)
+        if not made.sound or (made.height, made.width) != (height, width):
+            reason = "libjpeg-turbo encoded it to a file that does not decode to the image's size"
+            raise SampleError(reason, reason=reason)
+        return Encoded("jpeg", data, height, width, how, name, warning, made.entropy_index if self._options.index else None)
 
 
 def _rgb(pixels: Pixels) -> Pixels:
