@@ -248,7 +248,7 @@ class Pool:
         held = tuple(self._holds(worker.number))
         hints = self._hints(code)
         return WorkerError(
-            f"DataLoader worker (pid {worker.pid}) exited unexpectedly: worker {worker.number} {_cause(code)}{_held(held)}.{hints}",
+            f"{_in_torchs_words(worker.pid, code)}: worker {worker.number} {_cause(code)}{_held(held)}.{hints}",
             worker=worker.number,
             pid=worker.pid,
             exitcode=code,
@@ -343,6 +343,13 @@ def refuse_daemon(context: Any) -> None:
             f"num_workers > 0 needs processes, and {current.name!r} is daemonic: Python lets it have no children. Use num_workers=0, start "
             "this process with daemon=False, or pack the dataset (fastload pack): packed data is read by threads, which always work"
         )
+
+
+def _in_torchs_words(pid: int, code: int) -> str:
+    """The sentences of torch's own loader for that end of a worker, which programs and people search logs for."""
+    how = f"is killed by signal: {signal.strsignal(-code)}." if code < 0 else f"exited unexpectedly with exit code {code}." if code else ""
+    first = f"DataLoader worker (pid {pid}) {how} " if how else ""
+    return f"{first}DataLoader worker (pid(s) {pid}) exited unexpectedly"
 
 
 def _cause(code: int) -> str:

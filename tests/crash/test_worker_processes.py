@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from crash_helpers import Doomed, DoomedStream, Pids, alive, census, children, nothing_left, run, settled, start, survivors
+from torch.utils.data import DataLoader
 
 from fastload import FastLoader
 from fastload.errors import ClosedError, LoaderTimeout, WorkerError
@@ -77,6 +78,22 @@ def test_death_of_a_worker(how: str, persistent: bool, tmp_path: Path, capfd: py
         assert whole(loader) == EXPECTED
         del loader, error, raised
     capfd.readouterr()  # faulthandler's report of the segmentation fault
+
+
+@pytest.mark.parametrize("how", ["SIGSEGV", "SIGKILL", "exit 3"])
+def test_death_in_torchs_words(how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What torch's loader says of that end, in its error and in the error's cause, is said here too, of the worker's PID."""
+    (tmp_path / "armed").touch()
+    told = []
+    for kind, caught in ((DataLoader, RuntimeError), (FastLoader, WorkerError)):
+        with pytest.raises(caught) as raised:
+            list(kind(Doomed(tmp_path / "armed", how), batch_size=3, num_workers=2))
+        told.append(re.sub(r"\d{3,}", "PID", f"{raised.value} {raised.value.__cause__ or ''}"))
+    how_it_ended = r"is killed by signal: [^.]*|exited unexpectedly with exit code \d+|exited unexpectedly"
+    sentences = re.findall(rf"DataLoader worker \(.*?\) (?:{how_it_ended})", told[0])
+    assert len(sentences) == 2, told[0]
+    assert all(sentence in told[1] for sentence in sentences), told
+    capfd.readouterr()
 
 
 def test_batches_before_a_death_come(tmp_path: Path) -> None:
