@@ -79,13 +79,15 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
 
 /* Maps the file by itself, checks size and trees, notes where the samples are, and hands back which file it was. */
 static fl_code shard_check(const char *path, shard *s, struct stat *st, fl_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
     if (fd < 0 && errno == ENOENT) { return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name); }
     if (fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
     fl_code code = FL_OK;
     if (fstat(fd, st) != 0) {
         code = fl_fail_sys(err, errno, "cannot ask for the size of shard %.80s", s->name);
-    } else if (!S_ISREG(st->st_mode) || (uint64_t)st->st_size != s->bytes || s->bytes == 0) {
+    } else if (!S_ISREG(st->st_mode)) {
+        code = fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
+    } else if ((uint64_t)st->st_size != s->bytes || s->bytes == 0) {
         code = fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
                        s->name, (uint64_t)st->st_size, s->bytes);
     } else {

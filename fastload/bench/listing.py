@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-# What torchvision's ImageFolder takes for an image.
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+from fastload.files import read_regular
+from fastload.packing.folders import walk
+from fastload.packing.sources import IMAGE_EXTENSIONS
 
 
 def list_folder(root: Path) -> list[tuple[Path, int]]:
@@ -13,8 +15,8 @@ def list_folder(root: Path) -> list[tuple[Path, int]]:
     classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
     found: list[tuple[Path, int]] = []
     for label, name in enumerate(classes):
-        paths = sorted(path for path in (root / name).rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
-        found += [(path, label) for path in paths]
+        for folder, files in walk(os.path.join(root, name)):
+            found += [(Path(folder, file), label) for file in files if file.lower().endswith(IMAGE_EXTENSIONS)]
     return found
 
 
@@ -25,4 +27,4 @@ def write_lmdb(files: list[tuple[str, int]], out: Path) -> None:
     size = 2 * sum(Path(path).stat().st_size for path, _ in files) + (64 << 20)
     with lmdb.open(str(out), subdir=False, map_size=size, sync=False) as env, env.begin(write=True) as txn:
         for index, (path, label) in enumerate(files):
-            txn.put(index.to_bytes(8, "big"), label.to_bytes(4, "little") + Path(path).read_bytes(), append=True)
+            txn.put(index.to_bytes(8, "big"), label.to_bytes(4, "little") + read_regular(path), append=True)

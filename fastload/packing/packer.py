@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import ArgumentError, FastloadError, PackError, SampleError
+from fastload.errors import ArgumentError, FastloadError, PackError, ResourceError, SampleError
 from fastload.packing.encode import Encoder
 from fastload.packing.notices import DEEP
 from fastload.packing.options import PackOptions, default_max_pixels, parse_size, table_options
@@ -256,7 +256,7 @@ class _Job:
         position = int(self.order[place])
         try:
             return _Read(self.source.read(position))
-        except (PackError, SampleError, OSError) as error:
+        except (FastloadError, OSError) as error:
             return _Read(None, error)
 
     def _outcome(self, writer: DatasetWriter, place: int, read: _Read | None) -> Outcome:
@@ -274,8 +274,10 @@ class _Job:
                 width=encoded.width,
                 index=encoded.index or b"",
             )
-        except MissingLibrary:
+        except (MissingLibrary, ResourceError):
             raise
+        except MemoryError as error:
+            raise ResourceError(f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels") from error
         except (FastloadError, OSError) as error:
             return Outcome(self.source.name(position), None, reason=_reason(error), error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)

@@ -7,9 +7,10 @@ read ahead. To add one, write a file with a class that satisfies `Source`, and n
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +19,16 @@ from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import TableOptions
 from fastload.store import Field
 
+T = TypeVar("T")
 Pixels = npt.NDArray[np.uint8]
 Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
 
 IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """What torchvision's ImageFolder takes for an image, so that both see the same samples."""
+
+
+FIRST_TRIES = 100
+"""Samples that are tried for one that can be read, where a field's kind follows from a sample."""
 
 
 @dataclass(slots=True)
@@ -78,24 +84,21 @@ class Source(Protocol):
         """The sample at a position, 0 <= position < len()."""
 
 
-def read_file(path: str) -> bytes:
-    """All bytes of a file, in one read where the file system allows.
+def first_readable(read: Callable[[int], T], count: int) -> T:
+    """What `read` gives at the first position where it succeeds; those before it fail again, each as its sample's error, when packed.
 
     Raises:
-        OSError: the file cannot be read.
+        PackError: none of the first `FIRST_TRIES` can be read; the first one's error.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(descriptor).st_size
-        data = os.read(descriptor, size + 1)
-        if len(data) == size:
-            return data
-        parts = [data]
-        while part := os.read(descriptor, 1 << 20):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
+    failures: list[PackError] = []
+    for position in range(min(count, FIRST_TRIES)):
+        try:
+            return read(position)
+        except PackError as error:  # noqa: PERF203
+            failures.append(error)
+        except OSError as error:
+            failures.append(PackError(f"{error.filename or position}: cannot be read: {error.strerror or error}"))
+    raise failures[0]
 
 
 def open_source(source: object, table: TableOptions | None = None) -> Source:

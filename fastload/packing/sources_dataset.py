@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from fastload.errors import PackError
+from fastload.errors import FastloadError, PackError, ResourceError
+from fastload.files import FILE_BYTES, read_regular
 from fastload.packing.pillow_images import to_rgb
-from fastload.packing.sources import Item, Pixels, Value, read_file
+from fastload.packing.sources import Item, Pixels, Value, first_readable
 from fastload.store import Field
 
 _IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0")
@@ -42,7 +44,7 @@ class DatasetSource:
             self.classes = tuple(names)
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
-        self._image_key, values = self._split(self._get(0), 0)
+        values = first_readable(lambda position: self._split(self._get(position), position)[1], len(dataset))
         self.fields = tuple(_field(name, value) for name, value in values.items())
 
     def __len__(self) -> int:
@@ -58,20 +60,29 @@ class DatasetSource:
 
     def read(self, position: int) -> Item:
         item = self._get(position)
-        image_key, values = self._split(item, position)
-        raw = item if image_key is None else item[image_key]
-        if _is_pil(raw) and raw.mode != "L":
-            pixels, lost = to_rgb(raw, oriented=False)
-            return Item(self.name(position), pixels, values, lost)
-        return Item(self.name(position), _image(raw, self.name(position)), values)
+        with self._named(position, "its item raised", OSError):
+            image_key, values = self._split(item, position)
+            raw = item if image_key is None else item[image_key]
+            if _is_pil(raw) and raw.mode != "L":
+                pixels, lost = to_rgb(raw, oriented=False)
+                return Item(self.name(position), pixels, values, lost)
+            return Item(self.name(position), _image(raw, self.name(position)), values)
 
     def _get(self, position: int) -> Any:
-        try:
+        with self._named(position, "the Dataset raised"):
             return self._dataset[position]
-        except (PackError, MemoryError):
+
+    @contextmanager
+    def _named(self, position: int, what: str, kept: type[Exception] = FastloadError) -> Iterator[None]:
+        """Names the sample in whatever a user's Dataset, or an object that it gives, raises; fastload's own errors and `kept` pass."""
+        try:
+            yield
+        except (FastloadError, kept):
             raise
-        except Exception as error:  # whatever a user's Dataset raises, the sample it came from is named
-            raise PackError(f"{self.name(position)}: the Dataset raised {type(error).__name__}: {error}") from error
+        except MemoryError as error:
+            raise ResourceError(f"{self.name(position)}: {what} a MemoryError {error}".rstrip()) from error
+        except Exception as error:
+            raise PackError(f"{self.name(position)}: {what} {type(error).__name__}: {error}") from error
 
     def _split(self, item: Any, position: int) -> tuple[Any, dict[str, Value]]:
         """The key of the image within the item (None: the item is the image), and the other fields."""
@@ -128,9 +139,11 @@ def _image(value: Any, name: str) -> bytes | Pixels:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if isinstance(value, str | os.PathLike):
-        return read_file(os.fspath(value))
+        return read_regular(os.fspath(value))
     if isinstance(value, io.IOBase):
-        data: bytes = value.read()
+        data: bytes = value.read(FILE_BYTES + 1)
+        if len(data) > FILE_BYTES:
+            raise PackError(f"{name}: its image has more bytes than the limit of {FILE_BYTES:,}")
         return data
     if _is_pil(value):
         return np.asarray(value)

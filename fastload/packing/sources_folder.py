@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from fastload.errors import PackError
-from fastload.packing.sources import IMAGE_EXTENSIONS, Item, read_file
+from fastload.files import read_regular
+from fastload.packing.folders import is_folder, walk
+from fastload.packing.sources import IMAGE_EXTENSIONS, Item
 from fastload.store import Field
 
 
@@ -22,7 +24,7 @@ class FolderSource:
         self.title = root
         try:
             with os.scandir(root) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_dir())
+                names = sorted(entry.name for entry in entries if is_folder(entry))
         except OSError as error:
             raise PackError(f"{root}: cannot be listed: {error.strerror}") from error
         if not names:
@@ -48,10 +50,9 @@ class FolderSource:
             )
 
     def _add_class(self, top: str, label: int) -> None:
-        for folder, _, files in sorted(os.walk(top, followlinks=True, onerror=_refuse)):
-            wanted = [name for name in sorted(files) if name.lower().endswith(IMAGE_EXTENSIONS)]
+        for folder, files in walk(top):
+            wanted = [name for name in files if name.lower().endswith(IMAGE_EXTENSIONS)]
             if wanted:
-                _refuse_loop(folder)
                 place = len(self._folders)
                 self._folders.append(folder)
                 self._samples.extend((place, name, label) for name in wanted)
@@ -66,24 +67,4 @@ class FolderSource:
     def read(self, position: int) -> Item:
         place, name, label = self._samples[position]
         path = os.path.join(self._folders[place], name)
-        return Item(path, read_file(path), {"label": label})
-
-
-def _refuse(error: OSError) -> None:
-    raise PackError(f"{error.filename}: cannot be listed: {error.strerror}") from error
-
-
-def _refuse_loop(folder: str) -> None:
-    """A link to a folder above itself shows every image dozens of times: seldom what was meant, so it is an error."""
-    part = folder
-    inside = os.path.realpath(folder)
-    while True:
-        if os.path.islink(part):
-            target = os.path.realpath(part)
-            holder = os.path.realpath(os.path.dirname(part))
-            if holder == target or holder.startswith(target.rstrip(os.sep) + os.sep):
-                raise PackError(f"{part}: a link to a folder that holds it ({inside}); remove the link")
-        above = os.path.dirname(part)
-        if above == part or not above:
-            return
-        part = above
+        return Item(path, read_regular(path), {"label": label})

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from typing import Any, cast
 
 from fastload.errors import PackError
+from fastload.files import read_regular
 from fastload.packing.options import TableOptions
-from fastload.packing.sources import Item, Value, read_file
+from fastload.packing.sources import Item, Value
 from fastload.packing.table_layout import find_layout, read_rows
 from fastload.store import Field
+from fastload.store.checked import parse_json
 from fastload.store.schema import Kind
 
 
@@ -99,7 +100,7 @@ class TableSource:
             if kind == "float":
                 return float(cell)
             if kind == "json":
-                value: Value = json.loads(cell)
+                value: Value = parse_json(cell)
                 return value
             return cell
         except ValueError as error:
@@ -113,7 +114,7 @@ class TableSource:
 
     def read(self, position: int) -> Item:
         path = self.name(position)
-        return Item(path, read_file(path), {name: values[position] for name, values in self._values.items()})
+        return Item(path, read_regular(path), {name: values[position] for name, values in self._values.items()})
 
 
 def _is_number(cell: str) -> bool:
@@ -148,7 +149,7 @@ def _is_json(cell: str) -> bool:
     if cell[:1] not in ("{", "["):
         return False
     try:
-        json.loads(cell)
+        parse_json(cell)
     except ValueError:
         return False
     return True

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import glob
-import io
-import json
 import os
 import re
 import tarfile
 import threading
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.packing.sources import Item, Value
+from fastload.files import FILE_BYTES, open_regular
+from fastload.packing.npy import read_npy
+from fastload.packing.sources import Item, Value, first_readable
 from fastload.store import Field
+from fastload.store.checked import parse_json
 
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _LISTS = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+HEADER_BYTES = 1 << 20
+"""Limit on a tar header: long names and pax records take some hundred bytes."""
 
 _Part = tuple[str, int, int]  # (extension, offset of the data, size)
 
@@ -86,10 +92,15 @@ class TarSource:
         if kind == "json":
             return Field(name, "json")
         if kind == "npy":
-            value = self.read(0).values[name]
-            assert isinstance(value, np.ndarray)
+            value = self._first_array(name)
             return Field(name, "array", shape=value.shape, dtype=str(value.dtype))
         return Field(name, "bytes")
+
+    def _first_array(self, name: str) -> npt.NDArray[Any]:
+        """The array that settles a field's shape and dtype: the first one that can be read."""
+        value = first_readable(lambda position: self.read(position).values[name], len(self))
+        assert isinstance(value, np.ndarray)
+        return value
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -105,6 +116,8 @@ class TarSource:
         image = b""
         values: dict[str, Value] = {}
         for extension, offset, size in parts:
+            if size > FILE_BYTES:
+                raise PackError(f"{name}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}")
             data = self._data(number, offset, size)
             if extension == image_extension:
                 image = data
@@ -118,8 +131,7 @@ class TarSource:
             with self._lock:
                 descriptor = self._files.get(number)
                 if descriptor is None:
-                    descriptor = os.open(self._paths[number], os.O_RDONLY | os.O_CLOEXEC)
-                    self._files[number] = descriptor
+                    descriptor = self._files[number] = open_regular(self._paths[number])[0]
         data = os.pread(descriptor, size, offset)
         while len(data) < size:
             more = os.pread(descriptor, size - len(data), offset + len(data))
@@ -158,36 +170,65 @@ def expand(pattern: str) -> list[str]:
     return [pattern]
 
 
+class _Headers:
+    """A tar as tarfile reads it, header by header. A header may claim any length, which tarfile would read at once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._file.read(size)
+
+
 def _index(path: str) -> list[tuple[str, tuple[_Part, ...]]]:
-    """The samples of one tar, without reading their data: neighbouring members of one base name."""
-    samples: list[tuple[str, tuple[_Part, ...]]] = []
-    key, parts = "", list[_Part]()
-    size = os.path.getsize(path)
+    """The samples of one tar, without reading their data: neighbouring members of one base name.
+
+    Raises:
+        PackError: no regular file, no plain tar, or a damaged one.
+    """
     try:
-        with tarfile.open(path, "r:") as tar:
-            for member in tar:
-                # A member list as long as the tar would stay in memory otherwise.
-                tar.members = []  # type: ignore[attr-defined]
-                folder, base = os.path.split(member.name)
-                stem, dot, extension = base.partition(".")
-                if not member.isreg() or not dot or not stem or not extension:
-                    continue
-                if member.issparse():
-                    raise PackError(f"{path}: {member.name} is stored sparse; write the tar without --sparse")
-                if member.offset_data + member.size > size:
-                    raise PackError(f"{path}: the tar ends inside {member.name}; copy it again")
-                this = os.path.join(folder, stem)
-                if this != key:
-                    if parts:
-                        samples.append((key, tuple(parts)))
-                    key, parts = this, []
-                if any(extension.lower() == known for known, _, _ in parts):
-                    raise PackError(f"{path}: {member.name} is there twice in one sample")
-                parts.append((extension.lower(), member.offset_data, member.size))
-    except tarfile.TarError as error:
-        raise PackError(f"{path}: not a whole plain tar: {error}; a compressed one must be unpacked first") from error
+        descriptor, size = open_regular(path)
+        with open(descriptor, "rb") as file:
+            return _members(path, file, size)
+    except PackError:
+        raise
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+    except Exception as error:  # of hostile headers tarfile raises whatever it meets: ValueError, OverflowError, RecursionError, ...
+        text = str(error) or type(error).__name__
+        raise PackError(f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first") from error
+
+
+def _members(path: str, file: BinaryIO, size: int) -> list[tuple[str, tuple[_Part, ...]]]:
+    samples: list[tuple[str, tuple[_Part, ...]]] = []
+    key, parts = "", list[_Part]()
+    last = -1
+    with tarfile.open(fileobj=_Headers(file), mode="r:") as tar:  # type: ignore[call-overload]
+        for member in tar:
+            # A member list as long as the tar would stay in memory otherwise.
+            tar.members = []
+            if member.size < 0 or member.offset <= last:  # a negative size leads back to a header that was read before, for ever
+                raise tarfile.ReadError(f"{member.name} has a size of {member.size}")
+            last = member.offset
+            folder, base = os.path.split(member.name)
+            stem, dot, extension = base.partition(".")
+            if not member.isreg() or not dot or not stem or not extension:
+                continue
+            if member.issparse():
+                raise PackError(f"{path}: {member.name} is stored sparse; write the tar without --sparse")
+            if member.offset_data + member.size > size:
+                raise PackError(f"{path}: the tar ends inside {member.name}; copy it again")
+            this = os.path.join(folder, stem)
+            if this != key:
+                if parts:
+                    samples.append((key, tuple(parts)))
+                key, parts = this, []
+            if any(extension.lower() == known for known, _, _ in parts):
+                raise PackError(f"{path}: {member.name} is there twice in one sample")
+            parts.append((extension.lower(), member.offset_data, member.size))
     if parts:
         samples.append((key, tuple(parts)))
     return samples
@@ -205,12 +246,11 @@ def _value(name: str, extension: str, data: bytes) -> Value:
         if kind == "txt":
             return data.decode("utf-8")
         if kind == "json":
-            value: Value = json.loads(data)
+            value: Value = parse_json(data)
             return value
         if kind == "npy":
-            array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = np.load(io.BytesIO(data), allow_pickle=False)
-            return array
-    except (ValueError, EOFError) as error:
+            return read_npy(data)
+    except ValueError as error:
         what = {"cls": "label that is an integer", "txt": "UTF-8 text", "json": "JSON", "npy": "array without pickle"}
         shown = f" {data[:40]!r}" if kind == "cls" else ""
         raise PackError(f"{name}: its .{extension}{shown} is no {what[kind]}: {error}") from error

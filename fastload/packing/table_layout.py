@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 
 from fastload.errors import PackError
+from fastload.files import read_regular
 from fastload.packing.options import TableOptions
 from fastload.packing.sources import IMAGE_EXTENSIONS
 
@@ -61,8 +62,7 @@ def read_rows(path: str) -> tuple[list[int], list[list[str]]]:
     lines: list[int] = []
     rows: list[list[str]] = []
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            text = file.read()
+        text = read_regular(path).decode("utf-8-sig")
         reader = _reader(text, _delimiter(text, path))
         for row in reader:
             if row:

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, FastloadError, SampleError
+from fastload.files import open_regular
 from fastload.packing.options import default_max_pixels
 from fastload.packing.progress import Progress
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Manifest, Schema, ShardEntry, file_crc32c
@@ -113,7 +114,8 @@ def _check_file(folder: Path, shard: ShardEntry) -> str:
     path = folder / shard.file
     again = "copy it again, or pack again"
     try:
-        size = path.stat().st_size
+        descriptor, size = open_regular(path)
+        os.close(descriptor)
         if size != shard.bytes:
             return f"{path}: {size} bytes where the manifest says {shard.bytes}; {again}"
         if (found := file_crc32c(path)) != shard.crc32c:

@@ -9,6 +9,11 @@ from typing import Any
 from fastload._native import core
 from fastload.errors import DatasetError
 
+JSON_BYTES = 64 << 20
+"""Limit on the JSON of one sample: as Python's objects it takes ten times its size."""
+JSON_DEPTH = 200
+"""Limit on how deep lists and objects lie in each other; the parser, which recurses, ends with an error at about 1,000 less its callers."""
+_TOO_DEEP = f"lists and objects lie more than {JSON_DEPTH} deep in each other"
 CHECKSUM_KEY = "crc32c"
 
 
@@ -50,6 +55,34 @@ def shown(value: object) -> str:
     """Value for a message, cut to a length that fits one."""
     text = repr(value) if not isinstance(value, dict | list) else type(value).__name__
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text from a file that anybody may have written.
+
+    Raises:
+        ValueError: no JSON, longer than `JSON_BYTES`, or nested deeper than `JSON_DEPTH`.
+    """
+    if len(text) > JSON_BYTES:
+        raise ValueError(f"{len(text):,} bytes of JSON are more than the limit of {JSON_BYTES:,}")
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if nested_too_deeply(value):
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def nested_too_deeply(value: object) -> bool:
+    """Whether lists and objects lie in each other more than `JSON_DEPTH` deep."""
+    level = [value]
+    for _ in range(JSON_DEPTH + 1):
+        holders = [each for each in level if isinstance(each, dict | list | tuple)]
+        if not holders:
+            return False
+        level = [inner for each in holders for inner in (each.values() if isinstance(each, dict) else each)]
+    return True
 
 
 def seal(content: Mapping[str, Any]) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import DatasetError
+from fastload.files import read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.schema import CRC_COLUMN, Schema
@@ -20,6 +21,8 @@ VERSION = 1
 MANIFEST_NAME = "manifest.json"
 JOURNAL_NAME = "progress.json"
 SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
+MANIFEST_BYTES = 1 << 28
+"""Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards, fit."""
 COUNT_LIMIT = 2**48
 """Samples, and bytes of a shard: far above any dataset, far below where arithmetic on them could wrap."""
 
@@ -181,7 +184,7 @@ class Manifest:
         """
         folder = Path(path)
         try:
-            data = (folder / MANIFEST_NAME).read_bytes()
+            data = read_regular(folder / MANIFEST_NAME, MANIFEST_BYTES)
         except FileNotFoundError:
             raise _missing(folder) from None
         except NotADirectoryError:
@@ -243,7 +246,8 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
         durable: also syncs file and folder, so that the same holds for a power cut.
     """
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "xb") as file:  # anew: what was there may be a link to elsewhere, or a FIFO that nobody reads
         file.write(data)
         file.flush()
         if durable:

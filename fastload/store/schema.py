@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError
-from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
+from fastload.store.checked import JSON_DEPTH, Bad, get_int, get_list, get_object, get_str, nested_too_deeply, shown
 
 Kind = Literal["image", "int", "float", "array", "bytes", "text", "json"]
 Entry = tuple[int, int, Any]
@@ -287,9 +287,12 @@ def _text(field: Field, value: object) -> tuple[int, Any]:
 
 def _json(field: Field, value: object) -> tuple[int, Any]:
     try:
-        return core.KIND_JSON, json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise _refuse(field, value, str(error)) from None
+    if nested_too_deeply(value):
+        raise _refuse(field, value, f"it is nested more than {JSON_DEPTH} deep")
+    return core.KIND_JSON, text
 
 
 def _image(field: Field, value: object, kind: str | None, height: int, width: int) -> tuple[int, Any]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import PackError
+from fastload.files import open_regular
 from fastload.store.manifest import ShardEntry
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, column_array
 
@@ -49,7 +50,7 @@ def file_crc32c(path: str | os.PathLike[str]) -> int:
     crc = 0
     buffer = bytearray(_READ_BLOCK)
     view = memoryview(buffer)
-    with open(path, "rb", buffering=0) as file:
+    with open(open_regular(path)[0], "rb", buffering=0) as file:
         while size := file.readinto(buffer):
             crc = core.crc32c(view[:size], crc)
     return crc
@@ -57,7 +58,7 @@ def file_crc32c(path: str | os.PathLike[str]) -> int:
 
 def durable_entry(path: Path, first: int, count: int, columns: Mapping[str, int]) -> ShardEntry:
     """Syncs a closed shard to the disk and says what a manifest must of it; columns as `ShardFile.close` gave them. Raises OSError."""
-    with open(path, "rb") as file:
+    with open(open_regular(path)[0], "rb") as file:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
     return ShardEntry(path.name, first, count, size, file_crc32c(path), columns)

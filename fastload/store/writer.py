@@ -21,11 +21,13 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.files import read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_object
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import (
     JOURNAL_NAME,
+    MANIFEST_BYTES,
     MANIFEST_NAME,
     SHARD_NAME,
     Manifest,
@@ -206,7 +208,7 @@ class DatasetWriter:
 
     def _read_journal(self) -> None:
         path = self.out / JOURNAL_NAME
-        content = checked.parse(path.read_bytes(), str(path))
+        content = checked.parse(read_regular(path, MANIFEST_BYTES), str(path))
         check_version(content, _JOURNAL_FORMAT, _JOURNAL_VERSION, str(path))
         content = checked.unseal(content, str(path))
         self._same(content)

@@ -1,0 +1,83 @@
+"""Walking a tree of folders with links followed, so that it ends whatever the links say."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+
+from fastload.errors import PackError
+
+VISITS = 1000
+"""Paths that may lead to one folder. Links from each of n folders to two places in the next make 2**n paths of no loop."""
+
+_Identity = tuple[int, int]  # (device, inode)
+
+
+def walk(top: str) -> list[tuple[str, list[str]]]:
+    """Every folder from top downwards, in the order of ``sorted(os.walk(top, followlinks=True))``, which is ImageFolder's.
+
+    Returns:
+        (path, sorted names of what is no folder in it) of each.
+
+    Raises:
+        PackError: a folder cannot be listed, lies within itself by a link, or is reached by more than `VISITS` paths.
+    """
+    found: list[tuple[str, list[str]]] = []
+    visits: Counter[_Identity] = Counter()
+    waiting = [_Folder(top, os.path.realpath(top), os.path.islink(top), os.path.realpath(os.path.dirname(top)), frozenset())]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            identity = folder.identity()
+            with os.scandir(folder.path) as entries:
+                listed = [(entry.name, entry.is_symlink(), is_folder(entry)) for entry in entries]
+        except OSError as error:
+            raise PackError(f"{error.filename or folder.path}: cannot be listed: {error.strerror}") from error
+        visits[identity] += 1
+        if visits[identity] > VISITS:
+            raise PackError(f"{folder.path}: more than {VISITS:,} paths lead to this folder, by links to folders with links; remove some")
+        found.append((folder.path, sorted(name for name, _, below in listed if not below)))
+        inside = folder.above | {identity}
+        for name, link, below in listed:
+            if below:
+                real = os.path.join(folder.real, name)
+                real = os.path.realpath(real) if link else real
+                waiting.append(_Folder(os.path.join(folder.path, name), real, link, folder.real, inside))
+    found.sort()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder to be listed.
+
+    Attributes:
+        path: as it was reached.
+        real: its path without links.
+        link: whether the last part of `path` is a link.
+        holder: the path, without links, of the folder that it was found in.
+        above: the folders on the way to it.
+    """
+
+    path: str
+    real: str
+    link: bool
+    holder: str
+    above: frozenset[_Identity]
+
+    def identity(self) -> _Identity:
+        """Device and inode. Raises PackError where the folder holds the link that leads to it, before anything of it is listed."""
+        status = os.stat(self.path)
+        identity = (status.st_dev, status.st_ino)
+        if identity in self.above or (self.link and os.path.commonpath((self.real, self.holder)) == self.real):
+            raise PackError(f"{self.path}: a link to a folder that holds it ({self.real}); remove the link")
+        return identity
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder or a link to one; a link that leads nowhere, or to itself, is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
