@@ -139,6 +139,18 @@ static void add_margin(const struct jpeg_decompress_struct *c, int eighths, uint
     if (left && (*x0 == left || *x1 < left + 3)) *x0 = left - 1;
 }
 
+/* Whether jpeg_crop_scanline keeps a component's columns. Where libjpeg gives a component a larger inverse DCT and still has to upsample it, as
+ * in 2x4 sampling at 1/4, it counts the component's columns as if the DCT were not larger, and leaves the rest of a row as it was. */
+static bool crops_columns(const struct jpeg_decompress_struct *c, int eighths) {
+    for (int ci = 0; ci < c->num_components && eighths < 8; ci++) {
+        const jpeg_component_info *part = &c->comp_info[ci];
+        const bool full = part->h_samp_factor == c->max_h_samp_factor && part->v_samp_factor == c->max_v_samp_factor;
+        const bool usual = part->h_samp_factor == 1 && part->v_samp_factor == 1 && c->max_h_samp_factor <= 2 && c->max_v_samp_factor <= 2;
+        if (!full && !usual) return false;
+    }
+    return true;
+}
+
 static void fit_scratch(fl_jpeg *jpeg, size_t rows, size_t stride) {
     if (rows > (SIZE_MAX - 2 * TAIL) / stride)
         fl_jpeg_io_fail(&jpeg->io, FL_ELIMIT, "a box of %zu rows of %zu bytes does not fit the address space", rows, stride);
@@ -205,11 +217,13 @@ static void decode_body(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *
                        scaled_end((uint64_t)box->x + box->width, eighths, c->output_width),
                        scaled_end((uint64_t)box->y + box->height, eighths, c->output_height)};
     area got = want;
+    const bool whole_rows = !crops_columns(c, eighths);
     if (fl_jpeg_io_smooths(c)) got = (area){0, 0, c->output_width, want.y1};
+    else if (whole_rows) got.x0 = 0, got.x1 = c->output_width;
     else add_margin(c, eighths, &got.x0, &got.x1);
 
     JDIMENSION left = got.x0, width = got.x1 - got.x0;
-    jpeg_crop_scanline(c, &left, &width);
+    if (!whole_rows) jpeg_crop_scanline(c, &left, &width);
     if (got.y0 && jpeg_skip_scanlines(c, got.y0) != got.y0)
         fl_jpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg skipped fewer than %u rows", got.y0);
     size_t rows = got.y1 - got.y0, stride = (size_t)width * (cmyk ? 4 : 3);

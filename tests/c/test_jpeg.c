@@ -63,9 +63,9 @@ static void boxes_equal_crops(const recipe *r, int boxes) {
 }
 
 static void regions(void) {
-    static const int sampling[6][2] = {{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {1, 4}};
+    static const int sampling[8][2] = {{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}};
     for (int size = 1; size <= 100; size++)
-        for (int s = 0; s < 6; s++) {
+        for (int s = 0; s < 8; s++) {
             recipe r = {.width = size, .height = 1 + (int)below(100), .quality = 20 + (int)below(80), .components = 3};
             r.h = sampling[s][0], r.v = sampling[s][1];
             r.progressive = size % 3 == 0, r.arithmetic = size % 5 == 0, r.restart = size % 7 == 0 ? 3 : 0;
