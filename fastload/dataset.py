@@ -6,28 +6,44 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import ConcatDataset, Dataset, Subset
+from torch.utils.data import Dataset, Subset
 
 from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.plan import Plan, compile_plan, output_of
+from fastload.plan.changes import fingerprint
+from fastload.sampling import position_of
 from fastload.store.reader import DatasetReader
 
 MAX_PIXELS = int(os.environ.get("FASTLOAD_MAX_PIXELS", 1 << 28))
 """Images of more pixels are refused before anything is allocated (Pillow draws its line at 179 million)."""
 
 _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+_NAMES = ("path", "name", "file", "filename")
+
+T = TypeVar("T")
+
+
+class _Shadowed(Generic[T]):
+    """A read-only attribute that an attribute of the object, if its user sets one, takes the place of."""
+
+    def __init__(self, get: Callable[[Any], T]) -> None:
+        self._get = get
+        self.__doc__ = get.__doc__
+
+    def __get__(self, owner: Any, kind: type | None = None) -> T:
+        return self if owner is None else self._get(owner)  # type: ignore[return-value]
 
 
 class PackedDataset(Dataset[Any]):
@@ -38,8 +54,9 @@ class PackedDataset(Dataset[Any]):
     Python's, arrays are tensors, json is parsed.
 
     1. Opened on first use in each process; pickling carries the path and the settings, so any start method works.
-    2. With a seed, a sample is a pure function of (seed, epoch, index); without one, each access draws anew from torch's global generator.
-    3. A FastLoader's own seed takes the place of this one.
+    2. A transform may be assigned, or changed in place, at any time: the next access plans it anew. A FastLoader reads it at `iter()`.
+    3. With a seed, a sample is a pure function of (seed, epoch, index); without one, each access draws anew from torch's global generator.
+    4. A FastLoader's own seed takes the place of this one, and its count of epochs that of `set_epoch`; it writes nothing here.
 
     Args:
         path: the packed folder.
@@ -68,19 +85,22 @@ class PackedDataset(Dataset[Any]):
         self.epoch = 0
         self.max_pixels = max_pixels
         self._fields = None if fields is None else tuple(fields)
-        self._opened: _Opened | None = None
+        self._checked = False  # that the dataset has those
+        self._files = _Files(self.path)
+        self._source: tuple[_Opened, Plan, core.Source] | None = None
         self._transform: Any = transform
+        self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
         self._leaves = False  # whether the plan leaves ops to the device
-        self._left: PackedDataset | None = None  # for_device()'s
-        self._plan: Plan = compile_plan(transform)
+        self._plan, self._planned = compile_plan(transform), fingerprint(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_plan": None, "_left": None}
+        return {**self.__dict__, "_files": None, "_source": None, "_plan": None, "_planned": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._plan = compile_plan(self._transform, device=self._leaves)
+        self._files = _Files(self.path)
+        self._plan, self._planned = compile_plan(self._transform, device=self._leaves), fingerprint(self._transform)
 
     def __repr__(self) -> str:
         return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={list(self.fields)})"
@@ -92,43 +112,46 @@ class PackedDataset(Dataset[Any]):
 
     @transform.setter
     def transform(self, transform: Any) -> None:
-        self._plan = compile_plan(transform, device=self._leaves)
+        self._plan, self._planned = compile_plan(transform, device=self._leaves), fingerprint(transform)
         self._transform = transform
-        self._left = None
-        if self._opened is not None:
-            self._opened.source = None
 
     @property
     def plan(self) -> Plan:
-        """The transform, planned."""
+        """The transform, planned; anew where it was changed in place since."""
+        if not self._fixed:
+            seen = fingerprint(self._transform)
+            if seen != self._planned:
+                self._plan, self._planned = compile_plan(self._transform), seen
         return self._plan
 
     @property
     def opened(self) -> _Opened:
         """This process's open reader and decoder; opened anew after a fork."""
-        if self._opened is None or self._opened.pid != os.getpid():
-            self._opened = _Opened(self.path)
-        return self._opened
+        return self._files.opened
 
     @property
     def source(self) -> core.Source:
         """The dataset as the engine reads it."""
+        return self._source_for(self.plan)
+
+    def _source_for(self, plan: Plan) -> core.Source:
         opened = self.opened
-        if opened.source is None:
-            opened.source = core.Source(opened.reader.store, self._plan.program, opened.image_field, self.max_pixels)
-        return opened.source
+        if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
+            self._source = opened, plan, core.Source(opened.reader.store, plan.program, opened.image_field, self.max_pixels)
+        return self._source[2]
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the delivered fields."""
-        opened = self.opened
-        if opened.delivered is None:
-            known = [f.name for f in opened.reader.schema.fields]
-            for name in self._fields or ():
+        known = [f.name for f in self.opened.reader.schema.fields]
+        if self._fields is None:
+            return tuple(known)
+        if not self._checked:
+            for name in self._fields:
                 if name not in known:
                     raise ArgumentError(f"{self.path} has no field {name!r}; it has {', '.join(known)}")
-            opened.delivered = tuple(known) if self._fields is None else self._fields
-        return opened.delivered
+            self._checked = True
+        return self._fields
 
     @property
     def image_field(self) -> str:
@@ -145,6 +168,39 @@ class PackedDataset(Dataset[Any]):
         """Label by class name."""
         return {name: i for i, name in enumerate(self.classes)}
 
+    @_Shadowed
+    def targets(self) -> list[int]:
+        """The label of every sample, as torchvision's folders have them: the values of the one int field.
+
+        Raises:
+            AttributeError: there is no int field, or more than one.
+        """
+        ints = [name for name in self.fields if self.opened.kinds[name] == "int"]
+        if len(ints) != 1:
+            raise AttributeError(f"{self.path} has no targets: they are the values of one int field, and it delivers {len(ints)}")
+        labels: list[int] = self.column(ints[0]).tolist()
+        return labels
+
+    @_Shadowed
+    def samples(self) -> list[tuple[str, int]]:
+        """(name, label) of every sample, as torchvision's folders have them, where names were packed. Reads every record.
+
+        Raises:
+            AttributeError: there are no targets, or none of the text fields `path`, `name`, `file` and `filename`.
+        """
+        named = next((name for name in _NAMES if self.opened.kinds.get(name) == "text"), None)
+        if named is None:
+            raise AttributeError(f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}")
+        targets = self.targets
+        number = self.opened.numbers[named]
+        names = [self._stored(self._record(i), number, named, i).decode("utf-8", "replace") for i in range(len(self))]
+        return list(zip(names, targets, strict=True))
+
+    @_Shadowed
+    def imgs(self) -> list[tuple[str, int]]:
+        """The same as samples."""
+        return self.samples
+
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a fixed-size field at once: a read-only array (len, *shape), not copied where one shard holds it all."""
         return self.opened.reader.column(name)
@@ -155,9 +211,8 @@ class PackedDataset(Dataset[Any]):
 
     def close(self) -> None:
         """Lets go of files and memory; the next access opens them again."""
-        self._opened = None
-        if self._left is not None:
-            self._left._opened = None
+        self._files.close()
+        self._source = None
 
     def __len__(self) -> int:
         return int(self.opened.reader.count)
@@ -170,30 +225,42 @@ class PackedDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         return [self[i] for i in indices]
 
-    def for_device(self) -> PackedDataset:
-        """The same samples as far as the native part of a plan that leaves ops to the device (Plan.device); this one if there are none.
+    def snapshot(self, *, device: bool = False) -> PackedDataset:
+        """A copy that shares the open files, and whose plan stays as it is now, whatever becomes of the transform.
 
-        The same object at every call, until the transform changes. A FastLoader with `device=` reads from it, and does those ops there.
+        Args:
+            device: leave to the device what Plan.movable says it can do; a FastLoader with `device=` does those ops there.
         """
-        if not self._plan.movable:
-            return self
-        if self._left is None:
-            self._left = copy.copy(self)
-            self._left._opened, self._left._leaves = copy.copy(self.opened), True
-            self._left._opened.source = None
-            self._left._plan = compile_plan(self._transform, device=True)
-        return self._left
+        plan, out = self.plan, self._copied()
+        out._fixed, out._leaves, out._source = True, device and plan.movable, None
+        out._plan = compile_plan(self._transform, device=True) if out._leaves else plan
+        return out
+
+    def drawing(self, seed: int | None, epoch: int) -> PackedDataset:
+        """This snapshot with another epoch and, unless None, another seed."""
+        out = self._copied()
+        out.seed, out.epoch = self.seed if seed is None else seed, epoch
+        return out
+
+    def _copied(self) -> PackedDataset:
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        return out
+
+    @classmethod
+    def makes_its_samples_natively(cls) -> bool:
+        """Whether no subclass has changed how samples are made."""
+        return cls.__getitem__ is PackedDataset.__getitem__ and cls.sample is PackedDataset.sample
 
     def sample(self, index: int) -> Any:
         """Sample index (0 .. len-1), decoded in the calling thread."""
-        seed = self.seed or 0
-        if self.seed is None and self._plan.random:
+        plan, seed = self.plan, self.seed or 0
+        if self.seed is None and plan.random:
             seed = int(torch.empty((), dtype=torch.int64).random_())
         row = self.values([index])
         name = self.image_field
         if name in self.fields:
-            image: Any = self.decode(index, seed, self.epoch)
-            row[name] = [self._plan.finish(image)]
+            row[name] = [plan.finish(self._decoded(plan, index, seed, self.epoch))]
         return self.assemble({field: row[field][0] for field in self.fields})
 
     def assemble(self, values: dict[str, Any]) -> Any:
@@ -211,14 +278,15 @@ class PackedDataset(Dataset[Any]):
 
     def decode(self, index: int, seed: int, epoch: int) -> torch.Tensor:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype."""
-        opened = self.opened
-        plan = self._plan
+        return self._decoded(self.plan, index, seed, epoch)
+
+    def _decoded(self, plan: Plan, index: int, seed: int, epoch: int) -> torch.Tensor:
         output = output_of(plan, None, "CHW")
         try:
-            height, width = self.image_size(index)
+            height, width = self._size(plan, index)
             image = torch.empty((3, height, width), dtype=_TORCH_DTYPES[output.dtype])
             into = image.view(torch.uint8).reshape(-1).numpy()
-            opened.decoder.decode(self.source, index, seed, epoch, output, into, width, height)
+            self.opened.decoder.decode(self._source_for(plan), index, seed, epoch, output, into, width, height)
         except SampleError as error:
             raise self.sample_error(index, error.reason) from None
         except ArgumentError as error:
@@ -227,10 +295,13 @@ class PackedDataset(Dataset[Any]):
 
     def image_size(self, index: int) -> tuple[int, int]:
         """(height, width) of sample index after the native transforms."""
-        if self._plan.fixed_size is not None:
-            return self._plan.fixed_size
+        return self._size(self.plan, index)
+
+    def _size(self, plan: Plan, index: int) -> tuple[int, int]:
+        if plan.fixed_size is not None:
+            return plan.fixed_size
         heights, widths = self.opened.sizes
-        width, height = self._plan.program.size(int(widths[index]), int(heights[index]))
+        width, height = plan.program.size(int(widths[index]), int(heights[index]))
         return height, width
 
     def sample_error(self, index: int, reason: str) -> SampleError:
@@ -284,10 +355,29 @@ def _parse(kind: str, data: bytes) -> Any:
 
 
 def _position(index: Any, count: int) -> int:
-    position = int(index.__index__())
+    position = position_of(index)
     if not -count <= position < count:
         raise IndexError(f"index {position} is out of range for {count} samples")
     return position % count
+
+
+class _Files:
+    """What a dataset and its snapshots have open, in whichever process asks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: _Opened | None = None
+
+    @property
+    def opened(self) -> _Opened:
+        """Opened on first use, and anew after a fork."""
+        if self._opened is None or self._opened.pid != os.getpid():
+            self._opened = _Opened(self._path)
+        return self._opened
+
+    def close(self) -> None:
+        """Lets go of it."""
+        self._opened = None
 
 
 class _Opened:
@@ -296,8 +386,6 @@ class _Opened:
     def __init__(self, path: Path) -> None:
         self.pid = os.getpid()
         self.reader = DatasetReader(path)
-        self.source: core.Source | None = None
-        self.delivered: tuple[str, ...] | None = None  # the dataset's `fields`, once checked
         fields = self.reader.schema.fields
         self.kinds = {f.name: f.kind for f in fields}
         self.numbers = {f.name: i for i, f in enumerate(fields)}
@@ -317,85 +405,3 @@ class _Opened:
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         return self.reader.column("__height__"), self.reader.column("__width__")
-
-
-@dataclass(frozen=True, eq=False)
-class PackedView:
-    """Positions of a loader's dataset, resolved: which packed dataset (source) and which index there.
-
-    Attributes:
-        datasets: the packed datasets, by source number.
-        source, index: by position; None where position i is simply sample i of dataset 0.
-    """
-
-    datasets: tuple[PackedDataset, ...]
-    source: npt.NDArray[np.uint32] | None
-    index: npt.NDArray[np.int64] | None
-
-    def __len__(self) -> int:
-        return len(self.datasets[0]) if self.index is None else len(self.index)
-
-    def rows(self, positions: Sequence[int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
-        """Source and index of each position; IndexError as a Dataset raises it."""
-        where = np.asarray(positions, dtype=np.int64)
-        count = len(self)
-        low, high = (int(where.min()), int(where.max())) if len(where) else (0, -1)
-        if low < -count or high >= count:
-            raise IndexError(f"index {low if low < -count else high} is out of range for {count} samples")
-        if low < 0:
-            where = np.where(where < 0, where + count, where)
-        if self.index is None or self.source is None:
-            return np.zeros(len(where), np.uint32), where.astype(np.uint64)
-        return self.source[where], self.index[where].astype(np.uint64)
-
-
-def packed_view(dataset: Any) -> PackedView | None:
-    """Resolves a PackedDataset, or Subset and ConcatDataset of them (nested), to its rows; None for anything else.
-
-    Subclasses that change how samples are fetched are not packed: their own code has to run.
-    """
-    datasets: list[PackedDataset] = []
-    found = _resolve(dataset, datasets)
-    if found is None or not datasets or len({d.fields for d in datasets}) != 1:
-        return None
-    if found is _ALL:
-        return PackedView(tuple(datasets), None, None)
-    return PackedView(tuple(datasets), found[0], found[1])
-
-
-_ALL: Any = object()
-"""Stands for every sample of the one dataset found, in order."""
-
-
-def _resolve(dataset: Any, datasets: list[PackedDataset]) -> Any:
-    if isinstance(dataset, PackedDataset):
-        if type(dataset).__getitem__ is not PackedDataset.__getitem__ or type(dataset).sample is not PackedDataset.sample:
-            return None
-        datasets.append(dataset)
-        return _ALL
-    if type(dataset) is Subset:
-        first = len(datasets)
-        inner = _resolve(dataset.dataset, datasets)
-        if inner is None:
-            return None
-        picked = np.asarray(dataset.indices, dtype=np.int64)
-        source, index = _arrays(inner, datasets, first)
-        return source[picked], index[picked]
-    if type(dataset) is ConcatDataset:
-        parts = []
-        for child in dataset.datasets:
-            first = len(datasets)
-            inner = _resolve(child, datasets)
-            if inner is None:
-                return None
-            parts.append(_arrays(inner, datasets, first))
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-    return None
-
-
-def _arrays(inner: Any, datasets: list[PackedDataset], first: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    if inner is not _ALL:
-        source, index = inner
-        return source, index
-    count = len(datasets[first])
-    return np.full(count, first, np.uint32), np.arange(count, dtype=np.int64)

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fastload._native import core
-from fastload.dataset import PackedDataset, packed_view
+from fastload.dataset import PackedDataset
 from fastload.delivery import account, resume
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
@@ -33,8 +33,9 @@ class FastLoader(DataLoader[_T]):
 
     1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is
        read, decoded, cropped and resized by threads that hold no GIL and live as long as the loader. Any other dataset
-       runs exactly as under torch's DataLoader.
-    2. A batch is `(images, labels)` as default_collate would give it (a dict where the dataset has other fields). Its tensors own
+       runs exactly as under torch's DataLoader. The dataset is read at every `iter()`: a Subset's indices, a transform or a sampler that
+       was changed since, in place or not, is in force from there on; a pass under way is not touched. Nothing is written into it.
+    2. A batch is `[images, labels]` as default_collate would give it (a dict where the dataset has other fields). Its tensors own
        their memory's lease: keep them as long as you like, nothing overwrites them.
     3. Epochs count themselves, from 0, at each `iter()`; `set_epoch` sets the next one. With a seed, sample `i` of epoch `e`
        has the same bytes for any number of threads, any prefetch_factor, in any batch. Without one, the seed is drawn from
@@ -61,7 +62,8 @@ class FastLoader(DataLoader[_T]):
             and labels where it needs two arguments (in a batch without either, with the batch). What takes seed, epoch and indices
             (fastload.augment.AugmentBatch, MixUp) draws from them; anything else is wrapped in fastload.augment.Seeded. `ToFloat` and
             `Normalize` of fastload.transforms also go: bytes become floats there, of `dtype` and `memory_format`.
-        memory_format: of uint8 and float image batches: torch.channels_last (default) or torch.contiguous_format.
+        memory_format: of uint8 and float image batches: torch.contiguous_format (default, as default_collate gives them) or
+            torch.channels_last, which convolutions on GPUs and the decoder are faster with.
         dtype: torch.uint8, float32, float16 or bfloat16; None: what the transform implies. Written by the native pass on the CPU; with
             device="cuda" by one pass over the bytes there.
         seed: of order (with shuffle) and of every random transform.
@@ -140,17 +142,15 @@ class FastLoader(DataLoader[_T]):
             on_error=on_error,
             seed_by=seed_by,
         )
-        view = packed_view(dataset)
+        own_generator = seed is not None and generator is None and bool(shuffle)
+        self._fastload = LoaderState(settings, own_generator, Makers(_seeded, _augment), _monitor_of(self), self)
+        packed = self._fastload.packed.read(dataset, device=False)
         if num_workers is None:
-            num_workers = share_of_cpus() if view is not None else 0
-        if view is not None:
-            _warn_unused(worker_init_fn, multiprocessing_context)
-        else:
+            num_workers = share_of_cpus() if packed else 0
+        if not packed:
             _refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
         if batch_transform is not None and batch_size is None and batch_sampler is None:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
-        own_generator = seed is not None and generator is None and bool(shuffle)
-        self._fastload = LoaderState(settings, view, own_generator, Makers(_seeded, _augment), _monitor_of(self), self)
         settings.show_on(self)
         super().__init__(
             dataset,
@@ -164,15 +164,17 @@ class FastLoader(DataLoader[_T]):
             drop_last=drop_last,
             timeout=timeout,
             worker_init_fn=worker_init_fn,
-            multiprocessing_context=None if view is not None and not num_workers else multiprocessing_context,
+            multiprocessing_context=None if packed and not num_workers else multiprocessing_context,
             generator=torch.Generator() if own_generator else generator,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        self._fastload.read_dataset(self)
         self._fastload.moving(self)  # what cannot be called is an error here, not in the loop
         if native_view(self) is not None:
+            _warn_unused(worker_init_fn, multiprocessing_context)
             self._fastload.packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
     def __enter__(self) -> FastLoader[_T]:
@@ -204,9 +206,11 @@ class FastLoader(DataLoader[_T]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._fastload.begin(self, _monitor_of(self))
+        self._fastload.read_dataset(self)
 
     def __iter__(self) -> Any:
         began = time.perf_counter()
+        self._fastload.read_dataset(self)
         epoch = self._fastload.next_epoch
         self._fastload.next_epoch += 1
         if native_view(self) is None:
@@ -250,21 +254,19 @@ class FastLoader(DataLoader[_T]):
 
     def check_worker_number_rationality(self) -> None:
         """DataLoader's warning about more processes than CPUs; threads over packed data are not processes."""
-        if self._fastload.view is None:
+        if self._fastload.packed.data is None:
             super().check_worker_number_rationality()
 
     def _any_iterator(self, epoch: int) -> Any:
         """For datasets that are not packed, and for transforms that need Python per sample: worker processes, or the caller's."""
         state = self._fastload
-        for dataset in state.view.datasets if state.view is not None else ():
-            dataset.set_epoch(epoch)
-            if state.settings.seed is not None:
-                dataset.seed = state.settings.seed
         state.seed_order(self, epoch)
-        if self._iterator is not None and not getattr(self._iterator, "usable", True):
+        stale = state.packed.data is not None and self.persistent_workers and state.packed.sent_is_stale()
+        broken = self._iterator is not None and not getattr(self._iterator, "usable", True)
+        if self._iterator is not None and (stale or broken):
             cast("Any", self._iterator).close()
             self._iterator = None
-            state.worker_counts.restarts += 1
+            state.worker_counts.restarts += broken
         begin(self, epoch)
         return super().__iter__()
 
@@ -293,6 +295,7 @@ class FastLoader(DataLoader[_T]):
         also says what did not fit the slots. With `measure` up to 64 samples, and a batch, are run through the stages in the calling
         thread, and the table has their cost a sample; generators of random numbers are left as they were.
         """
+        self._fastload.read_dataset(self)
         return account.explain(self, measure=measure)
 
 

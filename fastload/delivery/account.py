@@ -103,13 +103,13 @@ def _engine(loader: Any, told: dict[str, Any]) -> str:
 
 
 def _why(loader: Any) -> str:
-    if loader._fastload.view is None:
+    if loader._fastload.packed.data is None:
         kind = "an IterableDataset" if isinstance(loader.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(loader.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
     if (view := native_view(loader)) is not None:
         left = " but for what the device does" if view.datasets[0].plan.device else ""
         return f"the dataset is packed and its transform is native{left}"
-    for dataset in loader._fastload.view.datasets:
+    for dataset in loader._fastload.packed.data.view.datasets:
         if not dataset.plan.native:
             return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(loader, dataset)}"
         if dataset.image_field not in dataset.fields:

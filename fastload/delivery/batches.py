@@ -110,7 +110,7 @@ class PackedIterator(Iterator[Any]):
             batch: core.Batch | Exception
             try:
                 batch = self._engine.announce(positions, self._seed, self.epoch)
-            except (IndexError, RuntimeError, ValueError) as error:
+            except (IndexError, RuntimeError, TypeError, ValueError) as error:
                 batch = error
             self._announced.append(batch)
             self._numbers.append(self.course.at)

@@ -32,6 +32,9 @@ class CallerIterator(_SingleProcessDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        self._dataset, draws = loader._fastload.python_dataset(loader)
+        if draws is not None:
+            self._dataset_fetcher = self._make_fetcher()
         self._iterable = self._dataset_kind == _DatasetKind.Iterable
         self._course = attach(self, loader, int(self._iterable))
         if self._iterable:

@@ -12,12 +12,13 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from fastload._native import core
-from fastload.dataset import PackedDataset, PackedView
+from fastload.dataset import PackedDataset
 from fastload.delivery.batch_costs import measure_batch
 from fastload.delivery.batch_steps import Step
 from fastload.delivery.packed_epochs import native_view, output_for
 from fastload.plan import Plan, output_of
 from fastload.plan.spec import to_pillow
+from fastload.view import PackedView
 from fastload.workers.seeding import kept_state
 from fastload.workers.threads import ThreadEngine
 
@@ -115,7 +116,7 @@ def _python(plan: Plan, image: Any) -> tuple[Any, list[float]]:
 
 def _native(dataset: PackedDataset, indices: list[int], output: core.Output) -> tuple[float | None, float | None, float | None]:
     """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
-    engine = ThreadEngine(PackedView((dataset,), None, None), 0, output, 1, 1)
+    engine = ThreadEngine(PackedView((dataset,)), 0, output, 1, 1)
     try:
         before = engine.core.counters()
         for index in indices[:WARM]:

@@ -15,6 +15,7 @@ from torch._utils import ExceptionWrapper
 
 from fastload._native import core
 from fastload.sampling import Replica
+from fastload.view import Draws
 from fastload.workers import rows
 from fastload.workers.child import Job
 from fastload.workers.envelope import opened, unpack
@@ -139,9 +140,9 @@ class Crew:
         me = weakref.ref(self)
         self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
 
-    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None) -> None:
+    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None) -> None:
         """Another epoch of the same workers."""
-        self._send_all(("epoch", shared_seed, sample_seed))
+        self._send_all(("epoch", shared_seed, sample_seed, draws))
 
     def forget(self, task: Task) -> None:
         """Nothing more is expected of this task; its slot is free once nobody views it."""

@@ -68,7 +68,7 @@ def entries_of(loader: Any, plan: Plan | None) -> list[Entry]:
         ArgumentError: floats twice: in the transform and in batch_transform=, or two Normalize, or dtype=uint8 with either.
     """
     dtype = loader._fastload.settings.dtype if loader._fastload.settings.dtype in DTYPES else None
-    form = Floats(dtype or torch.float32, memory_format=loader._fastload.settings.memory_format or torch.channels_last)
+    form = Floats(dtype or torch.float32, memory_format=loader._fastload.settings.memory_format or torch.contiguous_format)
     mine = [Entry((label(each),), _own(each, form)) for each in listed(loader._fastload.settings.batch_transform)]
     if plan is None:
         return _merged(mine)

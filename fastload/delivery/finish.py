@@ -136,7 +136,7 @@ class Finisher:
         first = self._engine.view.datasets[0]
         collate = self._delivery.collate
         if collate is None and self._delivery.batched:
-            return first.assemble(self._columns(images, sources, indices))
+            return _as_collated(first.assemble(self._columns(images, sources, indices)))
         values: dict[str, Any] = dict(self._engine.values(sources, indices))
         if first.image_field in first.fields:
             values[first.image_field] = list(images.unbind(0))
@@ -144,7 +144,7 @@ class Finisher:
         if self._delivery.batched:
             assert collate is not None
             return collate(samples)
-        return samples[0] if collate is None else collate(samples[0])
+        return _as_collated(samples[0]) if collate is None else collate(samples[0])
 
     def _columns(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> dict[str, Any]:
         """A batch by field as default_collate would give it, without a Python object per sample where the field is a column."""
@@ -162,6 +162,11 @@ class Finisher:
                 rest = self._engine.values(sources, indices) if rest is None else rest
                 out[name] = default_collate(rest[name])
         return out
+
+
+def _as_collated(values: Any) -> Any:
+    """A pair as a list: default_collate and default_convert make lists of tuples."""
+    return list(values) if isinstance(values, tuple) else values
 
 
 NOTHING: Any = object()

@@ -29,7 +29,7 @@ class Floats:
     dtype: torch.dtype = torch.float32
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    memory_format: torch.memory_format = torch.channels_last
+    memory_format: torch.memory_format = torch.contiguous_format
     reciprocal: bool = False
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def to_float(
     dtype: torch.dtype = torch.float32,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-    memory_format: torch.memory_format = torch.channels_last,
+    memory_format: torch.memory_format = torch.contiguous_format,
     *,
     reciprocal: bool = False,
 ) -> Tensor:

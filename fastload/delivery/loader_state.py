@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 
-from fastload.dataset import PackedView
 from fastload.delivery.batch_steps import Step
 from fastload.delivery.crew import WorkerCounts
 from fastload.delivery.entries import Entry, Makers
 from fastload.delivery.moving import moving_of, shown_steps
-from fastload.delivery.packed_epochs import PackedEpochs
+from fastload.delivery.packed_epochs import PackedEpochs, why_not_device
 from fastload.delivery.spent import Spent
 from fastload.delivery.transfer import Moving
 from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.sampling import Course, order_seed
+from fastload.view import Draws
 
 if TYPE_CHECKING:
     from fastload.health import HealthMonitor
@@ -75,7 +75,6 @@ class LoaderState:
 
     Attributes:
         settings: the arguments.
-        view: the loader's packed rows; None on any other dataset.
         own_generator: the order follows (seed, epoch), from a generator that the loader made.
         packed: the epochs of packed data.
         course: where the pass stands that was begun last.
@@ -86,11 +85,8 @@ class LoaderState:
         spent, worker_counts, health: figures for reports.
     """
 
-    def __init__(
-        self, settings: Settings, view: PackedView | None, own_generator: bool, makers: Makers, health: HealthMonitor[Any], loader: Any
-    ) -> None:
+    def __init__(self, settings: Settings, own_generator: bool, makers: Makers, health: HealthMonitor[Any], loader: Any) -> None:
         self.settings = settings
-        self.view = view
         self.own_generator = own_generator
         self.worker_counts = WorkerCounts()
         self.next_epoch = 0
@@ -113,6 +109,17 @@ class LoaderState:
         for name in ("health", "packed", "spent", "alive", "course", "steps"):
             delattr(other, name)
         return other
+
+    def read_dataset(self, loader: Any) -> None:
+        """Looks at the loader's dataset and its transforms as they are now, for what comes next."""
+        self.packed.read(loader.dataset, why_not_device(loader) is None)
+
+    def python_dataset(self, loader: Any) -> tuple[Any, Draws | None]:
+        """The dataset as engines that run Python per sample read it in the pass that begins, and, if packed, what its draws follow from."""
+        if self.packed.data is None:
+            return loader.dataset, None
+        draws = self.settings.seed, self.next_epoch - 1
+        return self.packed.for_python(loader.dataset, draws), draws
 
     def moving(self, loader: Any) -> Moving:
         """Where the next pass's batches go and what is done to them there."""

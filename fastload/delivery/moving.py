@@ -20,8 +20,8 @@ def moving_of(loader: Any, makers: Makers) -> Moving:
         ArgumentError: a batch_transform that cannot be called, or what entries_of refuses.
     """
     state = loader._fastload
-    settings = state.settings
-    image = IMAGE if state.view is None else state.view.datasets[0].image_field
+    settings, data = state.settings, state.packed.data
+    image = IMAGE if data is None else data.view.datasets[0].image_field
     pin = loader.pin_memory and torch.accelerator.is_available()
     return Moving(settings.device, pin, _steps(loader, makers), (image, LABEL), settings.device_prefetch, state.spent)
 

@@ -2,9 +2,10 @@
 
 NOTE [ epochs: the next one, begun early ]
 When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, under the
-guess that nothing changes: the generators are saved, the draws made, the generators put back. iter() takes it only if epoch, engine and
-generators are what they were, and then sets the generators to what the draws left; otherwise it is dropped. So the user's own random
-numbers, and every batch, are the same as without it.
+guess that nothing changes: the generators are saved, the draws made, the generators put back. iter() takes it only if it finds everything
+that the early epoch was made from as it was (the epoch, the engine with its transforms, the dataset's rows, the samplers and their
+parameters, the generators), and then sets the generators to what the draws left; otherwise the early epoch is dropped. So the user's own
+random numbers, and every batch, are the same as without it.
 """
 
 from __future__ import annotations
@@ -17,50 +18,57 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
+import cloudpickle
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data._utils.collate import default_convert
 
 from fastload._native import core
-from fastload.dataset import PackedView
+from fastload.dataset import PackedDataset
 from fastload.delivery import pin
 from fastload.delivery.batches import PackedIterator
 from fastload.delivery.course import begin, follow, fresh
 from fastload.delivery.finish import Counts, Delivery
 from fastload.delivery.floats import Floats
-from fastload.delivery.transfer import Moving
 from fastload.errors import ArgumentError
 from fastload.plan import output_of
 from fastload.sampling import Course
+from fastload.view import Draws, PackedView, Resolver, rebuilt
 from fastload.workers.threads import ThreadEngine
 
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
-_LAYOUTS = {None: "HWC", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}
+_LAYOUTS = {None: "CHW", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}
 
 
 @dataclass(frozen=True)
 class _Ahead:
-    """The next epoch, begun before it was asked for, and the state under which it is the right one."""
+    """The next epoch, begun before it was asked for, and what it was made from."""
 
     iterator: PackedIterator
-    seed: int | None
-    epoch: int
+    drawn_from: tuple[Any, ...]
     engine: ThreadEngine
     delivery: Delivery
     before: tuple[torch.Tensor, ...]
     after: tuple[torch.Tensor, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class PackedData:
+    """A loader's packed data as one pass reads it: snapshots of the user's datasets, so that nothing changes below it.
+
+    Attributes:
+        view: rows of the datasets as they are planned without a device.
+        native: rows that the native engine reads, when it can run all of what is asked, or all but what is left to the loader's device.
+    """
+
+    view: PackedView
+    native: PackedView | None
+
+
 def native_view(loader: Any) -> PackedView | None:
-    """The loader's packed rows, when the native engine can run all of what is asked, or all but what is left to its device."""
-    view: PackedView | None = loader._fastload.view
-    if view is None or any(d.image_field not in d.fields for d in view.datasets):
-        return None
-    if why_not_device(loader) is None:
-        view = replace(view, datasets=tuple(d.for_device() for d in view.datasets))
-    if not all(d.plan.native for d in view.datasets):
-        return None
-    return view if len({d.plan.values for d in view.datasets}) == 1 else None
+    """The rows that the native engine reads, as of the loader's last look at its dataset; None where another engine runs."""
+    data: PackedData | None = loader._fastload.packed.data
+    return None if data is None else data.native
 
 
 def why_not_device(loader: Any) -> str | None:
@@ -99,15 +107,70 @@ def output_for(loader: Any, view: PackedView) -> core.Output:
 class PackedEpochs:
     """What a loader keeps between the epochs of packed data.
 
-    It belongs to one loader and refers to it weakly, as its iterators do, so that dropping the loader ends the threads at once.
+    1. It belongs to one loader and refers to it weakly, as its iterators do, so that dropping the loader ends the threads at once.
+    2. read() looks at the loader's dataset; what it found is `data` until the next read(), and all else here follows from that.
     """
 
     def __init__(self, loader: Any) -> None:
         self._loader = weakref.ref(loader)
+        self._resolver = Resolver()
+        self._snapshots: dict[int, tuple[Any, PackedDataset]] = {}
+        self._read: tuple[PackedView, bool, tuple[PackedDataset, ...]] | None = None
+        self.data: PackedData | None = None
+        self._sent: Any = None  # what persistent workers were started with
         self._engine: ThreadEngine | None = None
+        self._made_from: tuple[Any, ...] = ()
         self._ahead: _Ahead | None = None
         self._iterators: weakref.WeakSet[PackedIterator] = weakref.WeakSet()
         self.counts = Counts()
+
+    def read(self, dataset: Any, device: bool) -> bool:
+        """Looks at the dataset as it is now; returns whether it is packed. See NOTE [ view: read at every pass ].
+
+        Args:
+            dataset: the loader's.
+            device: whether ops of the transforms may be left to a device.
+
+        Raises:
+            Whatever Resolver.view and the planning of a changed transform raise.
+        """
+        found = self._resolver.view(dataset)
+        if found is None:
+            self.data, self._read = None, None
+            return False
+        kept, self._snapshots = self._snapshots, {}
+        fixed = tuple(self._snapshot(each, kept) for each in found.datasets)
+        if self._read is not None and self._read[0] is found and self._read[1] == device and _same_objects(self._read[2], fixed):
+            return True
+        view = replace(found, datasets=fixed)
+        self.data = PackedData(view, _native(view, device))
+        self._read = found, device, fixed
+        return True
+
+    def _snapshot(self, dataset: PackedDataset, kept: dict[int, tuple[Any, PackedDataset]]) -> PackedDataset:
+        made_from = dataset, dataset.plan, dataset.max_pixels, dataset.seed
+        known = kept.get(id(dataset))
+        if known is None or not _same_objects(known[0], made_from):
+            known = made_from, dataset.snapshot()
+        self._snapshots[id(dataset)] = known
+        return known[1]
+
+    def for_python(self, dataset: Any, draws: Draws) -> Any:
+        """A copy of a packed dataset as engines that run Python per sample read it: its plan fixed, its draws those of one pass."""
+        return rebuilt(dataset, lambda each: self._snapshots[id(each)][1].drawing(*draws))
+
+    def sent_is_stale(self) -> bool:
+        """Whether persistent workers were started with other rows or transforms than the dataset has now; notes what it has."""
+        assert self.data is not None
+        view = self.data.view
+        steps = [dataset.plan.python for dataset in view.datasets]
+        try:
+            told = cloudpickle.dumps(steps)
+        except Exception:  # what cannot be pickled cannot be compared: its own changes stay unseen, as in torch's workers
+            told = b""
+        now = (view.index, view.source, view.datasets, told)
+        before, self._sent = self._sent, now
+        return before is not None and not (_same_objects(before[:2], now[:2]) and _same_objects(before[2], now[2]) and before[3] == told)
 
     def iterate(self, epoch: int) -> PackedIterator:
         """The iterator of this epoch, in flight."""
@@ -116,7 +179,7 @@ class PackedEpochs:
         engine, delivery = self.engine(), self.delivery(loader)
         ahead, self._ahead = self._ahead, None
         course = begin(loader, epoch, loader._fastload.settings.seed is None)
-        if ahead is not None and not course.resumed and self._is_right(loader, ahead, engine, delivery, epoch):
+        if ahead is not None and not course.resumed and self._is_right(loader, ahead, engine, delivery):
             _set_states(_generators(loader), ahead.after)
             loader._fastload.course = ahead.iterator.course
             return ahead.iterator.start()
@@ -124,23 +187,31 @@ class PackedEpochs:
         return self._start(loader, engine, delivery, course).start()
 
     def engine(self) -> ThreadEngine:
-        """This process's engine, made anew after a fork, a close, or a change of a dataset's transform."""
+        """This process's engine, made anew after a fork, a close, or a change of what it is made from."""
         loader = self._loader()
-        view = None if loader is None else native_view(loader)
+        view = None if self.data is None else self.data.native
         assert loader is not None
         assert view is not None
-        sources = [d.source for d in view.datasets]
-        engine = self._engine
-        if engine is not None and engine.pid == os.getpid() and not engine.core.closed and engine.core.sources == sources:
-            return engine
-        self.close()
-        output = output_for(loader, view)
-        moving: Moving = loader._fastload.moving(loader)
+        output, moving = output_for(loader, view), loader._fastload.moving(loader)
         batch_size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
-        self._engine = ThreadEngine(view, loader.num_workers, output, _depth(loader) + moving.ahead * (not moving.idle), int(batch_size))
-        if pin.wanted(moving.pin, moving.device):
+        depth = _depth(loader) + moving.ahead * (not moving.idle)
+        pinned = pin.wanted(moving.pin, moving.device)
+        made_from = (view, loader.num_workers, output.dtype, output.layout, depth, int(batch_size), pinned)
+        engine = self.running
+        if engine is not None and not engine.core.closed and made_from == self._made_from:
+            return engine
+        self._retire()
+        self._engine, self._made_from = ThreadEngine(view, loader.num_workers, output, depth, int(batch_size)), made_from
+        if pinned:
             self._engine.ring.guard(pin.Registered())
         return self._engine
+
+    def _retire(self) -> None:
+        """The engine is to be replaced: it ends now, or with the last pass that is still under way on it."""
+        self.forget_ahead()
+        if not any(not iterator.course.ended for iterator in self._iterators):
+            self.close()
+        self._engine = None
 
     @property
     def running(self) -> ThreadEngine | None:
@@ -178,8 +249,10 @@ class PackedEpochs:
         """Draws as DataLoader does: first the base seed, then, at the first pull, the sampler's own."""
         loader._fastload.seed_order(loader, course.epoch)
         batches = iter(loader._index_sampler)
+        given = transform_seed(loader, engine.view)
         if loader._fastload.settings.seed is None:
-            seed, drawn_epoch = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator)), 0
+            drawn = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator))
+            seed, drawn_epoch = (drawn, 0) if given is None else (given, course.epoch)
         else:
             seed, drawn_epoch = loader._fastload.settings.seed, course.epoch
         course.base_seed = seed
@@ -204,19 +277,62 @@ class PackedEpochs:
             return None
         generators = _generators(loader)
         before = _states(generators)
-        epoch = loader._fastload.next_epoch
-        iterator = self._start(loader, engine, delivery, fresh(loader, epoch, loader._fastload.settings.seed is None))
+        iterator = self._start(loader, engine, delivery, fresh(loader, loader._fastload.next_epoch, loader._fastload.settings.seed is None))
         iterator.start(1)
-        self._ahead = _Ahead(iterator, loader._fastload.settings.seed, epoch, engine, delivery, before, _states(generators))
+        self._ahead = _Ahead(iterator, _drawn_from(loader, iterator.course.epoch), engine, delivery, before, _states(generators))
         _set_states(generators, before)
         return iterator
 
-    def _is_right(self, loader: Any, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery, epoch: int) -> bool:
-        if ahead.epoch != epoch or ahead.engine is not engine or ahead.seed != loader._fastload.settings.seed or ahead.delivery != delivery:
+    def _is_right(self, loader: Any, ahead: _Ahead, engine: ThreadEngine, delivery: Delivery) -> bool:
+        """Whether what iter() finds (its epoch is counted already) is what the early epoch was made from."""
+        if ahead.engine is not engine or ahead.delivery != delivery or not _can_begin_early(loader):
+            return False
+        if not _same_objects(ahead.drawn_from, _drawn_from(loader, loader._fastload.next_epoch - 1)):
             return False
         if loader._fastload.own_generator:
             return True  # the order is a function of (seed, epoch) alone
         return all(torch.equal(a, b) for a, b in zip(ahead.before, _states(_generators(loader)), strict=True))
+
+
+def _native(view: PackedView, device: bool) -> PackedView | None:
+    """The rows with what the native engine does; None where another has to run."""
+    if any(each.image_field not in each.fields for each in view.datasets):
+        return None
+    if device and any(each.plan.movable for each in view.datasets):
+        view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))
+    if not all(each.plan.native for each in view.datasets):
+        return None
+    return view if len({each.plan.values for each in view.datasets}) == 1 else None
+
+
+def transform_seed(loader: Any, view: PackedView) -> int | None:
+    """The seed of random transforms: the loader's, else that of its datasets; None: one is drawn for each pass.
+
+    Raises:
+        ArgumentError: the datasets have different seeds.
+    """
+    if (seed := loader._fastload.settings.seed) is not None:
+        return int(seed)
+    seeds = {each.seed for each in view.datasets}
+    if len(seeds) > 1:
+        shown = ", ".join(str(seed) for seed in sorted(seeds, key=str))
+        raise ArgumentError(f"the packed datasets have different seeds ({shown}), and a batch has one: give seed= to the loader")
+    return seeds.pop()
+
+
+def _drawn_from(loader: Any, epoch: int) -> tuple[Any, ...]:
+    """What an epoch's order and draws follow from, besides the states of generators."""
+    found: list[Any] = [epoch, loader.batch_sampler, loader.sampler]
+    for sampler in (loader.batch_sampler, getattr(loader.batch_sampler, "sampler", loader.sampler)):
+        if sampler is not None:
+            found += [value for _, value in sorted(vars(sampler).items())]
+            found.append(len(sampler.data_source) if hasattr(sampler, "data_source") else None)
+    return tuple(found)
+
+
+def _same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether they hold the same objects, or equal numbers."""
+    return len(a) == len(b) and all(x is y or (type(x) is type(y) and isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True))
 
 
 def _depth(loader: Any) -> int:

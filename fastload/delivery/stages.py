@@ -50,7 +50,8 @@ def table(loader: Any, *, measured: bool) -> list[str]:
 
 def explained(loader: Any) -> PackedDataset | None:
     """The packed dataset whose plan stands for the loader's: the first; None where samples are not made by a plan."""
-    view = native_view(loader) or loader._fastload.view
+    data = loader._fastload.packed.data
+    view = None if data is None else data.native or data.view
     if view is None or any(d.image_field not in d.fields for d in view.datasets):
         return None
     first: PackedDataset = view.datasets[0]

@@ -22,6 +22,7 @@ from fastload.delivery.course import attach
 from fastload.delivery.crew import Crew, Schedule, Task, WorkerCounts
 from fastload.delivery.transfer import Moved, Moving, Transfer
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
+from fastload.view import set_draws
 from fastload.workers.child import Job
 from fastload.workers.seeding import blas_libraries
 
@@ -39,6 +40,7 @@ class WorkerIterator(_BaseDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        self._dataset, self._draws = loader._fastload.python_dataset(loader)
         self._persistent = loader.persistent_workers
         self._in_order = loader.in_order
         self._depth = loader.prefetch_factor * self._num_workers
@@ -112,6 +114,7 @@ class WorkerIterator(_BaseDataLoaderIter):
             workers=self._num_workers,
             replicas=tuple(self._course.replicas) if self._course.batches else (),
             batch_size=loader.batch_size or 1,
+            set_draws=None if self._draws is None else set_draws,
         )
 
     def _sample_seed(self, loader: Any) -> tuple[int, int] | None:
@@ -159,7 +162,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._set_turns()
         self._sampled_out = self._ended = False
         with self._crew.pool.together():
-            self._crew.begin(self._shared_seed, self._sample_seed(loader))
+            self._crew.begin(self._shared_seed, self._sample_seed(loader), loader._fastload.python_dataset(loader)[1])
             self._fill()
         self._torn = False
 

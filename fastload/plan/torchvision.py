@@ -110,6 +110,11 @@ def flatten(transform: Any) -> list[Any]:
     return [transform]
 
 
+def is_exactly_torchvisions(step: Any) -> bool:
+    """Whether its class itself is torchvision's, and not only one that it derives from."""
+    return _ours(type(step))
+
+
 def is_torchvisions(step: Any) -> bool:
     """Whether its class, or one that it derives from, is torchvision's."""
     return any(_ours(kind) for kind in type(step).__mro__)

@@ -46,6 +46,7 @@ class Job:
         parent: the process to work for, by PID.
         replicas: of an iterable dataset resumed in mid-epoch, where each worker's stands; else empty.
         batch_size: samples in one of its batches.
+        set_draws: of packed data: tells the dataset what random transforms follow from in a new epoch.
     """
 
     dataset: Any
@@ -62,6 +63,7 @@ class Job:
     workers: int
     replicas: tuple[Replica, ...] = ()
     batch_size: int = 1
+    set_draws: Callable[[Any, Any], None] | None = None
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
@@ -177,9 +179,11 @@ class Worker:
     def _on_layout(self, layout: rows.Layout) -> None:
         self._layout = layout
 
-    def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None) -> None:
+    def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Any) -> None:
         """A new epoch of a persistent worker: the dataset is iterated anew, the random state goes on."""
         self._ended = False
+        if self._job.set_draws is not None:
+            self._job.set_draws(self._dataset, draws)
         self._sample_seed = sample_seed
         self._reseed(shared_seed)
         try:

@@ -17,7 +17,7 @@ from fastload.errors import BatchShapeError, ResourceError, SampleError
 from fastload.system import available_memory
 
 if TYPE_CHECKING:
-    from fastload.dataset import PackedView
+    from fastload.view import PackedView
 
 QUEUE = 4096
 """Jobs that the native queue holds; the loader's own bound on batches in flight is far below."""
