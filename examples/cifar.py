@@ -87,12 +87,15 @@ def main() -> None:
         drop_last=True,
         seed=args.seed,
         device=device,
+        memory_format=torch.channels_last,
         batch_transform=[
             A.AugmentBatch([A.RandomCrop(args.size, padding=args.size // 8), A.RandomHorizontalFlip(), A.RandomErasing(0.25)]),
             NORMALIZE,
         ],
     )
-    val: FastLoader[Any] = FastLoader(args.val, args.batch_size, transform=[same_size, NORMALIZE], device=device)
+    val: FastLoader[Any] = FastLoader(
+        args.val, args.batch_size, transform=[same_size, NORMALIZE], device=device, memory_format=torch.channels_last
+    )
 
     model = make_model(args.width, len(data.classes)).to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=args.weight_decay)

@@ -92,7 +92,7 @@ def train(packed: Path) -> None:
     dataset = PackedDataset(str(packed), transform=[T.RandomResizedCrop(128), T.RandomHorizontalFlip()])
     model = small_network(len(dataset.classes)).to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
-    with FastLoader(dataset, batch_size=32, shuffle=True, seed=0) as loader:
+    with FastLoader(dataset, batch_size=32, shuffle=True, seed=0, memory_format=torch.channels_last) as loader:
         for epoch in range(EPOCHS):
             start, loss_sum, right, seen = time.perf_counter(), 0.0, 0, 0
             for images, labels in loader:

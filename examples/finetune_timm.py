@@ -56,7 +56,7 @@ def make_loaders(args: argparse.Namespace, train: PackedDataset, device: torch.d
     train.transform = [T.RandomResizedCrop((height, width), scale=(0.35, 1.0), interpolation=how), T.RandomHorizontalFlip()]
     whole = [T.Resize(round(min(height, width) / config["crop_pct"]), interpolation=how), T.CenterCrop((height, width)), normalize]
     jitter = A.AugmentBatch([A.ColorJitter(0.3, 0.3, 0.3)])
-    both: dict[str, Any] = {"batch_size": args.batch_size, "seed": args.seed, "device": device}
+    both: dict[str, Any] = {"batch_size": args.batch_size, "seed": args.seed, "device": device, "memory_format": torch.channels_last}
     return [
         FastLoader(train, shuffle=True, drop_last=True, batch_transform=[jitter, normalize], **both),
         FastLoader(args.val, transform=whole, **both),

@@ -85,6 +85,7 @@ def make_loaders(args: argparse.Namespace, device: torch.device) -> tuple[FastLo
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     workers = args.workers or (None if here == 1 else max(1, (os.cpu_count() or 1) // here))
     both: dict[str, Any] = {"num_workers": workers, "seed": args.seed, "device": device, "dtype": AMP[args.amp]}
+    both["memory_format"] = torch.channels_last
     sampler: DistributedSampler[Any] | None = DistributedSampler(train, seed=args.seed, drop_last=True) if WORLD > 1 else None
     mine = val[RANK::WORLD]  # every image once, where DistributedSampler would repeat some
     return (

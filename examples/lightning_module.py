@@ -57,7 +57,12 @@ class PackedImages(LightningDataModule):
         self.train = PackedDataset(train, transform=crop)
         self.val = PackedDataset(val, transform=[T.Resize(size * 8 // 7), T.CenterCrop(size), NORMALIZE])
         workers = None if devices == 1 else max(1, (os.cpu_count() or 1) // devices)
-        self.options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "num_workers": workers}
+        self.options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "seed": seed,
+            "num_workers": workers,
+            "memory_format": torch.channels_last,
+        }
 
     def train_dataloader(self) -> FastLoader[Any]:
         augment = [A.AugmentBatch([A.RandAugment(2, 9), A.RandomErasing(0.1)]), NORMALIZE]

@@ -52,7 +52,11 @@ def test_a_compose_is_what_its_parameters_give_op_by_op(packed: Path) -> None:
     F = v2.functional
     steps = [v2.RandomResizedCrop(48), v2.RandomHorizontalFlip(), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)]
     compose = v2.Compose([*steps, *FLOATS, v2.Normalize(MEAN, STD), v2.RandomErasing(0.5)])
-    native, jitter, erasing = PackedDataset(packed, transform=compose).for_device(), A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.RandomErasing(0.5)
+    native, jitter, erasing = (
+        PackedDataset(packed, transform=compose).snapshot(device=True),
+        A.ColorJitter(0.4, 0.4, 0.4, 0.1),
+        A.RandomErasing(0.5),
+    )
     ops = F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue
     got = images_of(packed, compose)
     assert got.dtype == torch.float32
@@ -165,7 +169,7 @@ def test_bytes_become_floats_as_the_list_says(packed: Path) -> None:
     """v2's ToDtype multiplies by the rounded 1/255, ToTensor divides; the device's floats have the same bits."""
     for floats, reciprocal in ((FLOATS, True), ([v1.ToTensor()], False)):
         steps = [v2.Resize((20, 20)), v2.RandomInvert(1.0), *floats]
-        left = PackedDataset(packed, transform=steps).for_device()
+        left = PackedDataset(packed, transform=steps).snapshot(device=True)
         inverted = 255 - torch.stack([left.decode(index, SEED, 0) for index in range(50)])
         want = inverted.float() * torch.tensor(1 / 255) if reciprocal else inverted.float() / torch.tensor(255.0)
         assert torch.equal(images_of(packed, steps), want)

@@ -158,13 +158,13 @@ def test_autoaugment_with_another_table_is_not_autoaugment() -> None:
 
 @BOTH
 def test_the_dataset_for_a_device_ends_where_the_device_begins(packed: Path, v: Any) -> None:
-    """for_device() gives the native part's samples; the dataset itself still gives whole ones."""
+    """snapshot(device=True) gives the native part's samples; the dataset itself still gives whole ones."""
     dataset = PackedDataset(packed, transform=v.Compose([v.CenterCrop(40), v.RandomInvert(1.0), v.ToTensor()]))
-    left = dataset.for_device()
+    left = dataset.snapshot(device=True)
     assert names(left.plan) == ["RandomInvert", "ToFloat"]
     assert left.transform is dataset.transform
     native, whole = left[5][0], dataset[5][0]
     assert native.dtype == torch.uint8
     assert torch.equal((255 - native).to(torch.float32) / 255, whole)
     plain = PackedDataset(packed, transform=T.CenterCrop(40))
-    assert plain.for_device() is plain
+    assert plain.snapshot(device=True).plan is plain.plan
