@@ -39,11 +39,12 @@ def tensor(image: Any) -> torch.Tensor:
 
 
 def steps_apart(mine: torch.Tensor, theirs: torch.Tensor, std: float = 1.0) -> float:
-    """The largest difference, in steps of a byte."""
+    """The largest difference, in steps of a byte; floats are in 0..1, or normalised, unless they are bytes that were cast."""
     assert mine.shape == theirs.shape
     assert mine.dtype == theirs.dtype
     difference = float((mine.double() - theirs.double()).abs().max())
-    return difference * 255 * std if mine.is_floating_point() else difference
+    cast = not mine.is_floating_point() or float(theirs.abs().max()) > 16
+    return difference if cast else difference * 255 * std
 
 
 def twice(image: Any) -> Any:
