@@ -28,7 +28,7 @@ import torch
 
 from fastload._native import core
 from fastload.errors import ClosedError, FastloadError, LoaderTimeout
-from fastload.workers.seeding import blas_libraries
+from fastload.workers.seeding import thread_libraries
 
 
 @dataclass
@@ -224,7 +224,7 @@ def _run(ahead: Ahead) -> None:
 def _take_at_most(threads: int) -> None:
     """See NOTE [ ahead: threads of torch's ops ]."""
     if threads < torch.get_num_threads():  # asked first: torch sets its own number when a thread first asks
-        blas_libraries().limit(limits=threads, user_api="openmp")
+        thread_libraries().limit(limits=threads, user_api="openmp")
 
 
 def _done(ahead: Ahead, picked: Waiting) -> Done:

@@ -24,7 +24,7 @@ from fastload.delivery.transfer import Moved, Moving, Transfer
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
 from fastload.view import set_draws
 from fastload.workers.child import Job
-from fastload.workers.seeding import blas_libraries
+from fastload.workers.seeding import thread_libraries
 
 
 class WorkerIterator(_BaseDataLoaderIter):
@@ -67,7 +67,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._pid = os.getpid()
         context = loader.multiprocessing_context or torch.multiprocessing
         if context.get_start_method() == "fork":
-            blas_libraries()
+            thread_libraries()
         schedule = Schedule(self._depth, self._depth + self._ahead + 2, self._shared, self._in_order)
         prepare = pin.register if pin.wanted(self._moving.pin, self._moving.device) else None
         ended = weakref.WeakMethod(self._ended_early)
