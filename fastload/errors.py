@@ -25,6 +25,24 @@ class PackError(FastloadError, RuntimeError):
     """Packing stopped: a bad source, a bad sample under ``on_error="raise"``, a full disk, an OUT in the way."""
 
 
+class PackStoppedError(PackError):
+    """Packing stopped at a sample that cannot be packed; what has been written stays, and the pack can go on.
+
+    Attributes:
+        reason: what is wrong with which sample, without the advice that the message ends with.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}. Repair or remove it and go on with resume=True (--resume), or leave such samples out with on_error='skip' and "
+            "resume=True (--on-error skip --resume)"
+        )
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PackStoppedError, (self.reason,)
+
+
 class SampleError(FastloadError, RuntimeError):
     """One sample cannot be delivered.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import Annotated, Literal
 
 import typer
 
+from fastload.errors import PackError, PackStoppedError
 from fastload.packing.summary import PackSummary
 
 
@@ -100,11 +103,27 @@ def pack(
             resume=resume,
             progress=not quiet,
         )
+    except PackStoppedError as error:
+        raise PackError(
+            f"{error.reason}. Repair or remove it, and go on: {_again()} -- or leave such samples out: {_again('--on-error', 'skip')}"
+        ) from error
     except KeyboardInterrupt:
-        typer.echo(f"fastload: stopped; --resume goes on with {out}", err=True)
+        typer.echo(f"fastload: stopped; this goes on: {_again()}", err=True)
         raise typer.Exit(130) from None
     if not quiet:
         show(summary, out)
+
+
+def _again(*changed: str) -> str:
+    """The command that goes on with this pack, as the shell takes it."""
+    kept: list[str] = []
+    arguments = iter(sys.argv[2:])
+    for argument in arguments:
+        if changed and argument == "--on-error":
+            next(arguments, None)
+        elif argument not in ("--overwrite", "--resume") and not (changed and argument.startswith("--on-error=")):
+            kept.append(argument)
+    return f"`{shlex.join(['fastload', 'pack', '--resume', *changed, *kept])}`"
 
 
 _LINES = (

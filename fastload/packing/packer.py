@@ -2,9 +2,9 @@
 
 NOTE [ pack: resume ]
 Samples are written in the order of positions. With every sample the writer is handed the tally as it stands after it, and keeps the
-one that belongs to its last commit. A resumed pack goes on at that tally's position, so what it writes is what an
-uninterrupted pack would have written. That needs the same source and the same options: both are part of what the writer
-compares before it goes on, the source as a digest of all its samples' names.
+one that belongs to its last commit, with a note on each sample up to there. A resumed pack goes on after those samples if the source
+still has them as they were (see NOTE [ pack: what a resume checks ]), so what it writes is what an uninterrupted pack would have written.
+The options must be the same but for those that concern samples not written yet: `VARYING`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fastload.errors import ArgumentError, FastloadError, PackError, ResourceError, SampleError
+from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError
 from fastload.packing.encode import Encoder
 from fastload.packing.notices import DEEP
 from fastload.packing.options import PackOptions, default_max_pixels, parse_size, table_options
@@ -31,10 +30,13 @@ from fastload.packing.progress import Progress
 from fastload.packing.sources import Item, Source, open_source
 from fastload.packing.summary import COUNTS, PackSummary, Tally
 from fastload.packing.survey import survey
+from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Field, Manifest, Prepared, Schema
 from fastload.system import available_cpus
 
 IMAGE_FIELD = "image"
+VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
+"""What a resume may change of a pack's options."""
 
 
 def pack(
@@ -97,7 +99,8 @@ def pack(
         label_column: likewise the column of labels (label, class, target, ...).
         header: whether the first line of a .csv or .tsv names the columns; None recognises it, or asks.
         overwrite: replace a dataset, finished or half-written, at `out`.
-        resume: go on with a half-written one, made from the same source with the same options.
+        resume: go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be others. What is
+            written already must be in the source as it was; a sample that is not written yet may be mended, removed or added.
         progress: show a bar on the terminal.
 
     Returns:
@@ -105,8 +108,8 @@ def pack(
 
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
-        PackError: the source or a sample cannot be packed, `out` is in the way, the disk is full. What has been written
-            stays, for resume=True.
+        PackError: the source or a sample cannot be packed (PackStoppedError), `out` is in the way, the disk is full. What has been
+            written stays, for resume=True.
     """
     options = PackOptions(
         encode=encode,
@@ -134,11 +137,11 @@ def pack(
         _refuse_source_inside(source, out)
     started = time.monotonic()
     opened = open_source(source, table_options(path_column, label_column, header))
-    job = _Job(opened, options, _order(len(opened), options))
-    if on_error == "raise" and not resume:
+    job = _Job(opened, options)
+    if on_error == "raise" and not (resume and os.path.exists(out)):
         job.refuse_deep()
     schema = Schema((Field(IMAGE_FIELD, "image"), *opened.fields))
-    writer = DatasetWriter(out, schema, shard_size=size, options=job.identity(), resume=resume, overwrite=overwrite)
+    writer = DatasetWriter(out, schema, shard_size=size, options=job.identity(), varying=VARYING, resume=resume, overwrite=overwrite)
     try:
         with Progress(len(job.order), opened.title, shown=progress) as bar:
             return job.run(writer, threads, bar, started)
@@ -154,6 +157,7 @@ class Outcome:
 
     name: str
     prepared: Prepared | None
+    entry: bytes
     how: tuple[str, ...] = ()
     format: str = ""
     bytes_in: int = 0
@@ -172,24 +176,27 @@ class Outcome:
 class _Job:
     """One pack: the source in its order, and what becomes of each sample."""
 
-    def __init__(self, source: Source, options: PackOptions, order: npt.NDArray[np.int64] | range) -> None:
+    def __init__(self, source: Source, options: PackOptions) -> None:
         self.source = source
         self.options = options
-        self.order = order
+        if not len(source):
+            raise PackError(f"{source.title}: the source has no samples")
+        self._names = name_digests(source)
+        self._tracer = Tracer(source, self._names)
+        order = shuffled(self._names, options.seed) if options.shuffle else np.arange(len(source))
+        self.order = order[: options.limit]
         self._encoder = Encoder(options)
 
     def identity(self) -> dict[str, Any]:
-        """What a resumed pack must share with the one it continues; see NOTE [ pack: resume ]."""
-        digest = hashlib.blake2b(digest_size=16)
-        title = self.source.title
-        for position in range(len(self.source)):
-            digest.update(self.source.name(position).removeprefix(title).encode("utf-8", "surrogateescape") + b"\0")
-        return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": digest.hexdigest()}
+        """What the manifest keeps of how it was packed, and a resumed pack must share but for `VARYING`."""
+        digest = hashlib.blake2b(self._names.tobytes(), digest_size=16).hexdigest()
+        return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": digest}
 
     def run(self, writer: DatasetWriter, workers: int, bar: Progress, started: float) -> PackSummary:
         if writer.finished is not None:
+            self._refuse_others(writer)
             return _finished(writer.finished, started)
-        tally = Tally(writer.state)
+        tally = self._resumed(writer, workers)
         before = writer.next_index
         bar.start(tally.position, tally.bytes_in)
         prepare = None if self.source.concurrent else self._read
@@ -208,8 +215,30 @@ class _Job:
         if samples == 0:
             raise PackError(f"{self.source.title}: none of its {len(self.order)} samples could be packed{_first(tally)}")
         summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=getattr(self.source, "notices", ()))
-        manifest = writer.finish(self.source.classes, summary.stored())
+        manifest = writer.finish(self.source.classes, summary.stored(), max_pixels=tally.max_pixels)
         return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
+
+    def _resumed(self, writer: DatasetWriter, workers: int) -> Tally:
+        """The tally of what is written already, at the place where this call goes on; an empty one at the start."""
+        tally = Tally(writer.state)
+        tally.max_pixels = max(tally.max_pixels, self.options.max_pixels)
+        if tally.noted * ENTRY.itemsize != len(writer.noted):
+            raise PackError(f"{writer.out} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again")
+        try:
+            tally.position = self._tracer.resume_at(writer.noted, self.order, workers)
+        except PackError as error:
+            raise PackError(f"{writer.out} cannot be resumed: {error}") from error
+        return tally
+
+    def _refuse_others(self, writer: DatasetWriter) -> None:
+        """Refuses to take a finished dataset of other samples for that of these."""
+        assert writer.finished is not None
+        stored, now = writer.finished.options, self.identity()
+        for name in ("source_digest", "limit"):
+            if stored.get(name) != now[name]:
+                raise PackError(
+                    f"{writer.out} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: --overwrite packs it again"
+                )
 
     def refuse_deep(self, begin: int | None = None) -> None:
         """Refuses a source with images of more than 8 bits a channel, and says how many: before anything is written by the images that
@@ -220,22 +249,18 @@ class _Job:
         """
         found = survey(self.source, self.order[begin or 0 :], by_name=begin is None)
         if found.deep:
-            of = f"{found.looked:,} images{' that are not named as JPEGs' if begin is None else ''} that were looked at"
-            raise PackError(
-                f"{found.first}: {found.reason}. {found.deep:,} of {of} are such. Leave them out with on_error='skip' (--on-error skip), "
-                "which counts them, or pack a Dataset that gives 8 bits"
-            )
+            of = f"{found.looked:,} images looked at{' (those that are not named as JPEGs)' if begin is None else ''}"
+            raise PackStoppedError(f"{found.first}: {found.reason}. {found.deep:,} of the {of} are such")
 
     def _write(self, writer: DatasetWriter, outcome: Outcome, tally: Tally) -> None:
+        if outcome.prepared is None and self.options.on_error == "raise":
+            if isinstance(outcome.error, DeepImageError):
+                self.refuse_deep(tally.position)
+            raise PackStoppedError(f"{outcome.name}: {outcome.reason}") from outcome.error
         tally.position += 1
+        writer.note(outcome.entry)
+        tally.noted += 1
         if outcome.prepared is None:
-            if self.options.on_error == "raise":
-                if isinstance(outcome.error, DeepImageError):
-                    self.refuse_deep(tally.position - 1)
-                raise PackError(
-                    f"{outcome.name}: {outcome.reason}. Repair or remove it, or leave such samples out with on_error='skip' "
-                    "(--on-error skip); what has been packed so far stays, resume=True (--resume) goes on"
-                ) from outcome.error
             tally.skip(outcome.name, outcome.reason)
             if isinstance(outcome.error, DeepImageError):
                 tally.notices.add(DEEP, outcome.name)
@@ -265,6 +290,7 @@ class _Job:
         try:
             if read is not None and read.error is not None:
                 raise read.error
+            stamp = self._tracer.stamp(position)
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self._encoder(item)
             prepared = writer.prepare(
@@ -279,11 +305,12 @@ class _Job:
         except MemoryError as error:
             raise ResourceError(f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels") from error
         except (FastloadError, OSError) as error:
-            return Outcome(self.source.name(position), None, reason=_reason(error), error=error)
+            return Outcome(self.source.name(position), None, self._tracer.left_out(position), reason=_reason(error), error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
         how = (*encoded.how, "indexed") if encoded.index else encoded.how
-        return Outcome(item.name, prepared, how, encoded.format, size_in, size_out, encoded.warning, encoded.notices)
+        entry = self._tracer.written(position, stamp, item)
+        return Outcome(item.name, prepared, entry, how, encoded.format, size_in, size_out, encoded.warning, encoded.notices)
 
 
 @dataclass(slots=True)
@@ -309,16 +336,6 @@ def _finished(manifest: Manifest, started: float) -> PackSummary:
 def _each(batches: Iterator[list[Outcome]]) -> Iterator[Outcome]:
     for batch in batches:
         yield from batch
-
-
-def _order(count: int, options: PackOptions) -> npt.NDArray[np.int64] | range:
-    """Positions of the source in the order in which they are packed: a function of count, seed and limit alone."""
-    if count == 0:
-        raise PackError("the source has no samples")
-    stop = count if options.limit is None else min(count, options.limit)
-    if not options.shuffle:
-        return range(stop)
-    return np.random.Generator(np.random.Philox(options.seed)).permutation(count)[:stop]
 
 
 def _reason(error: BaseException) -> str:

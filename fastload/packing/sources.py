@@ -101,6 +101,12 @@ def first_readable(read: Callable[[int], T], count: int) -> T:
     raise failures[0]
 
 
+def file_stamp(path: str) -> tuple[int, int]:
+    """Size and time of change of a file. Raises OSError, or ValueError for what is no path."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
 def open_source(source: object, table: TableOptions | None = None) -> Source:
     """The source for what the user passed as SRC.
 

@@ -7,7 +7,7 @@ import os
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.folders import is_folder, walk
-from fastload.packing.sources import IMAGE_EXTENSIONS, Item
+from fastload.packing.sources import IMAGE_EXTENSIONS, Item, Value, file_stamp
 from fastload.store import Field
 
 
@@ -63,6 +63,15 @@ class FolderSource:
     def name(self, position: int) -> str:
         place, name, _ = self._samples[position]
         return os.path.join(self._folders[place], name)
+
+    def key(self, position: int) -> str:
+        return self.name(position).removeprefix(self.title).lstrip(os.sep)
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        return file_stamp(self.name(position))
+
+    def fields_of(self, position: int) -> dict[str, Value]:
+        return {"label": self._samples[position][2]}
 
     def read(self, position: int) -> Item:
         place, name, label = self._samples[position]

@@ -9,7 +9,7 @@ from typing import Any, cast
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import TableOptions
-from fastload.packing.sources import Item, Value
+from fastload.packing.sources import Item, Value, file_stamp
 from fastload.packing.table_layout import find_layout, read_rows
 from fastload.store import Field
 from fastload.store.checked import parse_json
@@ -46,7 +46,7 @@ class TableSource:
             if len(row) != len(layout.names):
                 raise PackError(f"{path}, line {line}: {len(row)} cells where the first line has {len(layout.names)}")
         columns = [list(column) for column in zip(*rows, strict=True)]
-        self._paths = [cell.strip() for cell in columns[layout.names.index("path")]]
+        self._paths: list[str] = [cell.strip() for cell in columns[layout.names.index("path")]]
         for line, cell in zip(lines, self._paths, strict=True):
             if not cell:
                 raise PackError(f"{path}, line {line}: no path")
@@ -112,9 +112,18 @@ class TableSource:
     def name(self, position: int) -> str:
         return os.path.join(self._folder, self._paths[position])
 
+    def key(self, position: int) -> str:
+        return self._paths[position]
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        return file_stamp(self.name(position))
+
+    def fields_of(self, position: int) -> dict[str, Value]:
+        return {name: values[position] for name, values in self._values.items()}
+
     def read(self, position: int) -> Item:
         path = self.name(position)
-        return Item(path, read_regular(path), {name: values[position] for name, values in self._values.items()})
+        return Item(path, read_regular(path), self.fields_of(position))
 
 
 def _is_number(cell: str) -> bool:

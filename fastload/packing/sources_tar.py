@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fastload.errors import PackError
 from fastload.files import FILE_BYTES, open_regular
 from fastload.packing.npy import read_npy
-from fastload.packing.sources import Item, Value, first_readable
+from fastload.packing.sources import Item, Value, file_stamp, first_readable
 from fastload.store import Field
 from fastload.store.checked import parse_json
 
@@ -108,6 +108,17 @@ class TarSource:
     def name(self, position: int) -> str:
         number, key, _ = self._samples[position]
         return f"{self._paths[number]}:{key}"
+
+    def key(self, position: int) -> str:
+        number, key, _ = self._samples[position]
+        return f"{number}:{key}"
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        number, _, parts = self._samples[position]
+        return sum(size for _, _, size in parts), file_stamp(self._paths[number])[1]
+
+    def fields_of(self, position: int) -> None:
+        """None: its members have to be read."""
 
     def read(self, position: int) -> Item:
         number, _, parts = self._samples[position]

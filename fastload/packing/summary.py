@@ -88,6 +88,7 @@ class Tally:
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         state = state or {}
         self.position: int = state.get("position", 0)
+        self.noted: int = state.get("noted", 0)  # samples come past; position is smaller once some of those left out are gone
         self.bytes_in: int = state.get("bytes_in", 0)
         self.bytes_out: int = state.get("bytes_out", 0)
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0) | dict(state.get("counts", {}))
@@ -96,6 +97,7 @@ class Tally:
         self.warning_count: int = state.get("warning_count", 0)
         self.skipped: list[tuple[str, str]] = [(name, text) for name, text in state.get("skipped", [])]
         self.skipped_count: int = state.get("skipped_count", 0)
+        self.max_pixels: int = state.get("max_pixels", 0)
         self.notices = Notices.of(state.get("notices", ()))
 
     def warn(self, name: str, text: str) -> None:
@@ -114,6 +116,7 @@ class Tally:
         """All of it, as JSON holds it: a copy, for a writer that stores it in a thread while the counts go on."""
         return {
             "position": self.position,
+            "noted": self.noted,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "counts": dict(self.counts),
@@ -122,6 +125,7 @@ class Tally:
             "warning_count": self.warning_count,
             "skipped": list(self.skipped),
             "skipped_count": self.skipped_count,
+            "max_pixels": self.max_pixels,
             "notices": self.notices.state(),
         }
 

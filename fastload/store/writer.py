@@ -4,7 +4,8 @@ NOTE [ writer: what is durable when ]
 1. progress.json (the journal) is there before the first shard, and names only shards that are complete: closed, synced,
    their checksums taken. It is replaced by rename, and only after the shard it adds is on the disk. The last shard
    goes straight into the manifest.
-2. A shard that the journal does not name is unfinished and is dropped on resume.
+2. A shard that the journal does not name is unfinished and is dropped on resume. So is what progress.samples has beyond the
+   length that the journal names: it is extended, and synced, before each journal.
 3. manifest.json comes last, by rename: that moment makes the folder a dataset. The journal goes after it.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from fastload.store.manifest import (
     sync_folder,
     write_atomically,
 )
+from fastload.store.sample_log import LOG_NAME, SampleLog
 from fastload.store.schema import Schema, with_index
 from fastload.store.shard import ShardFile, durable_entry, write_error
 
@@ -45,7 +47,7 @@ State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 _JOURNAL_FORMAT = "fastload-progress"
 _JOURNAL_VERSION = 1
 _SHARD_SIZE_LIMIT = 1 << 40
-_OURS = frozenset(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp"))
+_OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class _Complete:
     count: int
     columns: dict[str, int]
     state: dict[str, Any]
+    noted: bytes
 
 
 class DatasetWriter:
@@ -80,6 +83,7 @@ class DatasetWriter:
     Attributes:
         next_index: the index of the next sample: where to go on after a resume.
         state: the mapping handed in with the last sample of the last complete shard; {} at the start.
+        noted: entries of `note` up to that sample; b"" at the start.
         finished: the manifest, once the dataset is complete; after a resume of a complete one, at once.
     """
 
@@ -90,6 +94,7 @@ class DatasetWriter:
         *,
         shard_size: int,
         options: Mapping[str, object],
+        varying: Collection[str] = (),
         resume: bool = False,
         overwrite: bool = False,
     ) -> None:
@@ -100,6 +105,7 @@ class DatasetWriter:
             schema: the fields of every sample.
             shard_size: bytes after which a new shard begins.
             options: what it is packed with, as JSON has it; a resume must have the same.
+            varying: names of options that a resume may change.
             resume: goes on after the last complete shard; starts afresh where there is nothing yet.
             overwrite: removes the dataset, or the parts of one, that is there.
 
@@ -125,6 +131,8 @@ class DatasetWriter:
         self._begun = 0
         self._shard: ShardFile | None = None
         self._last_state: State = {}
+        self._varying = frozenset(varying)
+        self._log = SampleLog(self.out)
         self._completing: Future[None] | None = None
         self._pool = ThreadPoolExecutor(1, "fastload-shard")
         self._lock = self._claim(resume, overwrite)
@@ -142,6 +150,10 @@ class DatasetWriter:
         except BaseException:
             self._release()
             raise
+
+    @property
+    def noted(self) -> bytes:
+        return self._log.content
 
     def __enter__(self) -> DatasetWriter:
         return self
@@ -198,6 +210,8 @@ class DatasetWriter:
             raise PackError(f"{self.out} holds shards but no {JOURNAL_NAME}, so it cannot be resumed: --overwrite starts again")
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards}
+        if self._log.content:
+            named.add(LOG_NAME)
         for shard in self._shards:
             file = self.out / shard.file
             if not file.is_file() or file.stat().st_size != shard.bytes:
@@ -216,6 +230,7 @@ class DatasetWriter:
             get_int(content.get("shard_size"), "the shard size", 1, _SHARD_SIZE_LIMIT)
             self._shards = list(parse_shards(content.get("shards"), self.schema))
             self.state = get_object(content.get("state"), "the packer's state")
+            self._log.load(content.get("log"))
         except Bad as error:
             raise PackError(f"{path} does not hold ({error}): --overwrite starts again") from None
 
@@ -228,7 +243,7 @@ class DatasetWriter:
             "shard_size": stored.get("shard_size", self.shard_size),
         }
         now = {**self._options, "shard_size": self.shard_size}
-        for name in sorted(before.keys() | now.keys()):
+        for name in sorted((before.keys() | now.keys()) - self._varying):
             if before.get(name) != now.get(name):
                 raise PackError(
                     f"{self.out} was begun with {name}={before.get(name)!r}, now it is {now.get(name)!r}: "
@@ -244,6 +259,10 @@ class DatasetWriter:
             entries = with_index(entries, index)
         record, crc = core.build_record(entries)
         return Prepared(record, crc, row, height, width)
+
+    def note(self, entry: bytes) -> None:
+        """Keeps an entry on what the next sample is made from, or on what is passed over, for `noted` of a resume."""
+        self._log.note(entry)
 
     def append(
         self,
@@ -298,7 +317,7 @@ class DatasetWriter:
         columns = shard.close()
         self._shard = None
         self._await_completion()
-        complete = _Complete(shard.path.name, shard.first, shard.count, columns, dict(state))
+        complete = _Complete(shard.path.name, shard.first, shard.count, columns, dict(state), self._log.cut())
         self._completing = self._pool.submit(self._make_durable, complete, journal)
 
     def _make_durable(self, shard: _Complete, journal: bool) -> None:
@@ -306,6 +325,7 @@ class DatasetWriter:
         try:
             self._shards.append(durable_entry(path, shard.first, shard.count, shard.columns))
             if journal:
+                self._log.extend(shard.noted)
                 self._journal(shard.state)
         except OSError as error:
             raise write_error(path, 0, error) from None
@@ -325,15 +345,17 @@ class DatasetWriter:
             "shard_size": self.shard_size,
             "shards": [shard.to_json() for shard in self._shards],
             "state": dict(state),
+            "log": self._log.to_json(),
         }
         write_atomically(self.out / JOURNAL_NAME, checked.seal(content), durable)
 
-    def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any]) -> Manifest:
+    def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any], **options: object) -> Manifest:
         """Completes the last shard and writes the manifest: from here on it is a dataset.
 
         Args:
             classes: names of labels 0, 1, ...; None where labels are no classes.
             summary: what to keep with it, as JSON has it.
+            options: values of `varying` ones that hold for all samples, where they differed from call to call.
 
         Raises:
             PackError: the disk is full or fails.
@@ -345,9 +367,11 @@ class DatasetWriter:
             raise PackError(f"packing into {self.out} was given up; open it again with --resume")
         self._complete_shard(journal=False)  # the manifest will name it
         self._await_completion()
-        manifest = Manifest(self.schema, tuple(self._shards), None if classes is None else tuple(classes), self._options, dict(summary))
+        names = None if classes is None else tuple(classes)
+        manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary))
         try:
             manifest.write(self.out)
+            self._log.remove()
             (self.out / JOURNAL_NAME).unlink()
         except OSError as error:
             raise write_error(self.out / MANIFEST_NAME, len(manifest.to_bytes()), error) from None

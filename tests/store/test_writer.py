@@ -189,6 +189,7 @@ def test_resume_goes_on_after_the_last_complete_shard(tmp_path: Path) -> None:
     writer = DatasetWriter(out, SCHEMA, shard_size=60_000, options=OPTIONS, resume=True)
     assert 0 < writer.next_index <= 33
     assert writer.state == {"done": writer.next_index - 1}
+    assert writer.noted == b"".join(b"%08d" % i for i in range(writer.next_index))
     writer.abort()
     write(out, 70, resume=True)
     assert contents(out) == contents(tmp_path / "whole")
@@ -230,6 +231,41 @@ def test_resume_refuses(tmp_path: Path, arguments: Any, change: Any, message: st
     with pytest.raises(PackError, match=message):
         DatasetWriter(tmp_path, chosen.pop("schema"), resume=True, **chosen)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_resume_may_change_what_varies(tmp_path: Path) -> None:
+    """Options named as varying may be others; the manifest has the last ones, or those that finish is told."""
+    writer = DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options={"a": 1, "b": 1, "c": 1}, varying=("a", "b"))
+    for i in range(40):
+        append(writer, i)
+    writer.abort()
+    with pytest.raises(PackError, match="begun with c=1, now it is 2"):
+        DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options={"a": 1, "b": 1, "c": 2}, varying=("a", "b"), resume=True)
+    writer = DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options={"a": 2, "b": 2, "c": 1}, varying=("a", "b"), resume=True)
+    append(writer, writer.next_index)
+    assert writer.finish(None, {}, b=3).options == {"a": 2, "b": 3, "c": 1}
+    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("shard")) == ["manifest.json"]
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"x" + data[1:], None])
+def test_resume_refuses_a_damaged_log(tmp_path: Path, change: Callable[[bytes], bytes] | None) -> None:
+    """Shorter, changed or gone, the notes on samples are not believed; what lies behind those that count is dropped."""
+    writer = DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options=OPTIONS)
+    for i in range(40):
+        append(writer, i)
+    writer.abort()
+    log = tmp_path / "progress.samples"
+    good = log.read_bytes()
+    if change is None:
+        log.unlink()
+    else:
+        log.write_bytes(change(good))
+    with pytest.raises(PackError, match=r"progress\.samples|--overwrite"):
+        write(tmp_path, 70, resume=True)
+    log.write_bytes(good + b"of a shard that was not finished")
+    write(tmp_path, 70, resume=True)
+    write(tmp_path / "whole", 70)
+    assert contents(tmp_path) == contents(tmp_path / "whole")
 
 
 def test_resume_notices_a_lost_shard(tmp_path: Path) -> None:

@@ -1,0 +1,206 @@
+"""What each sample was made from, noted as it is written; and where a resume goes on, decided sample by sample from those notes.
+
+NOTE [ pack: what a resume checks ]
+The writer keeps an entry for each sample that the pack came past: whether it was written or left out, digests of its name and of its
+fields, the size and the time of change of its file, and the CRC32C of the image's bytes. A resume compares the source, in its order, with
+these entries and with nothing after them:
+1. Samples that were written are there still, in the same order, with none between them that is new.
+2. Each has the same fields and the same image: by the file's size and time, and by its bytes where only the time differs.
+3. Samples that were left out may be gone or changed. They stay left out.
+So any file that is not written yet may be mended, removed or added. Of a source that cannot say what its samples come from (a Dataset), the
+names are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import FastloadError, PackError
+from fastload.packing.sources import Item, Source, Value
+
+ENTRY = np.dtype([("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")])
+_PACKED = struct.Struct("<QQqqII")
+Order = npt.NDArray[np.int64]
+
+_BLOCK = 256
+_AGAIN = "--overwrite starts again"
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """What a source may also offer, so that a resume can check more than names."""
+
+    def key(self, position: int) -> str:
+        """The sample's name, without where the source lies."""
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        """Size in bytes and time of change in nanoseconds of what holds the sample. Raises OSError."""
+
+    def fields_of(self, position: int) -> dict[str, Value] | None:
+        """The sample's fields besides the image; None where only reading it tells."""
+
+
+def name_digests(source: Source) -> npt.NDArray[np.uint64]:
+    """A digest of the name of each sample, the same wherever the source lies."""
+    title = source.title
+    key: Callable[[int], str] = source.key if isinstance(source, Traced) else lambda position: source.name(position).removeprefix(title)
+    texts = (key(position).encode("utf-8", "surrogateescape") for position in range(len(source)))
+    return np.fromiter((_digest(text) for text in texts), np.uint64, len(source))
+
+
+def shuffled(names: npt.NDArray[np.uint64], seed: int) -> Order:
+    """Positions in a random order, in which the place of a sample before another follows from the seed and their two names alone.
+
+    So a file more or less leaves the order of the others as it is. Equal names are told apart by their order.
+    """
+    by_name = np.argsort(names, kind="stable")
+    ordered = names[by_name]
+    places = np.arange(len(names))
+    first = np.maximum.accumulate(np.where(np.concatenate(([True], ordered[1:] != ordered[:-1])), places, 0))
+    repeats = np.empty(len(names), np.uint64)
+    repeats[by_name] = places - first
+    return np.argsort(_mixed(_mixed(names + _mixed(repeats)) ^ _mixed(np.full(1, seed, np.uint64))), kind="stable")
+
+
+def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's step and output function (Steele, Lea, Flood 2014), on arrays."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: npt.NDArray[np.uint64] = values ^ (values >> np.uint64(31))
+    return mixed
+
+
+class Tracer:
+    """Makes and checks entries for the samples of one source. Any thread may call it."""
+
+    def __init__(self, source: Source, names: npt.NDArray[np.uint64]) -> None:
+        self._source = source
+        self._traced: Traced | None = source if isinstance(source, Traced) else None
+        self._names = names
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        """Size and time of a sample's file; (-1, -1) where the source does not tell. To be taken before the sample is read."""
+        try:
+            return (-1, -1) if self._traced is None else self._traced.stamp(position)
+        except (OSError, ValueError):
+            return -1, -1
+
+    def written(self, position: int, stamp: tuple[int, int], item: Item) -> bytes:
+        """The entry of a sample that is about to be written."""
+        return _PACKED.pack(int(self._names[position]), self._fields(item.values), *stamp, _image_crc(item), 1)
+
+    def left_out(self, position: int) -> bytes:
+        """The entry of a sample that is passed over."""
+        return _PACKED.pack(int(self._names[position]), 0, -1, -1, 0, 0)
+
+    def resume_at(self, noted: bytes, order: Order, workers: int) -> int:
+        """The place in the order at which a pack goes on after the samples of `noted`.
+
+        Raises:
+            PackError: what was written is not what the source has; the message names the sample.
+        """
+        if len(noted) % ENTRY.itemsize:
+            raise PackError(f"its notes on samples are of another version of fastload: {_AGAIN}")
+        entries = np.frombuffer(noted, ENTRY)
+        places, place = self._places(entries, order)
+        written = np.flatnonzero(entries["written"])
+        blocks = [written[start : start + _BLOCK] for start in range(0, len(written), _BLOCK)]
+
+        def check(block: npt.NDArray[np.int64]) -> None:
+            for number in block:
+                self._check(int(order[places[number]]), entries[number])
+
+        if self._source.concurrent:
+            with ThreadPoolExecutor(workers, "fastload-resume") as pool:
+                _run_all(pool.map(check, blocks))
+        else:
+            _run_all(map(check, blocks))
+        return place
+
+    def _places(self, entries: npt.NDArray[Any], order: Order) -> tuple[npt.NDArray[np.int64], int]:
+        """For each entry its place in the order, -1 for one that was left out and is gone; and the place after them."""
+        count = len(entries)
+        if len(order) >= count and bool((self._names[order[:count]] == entries["name"]).all()):
+            return np.arange(count), count
+        places = np.full(count, -1)
+        place = 0
+        for number, entry in enumerate(entries):
+            if place < len(order) and self._names[order[place]] == entry["name"]:
+                places[number] = place
+                place += 1
+            elif entry["written"]:
+                raise PackError(self._moved(entries[number:], order, place))
+        return places, place
+
+    def _moved(self, entries: npt.NDArray[Any], order: Order, place: int) -> str:
+        """Why the sample at a place of the order is not the one of the first entry."""
+        before = f"after {self._source.name(int(order[place - 1]))}" if place else "at the beginning"
+        if place == len(order):
+            return (
+                f"{before} there are no more samples, but {int(entries['written'].sum()):,} more are written already: "
+                f"put them back (or raise the limit), or {_AGAIN}"
+            )
+        name = self._source.name(int(order[place]))
+        if self._names[order[place]] in entries["name"]:
+            return f"a sample that is written already is no longer {before}, where {name} is now: put it back, or {_AGAIN}"
+        return f"{name} was not there when the pack was begun, and comes before samples that are written already: take it out, or {_AGAIN}"
+
+    def _check(self, position: int, entry: Any) -> None:
+        """Refuses a sample that was written from other fields or another image than the source has now."""
+        changed = f"{self._source.name(position)} has changed since it was written"
+        if self._traced is None:
+            return
+        fields = self._traced.fields_of(position)
+        if fields is not None and self._fields(fields) != entry["fields"]:
+            raise PackError(f"{changed}: its label or another field is not what it was; restore it, or {_AGAIN}")
+        size, time = self.stamp(position)
+        if (size, time) == (entry["size"], entry["time"]):
+            return
+        if size != entry["size"]:
+            now = f"{size:,} bytes" if size >= 0 else "nothing that can be read"
+            raise PackError(f"{changed} ({int(entry['size']):,} bytes then, {now} now): restore it, or {_AGAIN}")
+        try:
+            item = self._source.read(position)
+        except (FastloadError, OSError) as error:
+            raise PackError(f"{changed}: it cannot be read any more ({error}); restore it, or {_AGAIN}") from error
+        if _image_crc(item) != entry["crc"] or self._fields(item.values) != entry["fields"]:
+            raise PackError(f"{changed}: restore it, or {_AGAIN}")
+
+    def _fields(self, values: dict[str, Value]) -> int:
+        """A digest of the fields, and of the name of the class that the label is."""
+        parts: list[object] = []
+        label, classes = values.get("label"), self._source.classes
+        if classes is not None and isinstance(label, int) and 0 <= label < len(classes):
+            parts.append(classes[label])
+        for name in sorted(values):
+            value = values[name]
+            if isinstance(value, np.ndarray):
+                value = [str(value.dtype), list(value.shape), hashlib.blake2b(np.ascontiguousarray(value).tobytes()).hexdigest()]
+            elif isinstance(value, bytes):
+                value = hashlib.blake2b(value).hexdigest()
+            parts.append([name, value])
+        return _digest(json.dumps(parts, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
+
+
+def _image_crc(item: Item) -> int:
+    return core.crc32c(item.image if isinstance(item.image, bytes) else item.image.tobytes())
+
+
+def _digest(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _run_all(results: Iterable[None]) -> None:
+    """Waits for every check; the first refusal in the order of samples is raised."""
+    for _ in results:
+        pass

@@ -1,0 +1,82 @@
+"""progress.samples: what a half-written dataset was made from, entry by entry, so that a resume can tell whether that still holds.
+
+The journal says how much of the file counts, and its checksum; what lies behind that belongs to a shard that was not finished.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fastload._native import core
+from fastload.files import open_regular
+from fastload.store.checked import Bad, get_int, get_object
+from fastload.store.manifest import COUNT_LIMIT
+
+LOG_NAME = "progress.samples"
+
+
+class SampleLog:
+    """The file in a dataset's folder. The thread that appends samples calls `note` and `cut`, the one that completes shards `extend`.
+
+    Attributes:
+        content: what the journal vouched for when the dataset was opened for a resume; b"" otherwise.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOG_NAME
+        self._pending = bytearray()
+        self._size = 0
+        self._crc = 0
+        self.content = b""
+
+    def note(self, entry: bytes) -> None:
+        """Adds an entry, to be stored with the shard that the next sample goes to."""
+        self._pending += entry
+
+    def cut(self) -> bytes:
+        """The entries since the last call."""
+        entries = bytes(self._pending)
+        self._pending.clear()
+        return entries
+
+    def extend(self, entries: bytes) -> None:
+        """Appends entries to the file and syncs it, so that a journal may name them. Raises OSError."""
+        if entries:
+            if not self._size:
+                self.remove()
+            with open(self._path, "r+b" if self._size else "xb") as file:
+                file.truncate(self._size)
+                file.seek(self._size)
+                file.write(entries)
+                file.flush()
+                os.fsync(file.fileno())
+        self._size += len(entries)
+        self._crc = core.crc32c(entries, self._crc)
+
+    def to_json(self) -> dict[str, int]:
+        """What the journal says of the file."""
+        return {"bytes": self._size, "crc32c": self._crc}
+
+    def load(self, value: object) -> None:
+        """Takes over what a journal says of the file.
+
+        Raises:
+            Bad: the file is not of that content.
+            OSError: it cannot be read.
+        """
+        stored = get_object({"bytes": 0, "crc32c": 0} if value is None else value, "the log of samples")
+        size = get_int(stored.get("bytes"), "the size of the log of samples", 0, COUNT_LIMIT)
+        crc = get_int(stored.get("crc32c"), "the checksum of the log of samples", 0, 2**32 - 1)
+        content = b""
+        if size:
+            with open(open_regular(self._path)[0], "rb") as file:
+                if os.fstat(file.fileno()).st_size >= size:
+                    content = file.read(size)
+        if len(content) != size or core.crc32c(content) != crc:
+            raise Bad(f"{LOG_NAME} is not of the size and checksum that it names")
+        self._size, self._crc, self.content = size, crc, content
+
+    def remove(self) -> None:
+        """Removes the file. Raises OSError."""
+        self._path.unlink(missing_ok=True)
