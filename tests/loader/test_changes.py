@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSampler, SequentialSampler, Subset
 
-from fastload import FastLoader, PackedDataset
+from fastload import FastLoader, PackedDataset, pack
 from fastload import transforms as T
 from fastload.delivery.packed_epochs import native_view
 from fastload.errors import ArgumentError
@@ -260,7 +260,7 @@ def test_unused_arguments_are_warned_of_only_where_they_are_unused(packed: Path)
         FastLoader(PackedDataset(packed, transform=SMALL), num_workers=1, worker_init_fn=print).close()
 
 
-def test_attributes_of_torchvisions_folders(packed: Path, tmp_path: Path) -> None:
+def test_attributes_of_torchvisions_folders(packed: Path, image_folder: Path, tmp_path: Path) -> None:
     """targets is the label column as a list; samples and imgs where names were packed; else AttributeError, and a user's own stays."""
     ds = PackedDataset(packed)
     assert ds.targets == ds.column("label").tolist()
@@ -268,6 +268,11 @@ def test_attributes_of_torchvisions_folders(packed: Path, tmp_path: Path) -> Non
     assert not hasattr(ds, "imgs")
     ds.targets = [1]
     assert ds.targets == [1]
+    image = next(image_folder.rglob("*.jpg"))
+    (tmp_path / "list.csv").write_text(f"path,label,name\n{image},1,first\n{image},0,second\n", encoding="utf-8")
+    pack(tmp_path / "list.csv", tmp_path / "named.fl")
+    named = PackedDataset(tmp_path / "named.fl")
+    assert named.samples == named.imgs == [("first", 1), ("second", 0)]
 
 
 def test_batch_samplers_of_another_kind_are_left_alone(packed: Path) -> None:
