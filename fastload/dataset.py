@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from fastload._native import core
+from fastload.descriptors import Computed
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import fingerprint
@@ -31,19 +32,6 @@ _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torc
 
 
 _NAMES = ("path", "name", "file", "filename")
-
-T = TypeVar("T")
-
-
-class _Shadowed(Generic[T]):
-    """A read-only attribute that an attribute of the object, if its user sets one, takes the place of."""
-
-    def __init__(self, get: Callable[[Any], T]) -> None:
-        self._get = get
-        self.__doc__ = get.__doc__
-
-    def __get__(self, owner: Any, kind: type | None = None) -> T:
-        return self if owner is None else self._get(owner)  # type: ignore[return-value]
 
 
 class PackedDataset(Dataset[Any]):
@@ -168,7 +156,7 @@ class PackedDataset(Dataset[Any]):
         """Label by class name."""
         return {name: i for i, name in enumerate(self.classes)}
 
-    @_Shadowed
+    @Computed
     def targets(self) -> list[int]:
         """The label of every sample, as torchvision's folders have them: the values of the one int field.
 
@@ -181,7 +169,7 @@ class PackedDataset(Dataset[Any]):
         labels: list[int] = self.column(ints[0]).tolist()
         return labels
 
-    @_Shadowed
+    @Computed
     def samples(self) -> list[tuple[str, int]]:
         """(name, label) of every sample, as torchvision's folders have them, where names were packed. Reads every record.
 
@@ -196,7 +184,7 @@ class PackedDataset(Dataset[Any]):
         names = [self._stored(self._record(i), number, named, i).decode("utf-8", "replace") for i in range(len(self))]
         return list(zip(names, targets, strict=True))
 
-    @_Shadowed
+    @Computed
     def imgs(self) -> list[tuple[str, int]]:
         """The same as samples."""
         return self.samples

@@ -13,7 +13,7 @@ import copy
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
@@ -25,6 +25,7 @@ from fastload.delivery.packed_epochs import PackedEpochs, why_not_device
 from fastload.delivery.spent import Spent
 from fastload.delivery.transfer import Moving
 from fastload.delivery.worker_batches import WorkerIterator
+from fastload.descriptors import Computed
 from fastload.errors import ArgumentError
 from fastload.sampling import Course, order_seed
 from fastload.view import Draws
@@ -135,17 +136,6 @@ class LoaderState:
             loader.generator.manual_seed(order_seed(self.settings.seed, epoch))
 
 
-class _Shown(Generic[_T]):
-    """An attribute that the class computes, for reading. An instance's own attribute of that name comes first."""
-
-    def __init__(self, get: Callable[[LoaderState], _T], doc: str) -> None:
-        self._get = get
-        self.__doc__ = doc
-
-    def __get__(self, loader: Any, owner: type[Any] | None = None) -> Any:
-        return self if loader is None else self._get(loader._fastload)
-
-
 def shown(get: Callable[[LoaderState], _T], doc: str) -> Any:
     """An attribute of FastLoader that shows what `get` finds in its state."""
-    return _Shown(get, doc)
+    return Computed(lambda loader: get(loader._fastload), doc)
