@@ -18,3 +18,10 @@ def printable(text: object, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def cell(text: object) -> str:
+    """Text fit for a table that rich draws: `printable`, and nothing in it taken for markup."""
+    from rich.markup import escape
+
+    return escape(printable(text))

@@ -245,6 +245,18 @@ def compare(
     }
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Refuses a file that cannot be written, before minutes are spent on what is to be in it.
+
+    Raises:
+        ArgumentError: its folder does not exist or may not be written to, or it is a folder.
+    """
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ArgumentError(f"{option} {path}: {'a folder' if path.is_dir() else 'there is no such folder'}; name a file")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise ArgumentError(f"{option} {path}: may not be written")
+
+
 def write_json(document: Json, path: Path) -> None:
     """Writes the document, readable, ending in a newline.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fastload.bench.harness import check_writable
 from fastload.bench.report import machine_line, number, sentence
 from fastload.errors import ArgumentError
 
@@ -36,20 +37,34 @@ def _bars(axes: Any, rows: list[Json], column: str, title: str, digits: int, sca
         axes.spines[side].set_visible(False)
 
 
+def check(path: Path) -> None:
+    """Refuses what `draw` would, before anything is measured.
+
+    Raises:
+        ArgumentError: matplotlib is not installed, or the path cannot be written.
+    """
+    _figure()
+    check_writable("--plot", path)
+
+
+def _figure() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ArgumentError("--plot needs matplotlib: pip install matplotlib") from error
+    return Figure
+
+
 def draw(document: Json, path: Path) -> None:
     """Writes the plot: images/s on the left, the other columns on the right; loaders that did not run are left out.
 
     Raises:
         ArgumentError: matplotlib is not installed, no loader ran, or the path cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ArgumentError("--plot needs matplotlib: pip install matplotlib") from error
     rows = [row for row in document["loaders"] if row["reason"] is None]
     if not rows:
         raise ArgumentError("--plot: no loader ran, there is nothing to draw")
-    figure = Figure(figsize=(12, 1.6 + 0.85 * len(rows)), layout="constrained")
+    figure = _figure()(figsize=(12, 1.6 + 0.85 * len(rows)), layout="constrained")
     grid = figure.add_gridspec(2, 3, width_ratios=(1.5, 1, 1))
     _bars(figure.add_subplot(grid[:, 0]), rows, "images_per_s", "images per second", 0, 1.0, labels=True)
     for number_of_panel, panel in enumerate(PANELS):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fastload.cli.output import say
+from fastload.files import expanded
+from fastload.printable import cell
 
 
 def bench(
@@ -33,8 +38,12 @@ def bench(
     from fastload.bench import plot as plotting
     from fastload.bench.spec import TurnSpec
 
-    console = Console()
-    errors = Console(stderr=True)
+    dataset = Path(expanded(dataset))
+    against, json_file, plot = (None if path is None else Path(expanded(path)) for path in (against, json_file, plot))
+    if json_file is not None:
+        harness.check_writable("--json", json_file)
+    if plot is not None:
+        plotting.check(plot)
     base = TurnSpec(
         kind="fastload",
         source=str(dataset.absolute()),
@@ -45,11 +54,22 @@ def bench(
         size=size,
         seconds=seconds,
     )
-    document = harness.compare(dataset, against, base, rounds, lambda text: errors.status(text))
-    report.show(document, console)
+    document = harness.compare(dataset, against, base, rounds, _note)
+    report.show(document, Console())
     if json_file is not None:
         harness.write_json(document, json_file)
-        console.print(f"JSON: {json_file}", highlight=False, soft_wrap=True)
+        say(f"JSON: {json_file}")
     if plot is not None:
         plotting.draw(document, plot)
-        console.print(f"plot: {plot}", highlight=False, soft_wrap=True)
+        say(f"plot: {plot}")
+
+
+def _note(text: str) -> contextlib.AbstractContextManager[object]:
+    """Shows what is measured now: on a terminal while it is, in a log on a line of its own."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        return console.status(cell(text))
+    say(text, err=True)
+    return contextlib.nullcontext()

@@ -1,17 +1,31 @@
-"""A bar with rate, bytes and the time left, when someone looks."""
+"""Progress of a long job: a bar on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from fastload.printable import printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.console import Console
 
-_EVERY = 0.1
-"""Seconds between two updates: drawing costs more than packing a small image."""
+_DRAW_EVERY = 0.1
+"""Seconds between two updates of a bar: drawing costs more than packing a small image."""
+_LINE_EVERY = 15.0
+"""Seconds between two lines where stderr is no terminal."""
+
+
+class _View(Protocol):
+    """How progress is shown; `every` is the least time between two updates, seconds."""
+
+    every: float
+
+    def start(self, done: int) -> None: ...
+    def update(self, done: int, rate: float, size: str) -> None: ...
+    def stop(self) -> None: ...
 
 
 class Progress:
@@ -19,48 +33,97 @@ class Progress:
 
     def __init__(self, total: int, title: str, *, shown: bool) -> None:
         self._total = total
-        self._title = title
-        self._bar: RichProgress | None = None
-        self._task: TaskID | None = None
         self._next = 0.0
         self._began = 0.0
         self._from = (0, 0)
-        if shown:
-            self._bar = _make_bar()
+        self._view: _View | None = _make_view(total, printable(title)) if shown else None
 
     def __enter__(self) -> Progress:
-        if self._bar is not None:
-            self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._view is not None:
+            self._view.stop()
 
     def start(self, done: int, size: int) -> None:
         """The job begins with so many samples and bytes done before, which do not count as speed."""
         self._began = time.monotonic()
         self._from = (done, size)
-        if self._bar is not None:
-            self._task = self._bar.add_task(self._title, total=self._total, completed=done, rate="", size="")
+        if self._view is not None:
+            self._next = self._began + self._view.every
+            self._view.start(done)
 
     def update(self, done: int, size: int) -> None:
         """So many samples and bytes are done now."""
-        if self._bar is None or self._task is None:
+        if self._view is None:
             return
         now = time.monotonic()
         if now < self._next and done < self._total:
             return
-        self._next = now + _EVERY
+        self._next = now + self._view.every
         spent = max(now - self._began, 1e-6)
-        rate = (done - self._from[0]) / spent
         speed = (size - self._from[1]) / spent
-        self._bar.update(
-            self._task,
-            completed=done,
-            rate=f"{rate:,.0f} images/s",
-            size=f"{human_bytes(size)}, {human_bytes(speed)}/s",
+        self._view.update(done, (done - self._from[0]) / spent, f"{human_bytes(size)}, {human_bytes(speed)}/s")
+
+
+class _Lines:
+    """Plain lines on stderr, for logs and pipes."""
+
+    def __init__(self, total: int, title: str) -> None:
+        self.every = _LINE_EVERY
+        self._total = total
+        self._title = title
+
+    def start(self, done: int) -> None:
+        pass
+
+    def update(self, done: int, rate: float, size: str) -> None:
+        left = f", {human_seconds((self._total - done) / rate)} left" if 0 < rate and done < self._total else ""
+        sys.stderr.write(f"{self._title}: {done:,} of {self._total:,}, {rate:,.0f} images/s, {size}{left}\n")
+        sys.stderr.flush()
+
+    def stop(self) -> None:
+        pass
+
+
+class _Bar:
+    """A bar that rich draws on a terminal, or in a notebook."""
+
+    def __init__(self, total: int, title: str, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self.every = _DRAW_EVERY
+        self._bar = RichProgress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[size]}"),
+            TimeRemainingColumn(),
+            console=console,
         )
+        self._task = self._bar.add_task(title, total=total, start=False, rate="", size="")
+        self._bar.start()
+
+    def start(self, done: int) -> None:
+        self._bar.update(self._task, completed=done)
+        self._bar.start_task(self._task)
+
+    def update(self, done: int, rate: float, size: str) -> None:
+        self._bar.update(self._task, completed=done, rate=f"{rate:,.0f} images/s", size=size)
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+def _make_view(total: int, title: str) -> _View:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_jupyter or (console.is_terminal and not console.is_dumb_terminal):
+        return _Bar(total, title, console)
+    return _Lines(total, title)
 
 
 def human_bytes(size: float) -> str:
@@ -72,17 +135,9 @@ def human_bytes(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def _make_bar() -> RichProgress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    return RichProgress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TextColumn("{task.fields[size]}"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )
+def human_seconds(seconds: float) -> str:
+    """A time for people: 45 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
