@@ -44,6 +44,7 @@ from fastload.augment import batch as augment_batch
 from fastload.bench.listing import list_folder
 from fastload.delivery.floats import _kernel, eager, to_float
 from fastload.gpu import working
+from fastload.packing.pillow_images import open_image
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 JITTER = (0.4, 0.4, 0.4, 0.1)
@@ -299,10 +300,8 @@ class Photos(torch.utils.data.Dataset[Any]):
         return len(self.files)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        from PIL import Image
-
         path, label = self.files[index]
-        with Image.open(path) as image:
+        with open(path, "rb") as file, open_image(file) as image:
             return self.transform(image.convert("RGB")), int(label)
 
 

@@ -5,9 +5,18 @@ Every class is also the built-in exception that a reader of torch's DataLoader c
 
 from __future__ import annotations
 
+from fastload.printable import printable
+
 
 class FastloadError(Exception):
-    """Base of everything that fastload raises on purpose."""
+    """Base of everything that fastload raises on purpose.
+
+    Its text is fit for a terminal: messages name files, classes and fields that anybody may have written, so what is not
+    printable in them is an escape in `str` (in `args` it is as it was).
+    """
+
+    def __str__(self) -> str:
+        return printable(self.args[0] if len(self.args) == 1 else super().__str__(), keep="\n\t")
 
 
 class ArgumentError(FastloadError, ValueError):
@@ -16,9 +25,6 @@ class ArgumentError(FastloadError, ValueError):
 
 class DatasetError(FastloadError, OSError):
     """A packed dataset cannot be used: missing, unfinished, damaged, or of a later version."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
 
 
 class PackError(FastloadError, RuntimeError):

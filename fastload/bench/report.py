@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fastload.bench.spec import TITLES
+from fastload.printable import cell, printable
 
 Json = dict[str, Any]
 
@@ -25,13 +25,13 @@ def table(document: Json) -> Table:
         f"decode + RandomResizedCrop({settings['size']}) + flip, uint8 batches of {settings['batch_size']}, "
         f"{settings['workers']} threads or workers; medians of {settings['rounds']} interleaved rounds"
     )
-    result = Table(title=f"fastload bench {escape(document['dataset'])}", caption=caption)
+    result = Table(title=f"fastload bench {cell(document['dataset'])}", caption=caption)
     result.add_column("loader")
     for title in ("images/s", "±", "first batch, ms", "epoch gap, ms", "PSS, MB", "CPU s / 1,000"):
         result.add_column(title, justify="right", no_wrap=title in ("images/s", "±"))
     for row in document["loaders"]:
         if row["reason"] is not None:
-            result.add_row(row["title"], escape(row["reason"]), *[""] * 5)
+            result.add_row(row["title"], cell(row["reason"]), *[""] * 5)
             continue
         spread = row["images_per_s_spread"]
         result.add_row(
@@ -78,7 +78,7 @@ def disturbance(rows: list[Json]) -> str | None:
 def show(document: Json, console: Console) -> None:
     """Prints the table, the machine and the sentence."""
     console.print(table(document))
-    console.print(machine_line(document), style="dim", highlight=False)
+    console.print(printable(machine_line(document)), style="dim", markup=False, highlight=False)
     if (warning := disturbance(document["loaders"])) is not None:
         console.print(warning, style="yellow", highlight=False, soft_wrap=True)
-    console.print(sentence(document), style="bold", highlight=False, soft_wrap=True)
+    console.print(printable(sentence(document)), style="bold", markup=False, highlight=False, soft_wrap=True)

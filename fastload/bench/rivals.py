@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import random
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
+
+from fastload.files import open_regular
+from fastload.packing.pillow_images import open_image
 
 LOW, HIGH = math.log(3 / 4), math.log(4 / 3)
 
@@ -56,8 +58,8 @@ class PillowFolder(Dataset[Sample]):
         from PIL import Image
 
         path, label = self.files[index]
-        with Path(path).open("rb") as file:
-            image = Image.open(file).convert("RGB")
+        with open(open_regular(path)[0], "rb") as file:
+            image: Image.Image = open_image(file).convert("RGB")
         x, y, w, h = random_box(*image.size)
         image = image.crop((x, y, x + w, y + h)).resize((self.size, self.size), Image.Resampling.BILINEAR)
         if random.random() < 0.5:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fastload.cli.bench import bench
+from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
 from fastload.cli.tools import index, info, unpack, verify
 from fastload.errors import FastloadError
@@ -42,6 +43,7 @@ def _options(
 
 def main() -> None:
     """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr."""
+    write_any_text()
     try:
         app()
     except FastloadError as error:
@@ -55,8 +57,7 @@ def main() -> None:
 
 
 def _fail(text: str) -> None:
-    line = " ".join(text.split("\n"))
-    sys.stderr.write(f"fastload: {line}\n")
+    say(f"fastload: {' '.join(text.splitlines())}", err=True)
     sys.exit(2)
 
 

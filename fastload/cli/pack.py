@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from fastload.cli.output import say
 from fastload.errors import PackError, PackStoppedError
 from fastload.packing.summary import PackSummary
+from fastload.printable import cell
 
 
 def pack(
@@ -108,7 +110,7 @@ def pack(
             f"{error.reason}. Repair or remove it, and go on: {_again()} -- or leave such samples out: {_again('--on-error', 'skip')}"
         ) from error
     except KeyboardInterrupt:
-        typer.echo(f"fastload: stopped; this goes on: {_again()}", err=True)
+        say(f"fastload: stopped; this goes on: {_again()}", err=True)
         raise typer.Exit(130) from None
     if not quiet:
         show(summary, out)
@@ -143,12 +145,11 @@ _LINES = (
 def show(summary: PackSummary, out: str) -> None:
     """Prints the table that ends a pack, and the names that someone should look at."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from fastload.packing.progress import human_bytes
 
-    table = Table(title=f"packed {escape(out)}", show_header=False)
+    table = Table(title=f"packed {cell(out)}", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     table.add_row("samples", f"{summary.samples:,}")
@@ -156,7 +157,7 @@ def show(summary: PackSummary, out: str) -> None:
     table.add_row("images read", human_bytes(summary.bytes_in))
     table.add_row("images stored", human_bytes(summary.bytes_out))
     for name, count in summary.formats.items():
-        table.add_row(f"format {escape(name)}", f"{count:,}")
+        table.add_row(f"format {cell(name)}", f"{count:,}")
     for attribute, text in _LINES:
         if count := getattr(summary, attribute):
             table.add_row(text, f"{count:,}")
@@ -165,16 +166,15 @@ def show(summary: PackSummary, out: str) -> None:
     if summary.skipped_count:
         table.add_row("left out", f"{summary.skipped_count:,}")
     table.add_row("time", f"{summary.seconds:.1f} s, {summary.images_per_second:,.0f} images/s")
-    console = Console()
-    console.print(table)
+    Console().print(table)
     for what, names, count in (
         ("decodes only with warnings", summary.warnings, summary.warning_count),
         ("left out", summary.skipped, summary.skipped_count),
     ):
         for name, reason in names[:20]:
-            console.print(f"{what}: {name}: {reason}", markup=False, highlight=False, soft_wrap=True)
+            say(f"{what}: {name}: {reason}")
         if count > 20:
-            console.print(f"{what}: {count - 20:,} more; fastload info --json lists them", highlight=False)
+            say(f"{what}: {count - 20:,} more; fastload info --json lists them")
     for notice in summary.notices:
         shown = ", ".join(notice.examples[:3]) + (", ..." if notice.count > 3 else "")
-        console.print(f"note: {notice.count:,} {notice.text}: {shown}", markup=False, highlight=False, soft_wrap=True)
+        say(f"note: {notice.count:,} {notice.text}: {shown}")

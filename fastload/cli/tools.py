@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fastload.cli.output import say
+from fastload.printable import cell
 from fastload.store import Manifest
 
 _Dataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.")]
@@ -38,13 +40,12 @@ def _document(dataset: str, manifest: Manifest) -> dict[str, Any]:
 
 def _show(dataset: str, manifest: Manifest) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from fastload.packing.notices import Notices
     from fastload.packing.progress import human_bytes
 
-    table = Table(title=escape(dataset), show_header=False)
+    table = Table(title=cell(dataset), show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     table.add_row("samples", f"{manifest.count:,}")
@@ -52,18 +53,18 @@ def _show(dataset: str, manifest: Manifest) -> None:
     for field in manifest.schema:
         shape = " x ".join(map(str, field.shape))
         kind = f"{field.kind} {field.dtype} {shape}".strip() if field.kind == "array" else field.kind
-        table.add_row(f"field {escape(field.name)}", kind)
+        table.add_row(f"field {cell(field.name)}", kind)
     classes = manifest.classes
     if classes is not None:
         more = ", ..." if len(classes) > 8 else ""
-        table.add_row("classes", escape(f"{len(classes):,}: {', '.join(classes[:8])}{more}"))
+        table.add_row("classes", cell(f"{len(classes):,}: {', '.join(classes[:8])}{more}"))
     for name, value in manifest.options.items():
-        table.add_row(f"packed with {escape(name)}", escape(str(value)))
+        table.add_row(f"packed with {cell(name)}", cell(str(value)))
     for name, value in manifest.summary.items():
         if isinstance(value, int) and value:
-            table.add_row(escape(name.replace("_", " ")), f"{value:,}")
+            table.add_row(cell(name.replace("_", " ")), f"{value:,}")
     for notice in Notices.of(manifest.summary.get("notices")).all():
-        table.add_row(escape(notice.text), f"{notice.count:,}")
+        table.add_row(cell(notice.text), f"{notice.count:,}")
     Console().print(table)
 
 
@@ -78,15 +79,15 @@ def verify(
 
     report = run(dataset, decode=decode, workers=workers, progress=not quiet)
     for problem in report.problems:
-        typer.echo(problem)
+        say(problem)
     for sample in report.bad:
-        typer.echo(f"sample {sample.index} ({sample.shard}): {sample.reason}")
+        say(f"sample {sample.index} ({sample.shard}): {sample.reason}")
     warned = f", {report.warnings:,} decode only with warnings" if report.warnings else ""
     what = "every image decoded" if report.decoded else "checksums and records"
     if not report.ok:
-        typer.echo(f"{dataset}: {len(report.bad):,} of {report.samples:,} samples bad, {len(report.problems)} files bad{warned}")
+        say(f"{dataset}: {len(report.bad):,} of {report.samples:,} samples bad, {len(report.problems)} files bad{warned}")
         raise typer.Exit(1)
-    typer.echo(f"{dataset}: {report.samples:,} samples in {report.shards:,} shards hold ({what}{warned})")
+    say(f"{dataset}: {report.samples:,} samples in {report.shards:,} shards hold ({what}{warned})")
 
 
 def index(dataset: _Dataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
@@ -96,9 +97,9 @@ def index(dataset: _Dataset, workers: _Workers = None, quiet: _Quiet = False) ->
     try:
         summary = run(dataset, workers=workers, progress=not quiet)
     except KeyboardInterrupt:
-        typer.echo(f"fastload: stopped; {dataset} is whole, and fastload index goes on with it", err=True)
+        say(f"fastload: stopped; {dataset} is whole, and fastload index goes on with it", err=True)
         raise typer.Exit(130) from None
-    typer.echo(
+    say(
         f"{dataset}: {summary.indexed:,} of {summary.jpegs:,} JPEGs have an entropy index, {summary.added:,} of them new; "
         f"{summary.shards:,} shards written anew"
     )
@@ -115,4 +116,4 @@ def unpack(
     from fastload.packing.unpack import unpack as run
 
     summary = run(dataset, folder, workers=workers, progress=not quiet)
-    typer.echo(f"{summary.files:,} images, {human_bytes(summary.bytes)}, in {summary.folders:,} class folders: {folder}")
+    say(f"{summary.files:,} images, {human_bytes(summary.bytes)}, in {summary.folders:,} class folders: {folder}")

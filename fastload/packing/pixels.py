@@ -12,7 +12,7 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import FastloadError, PackError, SampleError
-from fastload.packing.pillow_images import refuse_deep, to_rgb
+from fastload.packing.pillow_images import FORMATS, open_image, refuse_deep, to_rgb
 from fastload.packing.sources import Pixels
 
 if TYPE_CHECKING:
@@ -128,17 +128,20 @@ def check_depth(data: bytes) -> None:
 def _opened(data: bytes) -> Iterator[Image]:
     """An image that Pillow reads, its pixels not decoded yet; whatever Pillow raises of it is a SampleError."""
     try:
-        from PIL import Image
+        from PIL.Image import DecompressionBombError
     except ImportError as error:
         raise MissingLibrary("this source has images that are not JPEG, which need Pillow: pip install pillow") from error
     if not data:
         raise SampleError("the file is empty", reason="the file is empty")
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with open_image(io.BytesIO(data)) as image:
             yield image
     except (FastloadError, MemoryError):
         raise
+    except DecompressionBombError as error:
+        reason = f"{error}: this limit is Pillow's, PIL.Image.MAX_IMAGE_PIXELS"
+        raise SampleError(reason, reason=reason) from error
     except Exception as error:  # Pillow's plugins raise whatever they meet: ValueError, struct.error, SyntaxError, ...
         text = str(error).split("<_io.BytesIO")[0].rstrip() or type(error).__name__
-        reason = f"neither a JPEG nor an image that Pillow reads: {text}"
+        reason = f"neither a JPEG nor another image that is read ({', '.join(FORMATS)}): {text}"
         raise SampleError(reason, reason=reason) from error

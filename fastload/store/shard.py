@@ -91,7 +91,7 @@ class ShardFile:
         try:
             path.unlink(missing_ok=True)
             self._env = lmdb.open(
-                str(path), map_size=self._map_bytes, subdir=False, mode=0o644, lock=False, sync=False, metasync=False,
+                os.fsencode(path), map_size=self._map_bytes, subdir=False, mode=0o644, lock=False, sync=False, metasync=False,
                 writemap=False, max_dbs=2, **_engine_arguments(),
             )  # fmt: skip
             self._page_size = int(self._env.stat()["psize"])
