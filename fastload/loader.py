@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from fastload._native import core
 from fastload.dataset import PackedDataset
@@ -70,10 +70,12 @@ class FastLoader(DataLoader[_T]):
         seed_by: "sample" reseeds torch, random and NumPy for every sample, from (seed, epoch, index), where the dataset is Python: then
             results depend neither on num_workers nor on timing, and all workers fill the rows of one batch. None: as torch.
         on_error: what a sample that cannot be made does: "raise" names it; "replace" puts another sample in its row, chosen by
-            (seed, epoch, index), and counts it in `replaced`; "skip" shortens the batch and counts in `skipped`.
+            (seed, epoch, index), and counts it in `replaced`; "skip" shortens the batch and counts in `skipped`. A sample that cannot be
+            made is, on packed data, one that raises SampleError; on any other map-style Dataset one whose `__getitem__` raises any
+            Exception. An IterableDataset knows "raise" only.
 
     Raises:
-        SampleError: a sample cannot be made and on_error="raise".
+        SampleError: a sample cannot be made and on_error="raise"; no substitute can be made; or every sample of an epoch was skipped.
         BatchShapeError: samples of a batch end at different sizes.
         LoaderTimeout: no batch within `timeout` seconds.
         ResourceError: not enough memory for the batches in flight.
@@ -83,10 +85,10 @@ class FastLoader(DataLoader[_T]):
     epoch: int = shown(lambda state: state.next_epoch, "The number that the next `iter()` will have.")
     health: HealthMonitor[Any] = shown(lambda state: state.health, "The HealthMonitor of this loader's loops.")
     replaced: int = shown(
-        lambda state: state.packed.counts.replaced,
+        lambda state: state.losses.replaced,
         'Samples that on_error="replace" has put another in place of, since the loader was made.',
     )
-    skipped: int = shown(lambda state: state.packed.counts.skipped, 'Samples that on_error="skip" has left out, since the loader was made.')
+    skipped: int = shown(lambda state: state.losses.skipped, 'Samples that on_error="skip" has left out, since the loader was made.')
     transform: None
     device: torch.device | None
     device_prefetch: int
@@ -149,6 +151,7 @@ class FastLoader(DataLoader[_T]):
             num_workers = share_of_cpus() if packed else 0
         if not packed:
             _refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
+        _refuse_on_error(dataset, on_error)
         if batch_transform is not None and batch_size is None and batch_sampler is None:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
         settings.show_on(self)
@@ -326,6 +329,18 @@ def _refuse_native_only(batch_transform: Any, **arguments: Any) -> None:
             raise ArgumentError(
                 f"{name}= acts on packed data only, or with Normalize or ToFloat in batch_transform=; this dataset is not a PackedDataset"
             )
+
+
+def _refuse_on_error(dataset: Any, on_error: OnError) -> None:
+    if on_error != "raise" and isinstance(dataset, IterableDataset):
+        raise ArgumentError(
+            f'on_error="{on_error}" leaves out samples by their index, and an IterableDataset has none: an iterator that has raised is at '
+            "its end. Catch the error inside __iter__, and go on there"
+        )
+    if on_error == "replace" and not hasattr(dataset, "__len__"):
+        raise ArgumentError(
+            f'on_error="replace" chooses substitutes among the samples, and {type(dataset).__name__} has no __len__: add it, or use "skip"'
+        )
 
 
 def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,8 +26,7 @@ def stats(loader: Any) -> dict[str, Any]:
     out: dict[str, Any] = {
         "engine": "processes" if loader.num_workers else "caller",
         "workers": loader.num_workers,
-        "replaced": 0,
-        "skipped": 0,
+        **_losses(loader),
     }
     if not loader.num_workers:
         return out
@@ -51,13 +50,11 @@ def stats(loader: Any) -> dict[str, Any]:
 
 
 def _of_threads(loader: Any) -> dict[str, Any]:
-    counts = loader._fastload.packed.counts
     out: dict[str, Any] = {
         "engine": "threads",
         "workers": loader.num_workers,
         "depth": loader.prefetch_factor or 1,
-        "replaced": counts.replaced,
-        "skipped": counts.skipped,
+        **_losses(loader),
         "restarts": 0,
         "envelope_batches": 0,
         "envelope_bytes": 0,
@@ -75,6 +72,11 @@ def _of_threads(loader: Any) -> dict[str, Any]:
         "stage_seconds": {stage: counted[f"{stage}_ns"] / 1e9 for stage in ("read", "decode", "resize")} | loader._fastload.spent.stages(),
     }
     return out
+
+
+def _losses(loader: Any) -> dict[str, Any]:
+    lost = loader._fastload.losses
+    return {"replaced": lost.replaced, "skipped": lost.skipped, "bad_samples": list(lost.reasons)}
 
 
 def explain(loader: Any, *, measure: bool = False) -> str:

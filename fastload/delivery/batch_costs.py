@@ -13,10 +13,12 @@ import torch
 
 from fastload._native import core
 from fastload.delivery.batch_steps import Key, Step
-from fastload.delivery.finish import NOTHING, Counts, Finisher
+from fastload.delivery.finish import Finisher
+from fastload.delivery.losses import Counts
 from fastload.delivery.packed_epochs import native_view, output_for
 from fastload.delivery.place import to_device
 from fastload.delivery.transfer import Moving
+from fastload.workers.bad_samples import NOTHING
 from fastload.workers.threads import ThreadEngine
 
 _RUNS = 3

@@ -9,9 +9,10 @@ from typing import Any
 
 from fastload._native import core
 from fastload.delivery.ahead import Ahead
-from fastload.delivery.finish import NOTHING, Delivery, Finisher
+from fastload.delivery.finish import Delivery, Finisher
 from fastload.sampling import Course
 from fastload.system import available_cpus
+from fastload.workers.bad_samples import NOTHING
 from fastload.workers.threads import ThreadEngine
 
 READ_AHEAD = 96
@@ -124,6 +125,7 @@ class PackedIterator(Iterator[Any]):
             if not self._in_flight and (self._ahead is None or self._ahead.exhausted(self.course.ended)):
                 self.course.end()
                 self.close()
+                self._finisher.losses.check(self.course.batches)
                 raise StopIteration
             delivered = self._taken_ahead(self._ahead) if self._ahead is not None else self._taken()
             if delivered is not NOTHING:

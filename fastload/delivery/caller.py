@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from functools import partial
 from typing import Any
 
@@ -10,14 +11,16 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from fastload.delivery.batch_steps import Key
 from fastload.delivery.course import attach
+from fastload.delivery.losses import PassLosses
 from fastload.delivery.transfer import Transfer
 from fastload.errors import ArgumentError
+from fastload.workers.bad_samples import NOTHING, Lost, Policy
 from fastload.workers.replica import fetcher_after, replica_of
 from fastload.workers.seeding import kept_state, seed_sample
 
 
 class _Seeded:
-    """A dataset whose samples are each made under a random state of their own."""
+    """A dataset whose samples are each made under a random state of their own. It has no __getitems__."""
 
     def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
@@ -26,12 +29,16 @@ class _Seeded:
         seed_sample(self._seed, self._epoch, index)
         return self._dataset[index]
 
+    def __len__(self) -> int:
+        return len(self._dataset)
+
 
 class CallerIterator(_SingleProcessDataLoaderIter):
     """One epoch in the calling process. Under seed_by="sample" the caller's own random state is left as it was."""
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        self._dataset: Any
         self._dataset, draws = loader._fastload.python_dataset(loader)
         if draws is not None:
             self._dataset_fetcher = self._make_fetcher()
@@ -44,14 +51,16 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         given, epoch = state.settings.seed, state.next_epoch - 1
         self._seeds = (int(self._base_seed) if given is None else given, epoch)
         self._by_sample = state.settings.seed_by == "sample"
+        self._policy = Policy(state.settings.on_error, draws is not None, *self._seeds)
+        self._losses = PassLosses(state.losses)
+        self._lost = Lost()  # of the batch at hand
         if not self._by_sample:
             return
         if self._dataset_kind != _DatasetKind.Map:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
         seed, epoch = (int(self._base_seed), self._course.passes) if given is None else (given, epoch)
-        self._dataset_fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
-            self._dataset_kind, _Seeded(self._dataset, seed, epoch), self._auto_collation, self._collate_fn, self._drop_last
-        )
+        self._dataset = _Seeded(self._dataset, seed, epoch)
+        self._dataset_fetcher = self._make_fetcher()
 
     def _resume(self) -> None:
         past = self._course.replicas[0]
@@ -67,22 +76,49 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         )
 
     def _next_data(self) -> Any:
-        try:
-            index = self._next_index()  # type: ignore[no-untyped-call]
-            self._course.take(self._course.at, len(index) if self._auto_collation else 1, 0 if self._iterable else None)
-            moved = self._transfer.put(partial(self._fetch, index), partial(self._key, index))
-        except StopIteration:
-            self._course.end()
-            raise
-        batch = self._transfer.get(moved)
-        self._course.deliver()
-        return batch
+        while True:
+            try:
+                index = self._next_index()  # type: ignore[no-untyped-call]
+                self._course.take(self._course.at, len(index) if self._auto_collation else 1, 0 if self._iterable else None)
+                moved = self._transfer.put(partial(self._fetch, index), partial(self._key, index))
+            except StopIteration:
+                self._course.end()
+                self._losses.check(self._course.batches)
+                raise
+            except _NothingLeft:
+                self._losses.add(self._lost)
+                continue
+            self._losses.add(self._lost)
+            batch = self._transfer.get(moved)
+            self._course.deliver()
+            return batch
 
     def _key(self, index: Any) -> Key:
-        return Key(*self._seeds, self._course.at, None if self._iterable else index)
+        return Key(*self._seeds, self._course.at, None if self._iterable else self._lost.among(index, self._auto_collation))
 
     def _fetch(self, index: Any) -> Any:
+        self._lost = Lost()
+        make = self._dataset_fetcher.fetch if self._policy.raises else self._make
         if not self._by_sample:
-            return self._dataset_fetcher.fetch(index)
+            return make(index)
         with kept_state():
-            return self._dataset_fetcher.fetch(index)
+            return make(index)
+
+    def _make(self, index: Any) -> Any:
+        """The batch without the samples that cannot be made.
+
+        Raises:
+            _NothingLeft: there is no other.
+        """
+        get = partial(operator.getitem, self._dataset)
+        if self._auto_collation:
+            samples = self._policy.make_all(self._dataset, get, getattr(self._dataset, "__getitems__", None), index, self._lost)
+        else:
+            samples = self._policy.make(self._dataset, get, index, 0, self._lost)
+        if samples is NOTHING:
+            raise _NothingLeft
+        return self._collate_fn(samples)
+
+
+class _NothingLeft(Exception):
+    """Every sample of a batch was left out."""

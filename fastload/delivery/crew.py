@@ -17,6 +17,7 @@ from fastload._native import core
 from fastload.sampling import Replica
 from fastload.view import Draws
 from fastload.workers import rows
+from fastload.workers.bad_samples import Lost, Policy
 from fastload.workers.child import Job
 from fastload.workers.envelope import opened, unpack
 from fastload.workers.processes import Pool
@@ -36,6 +37,8 @@ class Task:
         left: rows that are not made yet, where several workers make them.
         strings: by row, what of those rows is no tensor.
         replica: where the worker's iterable dataset stood afterwards, if it told.
+        lost: the rows that on_error left out or replaced.
+        empty: no row is left.
         made: a callable that gives the batch, or raises; None while under way.
     """
 
@@ -50,6 +53,8 @@ class Task:
     error: tuple[int, ExceptionWrapper] | None = None
     odd: bool = False
     replica: Replica | None = None
+    lost: Lost | None = None
+    empty: bool = False
     made: Callable[[], Any] | None = None
 
 
@@ -140,9 +145,9 @@ class Crew:
         me = weakref.ref(self)
         self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
 
-    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None) -> None:
+    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None, policy: Policy) -> None:
         """Another epoch of the same workers."""
-        self._send_all(("epoch", shared_seed, sample_seed, draws))
+        self._send_all(("epoch", shared_seed, sample_seed, draws, policy))
 
     def forget(self, task: Task) -> None:
         """Nothing more is expected of this task; its slot is free once nobody views it."""
@@ -261,6 +266,15 @@ class Crew:
         if task is not None:
             task.replica = replica
 
+    def _on_lost(self, worker: int, task: Task | None, lost: Lost) -> None:
+        if task is not None:
+            task.lost = lost
+
+    def _on_nothing(self, worker: int, task: Task | None, told: Any) -> None:
+        self._counts.told(0, 0, told)
+        if task is not None:
+            task.empty, task.made = True, _nothing
+
     def _on_error(self, worker: int, task: Task | None, error: ExceptionWrapper) -> None:
         if task is not None:
             task.made = error.reraise
@@ -287,6 +301,7 @@ class Crew:
         strings: Any,
         odd: bool,
         error: tuple[int, ExceptionWrapper] | None,
+        lost: Lost | None,
         told: Any,
     ) -> None:
         self._counts.told(0, 0, told)
@@ -297,18 +312,25 @@ class Crew:
         task.strings.update(strings)
         if error is not None and (task.error is None or error[0] < task.error[0]):
             task.error = error
+        if lost is not None:
+            task.lost = task.lost or Lost()
+            task.lost.merge(lost)
         if task.left:
             return
+        kept = task.lost.kept(len(task.index)) if task.lost is not None and task.lost.skipped else None
         if task.error is not None:
             task.made = task.error[1].reraise
         elif task.odd:  # unlike the first sample: one worker collates the whole of it
             _free_slot(task)
+            task.lost = None
             self.dispatch(task)
+        elif kept == []:
+            task.empty, task.made = True, _nothing
         else:
             assert task.slot is not None
             self._counts.bytes += self._layout.bytes(len(task.index))
             ordered = [task.strings[row] for row in sorted(task.strings)]
-            task.made = functools.partial(_built, task.slot.memory, self._layout, len(task.index), ordered)
+            task.made = functools.partial(_built, task.slot.memory, self._layout, len(task.index), ordered, kept)
 
 
 def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> Any:
@@ -319,9 +341,13 @@ def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) ->
         return unpack(envelope, memory)
 
 
-def _built(memory: core.SharedSlot, layout: rows.Layout, count: int, strings: list[list[Any]]) -> Any:
+def _nothing() -> None:
+    """Made of a task without rows."""
+
+
+def _built(memory: core.SharedSlot, layout: rows.Layout, count: int, strings: list[list[Any]], kept: list[int] | None) -> Any:
     with opened(memory):
-        return rows.batch_of(layout, count, strings)
+        return rows.batch_of(layout, count, strings, kept)
 
 
 def _free_slot(task: Task) -> None:

@@ -14,20 +14,14 @@ from torch.utils.data import default_collate
 from fastload._native import core
 from fastload.delivery.batch_steps import Key
 from fastload.delivery.lease import images_of
+from fastload.delivery.losses import Counts, PassLosses
 from fastload.delivery.transfer import Moved, Moving, Transfer
 from fastload.sampling import substitutes
+from fastload.workers.bad_samples import NOTHING, Lost, reason_of
 from fastload.workers.threads import ThreadEngine
 
 _redoing = threading.Lock()
 """An engine has one worker for rows that are made again, and the iterators of an engine may each have a thread."""
-
-
-@dataclass
-class Counts:
-    """Samples that on_error replaced or skipped; shared by a loader and its iterators."""
-
-    replaced: int = 0
-    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,11 +56,10 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Finished:
-    """What the rows of a batch came to. moved: None where none is left."""
+    """What the rows of a batch came to. moved: None where none is left. lost: None where every row is the one asked for."""
 
     moved: Moved | None
-    replaced: int = 0
-    skipped: int = 0
+    lost: Lost | None = None
 
 
 class Finisher:
@@ -77,6 +70,7 @@ class Finisher:
         self._delivery = delivery
         self._seed = seed
         self._epoch = epoch
+        self.losses = PassLosses(delivery.counts)
         self._transfer = Transfer(delivery.moving)
 
     def __call__(self, number: int, batch: core.Batch) -> Finished:
@@ -87,11 +81,10 @@ class Finisher:
             Whatever the collate function and the batch transforms raise.
         """
         failures = batch.failures()
-        keep = self._settle(batch, failures) if failures else None
-        replaced = len(failures) if keep is None else 0
-        skipped = 0 if keep is None else batch.rows - len(keep)
+        lost = self._settle(batch, failures) if failures else None
+        keep = lost.kept(batch.rows) if lost is not None and lost.skipped else None
         if keep == []:
-            return Finished(None, 0, skipped)
+            return Finished(None, lost)
         sources, indices = batch.row_arrays()
         if keep is not None:
             sources, indices = sources[keep], indices[keep]
@@ -103,33 +96,32 @@ class Finisher:
         def key() -> Key:
             return Key(self._seed, self._epoch, number, indices)
 
-        return Finished(self._transfer.put(made, key), replaced, skipped)
+        return Finished(self._transfer.put(made, key), lost)
 
     def hand_over(self, finished: Finished) -> Any:
         """The batch, in the loop's thread; NOTHING where no row is left. Counts what on_error did."""
-        self._delivery.counts.replaced += finished.replaced
-        self._delivery.counts.skipped += finished.skipped
+        self.losses.add(finished.lost)
         return NOTHING if finished.moved is None else self._transfer.get(finished.moved)
 
-    def _settle(self, batch: core.Batch, failures: list[tuple[int, int, int, int, str]]) -> list[int] | None:
-        """Applies on_error to a batch's failed rows. Returns the rows to keep, None for all."""
-        row, index, source, _, reason = failures[0]
-        if self._delivery.on_error == "raise":
-            raise self._engine.sample_error(source, index, reason)
-        if self._delivery.on_error == "skip":
-            bad = {failure[0] for failure in failures}
-            return [row for row in range(batch.rows) if row not in bad]
+    def _settle(self, batch: core.Batch, failures: list[tuple[int, int, int, int, str]]) -> Lost:
+        """Applies on_error to a batch's failed rows."""
+        lost = Lost()
         with _redoing:
             for row, index, source, _, reason in failures:
-                self._replace(batch, row, index, source, reason)
-        return None
+                if self._delivery.on_error == "raise":
+                    raise self._engine.sample_error(source, index, reason)
+                instead = self._replace(batch, row, index, source, reason) if self._delivery.on_error == "replace" else None
+                lost.add(row, instead, reason_of(self._engine.sample_error(source, index, reason)))
+        return lost
 
-    def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str) -> None:
+    def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str) -> int:
+        """Makes another sample into the row; returns its position."""
         view = self._engine.view
         tried = substitutes(self._seed, self._epoch, index, len(view))
-        for sources, indices in (view.rows([position]) for position in tried):
+        for position in tried:
+            sources, indices = view.rows([position])
             if (int(sources[0]), int(indices[0])) != (source, index) and batch.redo(row, int(sources[0]), int(indices[0])):
-                return
+                return position
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
     def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> Any:
@@ -167,10 +159,6 @@ class Finisher:
 def _as_collated(values: Any) -> Any:
     """A pair as a list: default_collate and default_convert make lists of tuples."""
     return list(values) if isinstance(values, tuple) else values
-
-
-NOTHING: Any = object()
-"""No batch: the next one is to be taken."""
 
 
 def _gather(columns: list[np.ndarray[Any, Any]], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

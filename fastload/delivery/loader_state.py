@@ -20,6 +20,7 @@ import torch
 from fastload.delivery.batch_steps import Step
 from fastload.delivery.crew import WorkerCounts
 from fastload.delivery.entries import Entry, Makers
+from fastload.delivery.losses import Counts
 from fastload.delivery.moving import moving_of, shown_steps
 from fastload.delivery.packed_epochs import PackedEpochs, why_not_device
 from fastload.delivery.spent import Spent
@@ -83,6 +84,7 @@ class LoaderState:
         next_epoch: the number of the next pass.
         alive: iterators of worker processes that were not collected.
         steps: what is done to whole batches, after what it was made from.
+        losses: samples that on_error replaced or skipped.
         spent, worker_counts, health: figures for reports.
     """
 
@@ -98,6 +100,7 @@ class LoaderState:
     def begin(self, loader: Any, health: HealthMonitor[Any]) -> None:
         """Makes anew what belongs to one loader in one process."""
         self.health = health
+        self.losses = Counts()
         self.packed = PackedEpochs(loader)
         self.spent = Spent()
         self.alive: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
@@ -107,7 +110,7 @@ class LoaderState:
     def for_copy(self) -> LoaderState:
         """What goes into a copy or a pickle of the loader; begin() completes it."""
         other = copy.copy(self)
-        for name in ("health", "packed", "spent", "alive", "course", "steps"):
+        for name in ("health", "losses", "packed", "spent", "alive", "course", "steps"):
             delattr(other, name)
         return other
 

@@ -28,7 +28,7 @@ from fastload.dataset import PackedDataset
 from fastload.delivery import pin
 from fastload.delivery.batches import PackedIterator
 from fastload.delivery.course import begin, follow, fresh
-from fastload.delivery.finish import Counts, Delivery
+from fastload.delivery.finish import Delivery
 from fastload.delivery.floats import Floats
 from fastload.errors import ArgumentError
 from fastload.plan import output_of
@@ -122,7 +122,6 @@ class PackedEpochs:
         self._made_from: tuple[Any, ...] = ()
         self._ahead: _Ahead | None = None
         self._iterators: weakref.WeakSet[PackedIterator] = weakref.WeakSet()
-        self.counts = Counts()
 
     def read(self, dataset: Any, device: bool) -> bool:
         """Looks at the dataset as it is now; returns whether it is packed. See NOTE [ view: read at every pass ].
@@ -242,7 +241,7 @@ class PackedEpochs:
             timeout=loader.timeout,
             depth=_depth(loader),
             moving=loader._fastload.moving(loader),
-            counts=self.counts,
+            counts=loader._fastload.losses,
         )
 
     def _start(self, loader: Any, engine: ThreadEngine, delivery: Delivery, course: Course) -> PackedIterator:

@@ -20,9 +20,11 @@ from fastload.delivery import pin
 from fastload.delivery.batch_steps import Key
 from fastload.delivery.course import attach
 from fastload.delivery.crew import Crew, Schedule, Task, WorkerCounts
+from fastload.delivery.losses import PassLosses
 from fastload.delivery.transfer import Moved, Moving, Transfer
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
 from fastload.view import set_draws
+from fastload.workers.bad_samples import NOTHING, Policy
 from fastload.workers.child import Job
 from fastload.workers.seeding import thread_libraries
 
@@ -56,7 +58,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._counts: WorkerCounts = loader._fastload.worker_counts
         self._use(loader._fastload.moving(loader))
         self._queue: deque[Task] = deque()
-        self._moved: deque[tuple[Task, Moved | BaseException]] = deque()
+        self._moved: deque[tuple[Task, Moved | BaseException | None]] = deque()
         self._failure: BaseException | None = None  # of workers, heard of while batches before it were still to be had
         self._numbers = itertools.count()
         self._sampled_out = False
@@ -88,8 +90,10 @@ class WorkerIterator(_BaseDataLoaderIter):
         if course.resumed:
             self._passes = course.passes
         course.passes = self._passes
-        seed = loader._fastload.settings.seed
-        self._seeds = (int(self._base_seed) if seed is None else seed, loader._fastload.next_epoch - 1)
+        settings = loader._fastload.settings
+        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, loader._fastload.next_epoch - 1)
+        self._policy = Policy(settings.on_error, loader._fastload.packed.data is not None, *self._seeds)
+        self._losses = PassLosses(loader._fastload.losses)
 
     def _set_turns(self) -> None:
         self._crew.turn = self._course.turn
@@ -115,6 +119,7 @@ class WorkerIterator(_BaseDataLoaderIter):
             replicas=tuple(self._course.replicas) if self._course.batches else (),
             batch_size=loader.batch_size or 1,
             set_draws=None if self._draws is None else set_draws,
+            policy=self._policy,
         )
 
     def _sample_seed(self, loader: Any) -> tuple[int, int] | None:
@@ -162,7 +167,8 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._set_turns()
         self._sampled_out = self._ended = False
         with self._crew.pool.together():
-            self._crew.begin(self._shared_seed, self._sample_seed(loader), loader._fastload.python_dataset(loader)[1])
+            draws = loader._fastload.python_dataset(loader)[1]
+            self._crew.begin(self._shared_seed, self._sample_seed(loader), draws, self._policy)
             self._fill()
         self._torn = False
 
@@ -202,7 +208,9 @@ class WorkerIterator(_BaseDataLoaderIter):
                 ahead, moved = self._moved.popleft()
                 self._take(ahead)
                 self._move_ahead()
-                return self._deliver(moved)
+                if (batch := self._deliver(ahead, moved)) is not NOTHING:
+                    return batch
+                continue
             self._raise_failure()
             task = self._take_ready()
             if task is not None:
@@ -210,7 +218,9 @@ class WorkerIterator(_BaseDataLoaderIter):
                 self._finish(task)
                 moved = self._moved.popleft()[1]
                 self._move_ahead()
-                return self._deliver(moved)
+                if (batch := self._deliver(task, moved)) is not NOTHING:
+                    return batch
+                continue
             if not self._queue:
                 self._torn = False
                 if self._closed and not self._ended:
@@ -219,6 +229,7 @@ class WorkerIterator(_BaseDataLoaderIter):
                 self._course.end()
                 if not self._persistent:
                     self.close()
+                self._losses.check(self._course.batches)
                 raise StopIteration
             front = self._queue[0].worker
             ours = [front] if self._in_order and front is not None else list(range(self._num_workers))
@@ -239,7 +250,7 @@ class WorkerIterator(_BaseDataLoaderIter):
         assert made is not None
         self._torn = False
         try:
-            self._moved.append((task, self._transfer.put(made, functools.partial(self._key, task))))
+            self._moved.append((task, None if task.empty else self._transfer.put(made, functools.partial(self._key, task))))
         except BaseException as error:
             if not isinstance(error, Exception):
                 raise
@@ -249,8 +260,8 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._torn = True
 
     def _key(self, task: Task) -> Key:
-        seed, epoch = self._seeds
-        return Key(seed, epoch, task.at, task.index if self._dataset_kind == _DatasetKind.Map else None)
+        index = task.index if task.lost is None else task.lost.among(task.index, self._auto_collation)
+        return Key(*self._seeds, task.at, index if self._dataset_kind == _DatasetKind.Map else None)
 
     def _move_ahead(self) -> None:
         """Moves what is ready behind the batch that was asked for, as far as that goes without waiting."""
@@ -291,12 +302,17 @@ class WorkerIterator(_BaseDataLoaderIter):
         if failure is not None:
             raise failure
 
-    def _deliver(self, moved: Moved | BaseException) -> Any:
+    def _deliver(self, task: Task, moved: Moved | BaseException | None) -> Any:
+        """The batch for the loop; NOTHING where on_error has left out all of it."""
         self._torn = False
         if isinstance(moved, BaseException):
             raise moved
+        self._losses.add(task.lost)
+        if moved is None:
+            self._torn = True
+            return NOTHING
         self._counts.batches += 1
-        self._counts.samples += self._samples
+        self._counts.samples += self._samples - (0 if task.lost is None else task.lost.skipped)
         batch = self._transfer.get(moved)
         self._course.deliver()
         return batch

@@ -17,6 +17,8 @@ IDLE = 0.5
 """Workers busy for less than this part of the time, while the loop waits, are held up by something that more workers do not mend."""
 SPARE_PIXELS = 2.2
 """Longer side of a stored picture over the crop's side, at which RandomResizedCrop seldom enlarges: 500 for 224."""
+LOST = 0.01
+"""Part of all samples, replaced or skipped, from which that is what to look at first."""
 SHOWN = 5
 """Slow samples that the text names."""
 BATCH_STAGES = ("copy", "augment")
@@ -31,8 +33,9 @@ _MENDS = {
 
 def advise(figures: Figures) -> list[str]:
     """What to change, the most useful first; never empty."""
+    lost, most = _on_losses(figures)
     if figures.waiting is None or figures.waiting_first is None or figures.waiting_within is None:
-        return ["no step has been seen yet: iterate the monitor, or feed it by observe()"]
+        return lost or ["no step has been seen yet: iterate the monitor, or feed it by observe()"]
     found: list[str] = []
     if figures.waiting_within >= KEEPS_UP:
         found += _on_spikes(figures) or _on_rate(figures)
@@ -40,7 +43,8 @@ def advise(figures: Figures) -> list[str]:
         found.append(_on_first_waits(figures))
     if not found:
         found.append(f"the loader keeps up: the loop waits for data {_percent(figures.waiting)} of the time; a faster loader gains no more")
-    return [*found, *_on_counters(figures)]
+    found += _on_counters(figures)
+    return [*lost, *found] if most else [*found, *lost]
 
 
 def _on_spikes(figures: Figures) -> list[str]:
@@ -138,12 +142,20 @@ def _on_counters(figures: Figures) -> Iterator[str]:
             f"{figures.restarts} workers were started anew: look for what ended them; if memory ran out, lower num_workers or "
             "prefetch_factor"
         )
-    lost = [f"{count} {what}" for count, what in ((figures.replaced, "replaced"), (figures.skipped, "skipped")) if count]
-    if lost:
-        yield (
-            f"samples that could not be made: {' and '.join(lost)}; `fastload verify --decode` names them, "
-            'on_error="raise" stops at the first'
-        )
+
+
+def _on_losses(figures: Figures) -> tuple[list[str], bool]:
+    """Samples that could not be made, and whether they are so many that nothing else is more urgent."""
+    lost = [f"{count:,} {what}" for count, what in ((figures.replaced, "replaced"), (figures.skipped, "skipped")) if count]
+    if not lost:
+        return [], False
+    skipped = figures.skipped or 0
+    share = ((figures.replaced or 0) + skipped) / max(1, figures.samples + skipped)
+    first = f"; {figures.bad_samples[0]}" if figures.bad_samples else ""
+    return [
+        f"samples that could not be made: {' and '.join(lost)} ({_percent(share)} of all){first}; "
+        'on_error="raise" stops at the first with its error, and `fastload verify --decode` names all of a packed dataset'
+    ], share >= LOST
 
 
 def report(figures: Figures) -> str:

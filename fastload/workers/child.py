@@ -26,6 +26,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from fastload._native import core
 from fastload.sampling import Replica
 from fastload.workers import rows
+from fastload.workers.bad_samples import NOTHING, RAISE, Lost, Policy
 from fastload.workers.channel import Channel, DescriptorsLost, Disconnected
 from fastload.workers.envelope import INLINE_MOST, Arena, Packer
 from fastload.workers.replica import fetcher_after, is_stateful, replica_of
@@ -47,6 +48,7 @@ class Job:
         replicas: of an iterable dataset resumed in mid-epoch, where each worker's stands; else empty.
         batch_size: samples in one of its batches.
         set_draws: of packed data: tells the dataset what random transforms follow from in a new epoch.
+        policy: what becomes of samples that cannot be made, in the first epoch.
     """
 
     dataset: Any
@@ -64,6 +66,7 @@ class Job:
     replicas: tuple[Replica, ...] = ()
     batch_size: int = 1
     set_draws: Callable[[Any, Any], None] | None = None
+    policy: Policy = RAISE
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
@@ -106,6 +109,8 @@ class Worker:
         self._control = control
         self._dataset = job.dataset
         self._sample_seed = job.sample_seed
+        self._policy = job.policy
+        self._lost = Lost()  # of the task at hand
         self._slots: dict[int, core.SharedSlot] = {}
         self._packer = Packer()
         self._arena = Arena(None)
@@ -179,12 +184,13 @@ class Worker:
     def _on_layout(self, layout: rows.Layout) -> None:
         self._layout = layout
 
-    def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Any) -> None:
+    def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Any, policy: Policy) -> None:
         """A new epoch of a persistent worker: the dataset is iterated anew, the random state goes on."""
         self._ended = False
         if self._job.set_draws is not None:
             self._job.set_draws(self._dataset, draws)
         self._sample_seed = sample_seed
+        self._policy = policy
         self._reseed(shared_seed)
         try:
             self._make_fetcher()
@@ -201,6 +207,7 @@ class Worker:
             return  # the parent knows, and waits for nothing
         self._seconds = [0.0, 0.0]
         self._slowest = (0.0, None)
+        self._lost = Lost()
         try:
             if self._failed is not None:
                 failed, self._failed = self._failed, None
@@ -209,7 +216,12 @@ class Worker:
             self._arena = Arena(None if slot is None else self._slots[slot])
             made = self._fetch(index)
             self._tell_replica(batch)
-            self._deliver(batch, made, slot, hint)
+            if self._lost.instead:
+                self._send("lost", batch, self._lost)
+            if made is NOTHING:
+                self._send("nothing", batch, self._told())
+            else:
+                self._deliver(batch, made, slot, hint)
         except StopIteration:
             if self._job.kind == _DatasetKind.Iterable:
                 self._ended = True
@@ -232,24 +244,26 @@ class Worker:
             self._send("replica", batch, replica_of(fetcher))
 
     def _fetch(self, index: Any) -> Any:
+        """The batch; NOTHING where on_error has left out all of it."""
         begun = time.perf_counter()
         if self._job.kind == _DatasetKind.Map:
-            samples = self._samples(index) if self._job.auto_collation else self._sample(index)
-            made = self._collate(samples)
+            if self._job.auto_collation:
+                samples = self._samples(index)
+            else:
+                samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost)
+            made = NOTHING if samples is NOTHING else self._collate(samples)
         else:
             made = self._fetcher.fetch(index)
         self._seconds[0] = time.perf_counter() - begun - self._seconds[1]
         return made
 
     def _samples(self, indices: Any) -> Any:
-        several = getattr(self._dataset, "__getitems__", None)
-        if several and self._sample_seed is None:
-            return several(indices)
-        samples = [self._sample(index) for index in indices]
-        if not self._described and samples:
+        several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
+        samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost)
+        if not self._described and samples and samples is not NOTHING:
             self._described = True
             layout = rows.describe(samples[0])
-            if layout is not None and _travels(layout):
+            if layout is not None and layout.travels:
                 self._send("layout", -1, layout)
         return samples
 
@@ -328,7 +342,7 @@ class Worker:
         row = self._control.claim(ticket, total)
         if row < 0 or self._layout is None:
             return
-        self._seconds, self._slowest = [0.0, 0.0], (0.0, None)
+        self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
         writer = rows.RowWriter(self._layout, self._slots[slot], total)
         made: list[tuple[int, list[Any]]] = []
         count, odd = 0, False
@@ -346,11 +360,13 @@ class Worker:
             except Exception:
                 error = error or (row, self._wrapped())
             row = self._control.claim(ticket, total)
-        self._send("part", batch, ticket, count, made, odd, error, self._told())
+        self._send("part", batch, ticket, count, made, odd, error, self._lost if self._lost.instead else None, self._told())
 
     def _row(self, writer: rows.RowWriter, row: int, index: Any) -> list[Any] | None:
         """Makes one sample and puts it in its row; returns its strings, None when it is unlike the others."""
-        sample = self._sample(index)
+        sample = self._policy.make(self._dataset, self._sample, index, row, self._lost)
+        if sample is NOTHING:
+            return []
         begun = time.perf_counter()
         values = rows.flatten(sample, writer.layout)
         try:
@@ -376,11 +392,3 @@ class Worker:
 
     def _wrapped(self) -> ExceptionWrapper:
         return ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
-
-
-def _travels(layout: rows.Layout) -> bool:
-    """Whether it can be sent: a named tuple of a local class cannot, nor can some keys."""
-    try:
-        return bool(pickle.loads(pickle.dumps(layout)) == layout)
-    except Exception:
-        return False

@@ -6,6 +6,7 @@ A sample of another kind, or unlike the first, is collated as a whole by one wor
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,14 @@ class Layout:
     def bytes(self, rows: int) -> int:
         """A slot for that many rows."""
         return self.offsets(rows)[-1]
+
+    @property
+    def travels(self) -> bool:
+        """Whether it can be sent: a named tuple of a local class cannot, nor can some keys."""
+        try:
+            return bool(pickle.loads(pickle.dumps(self)) == self)
+        except Exception:
+            return False
 
     def offsets(self, rows: int) -> list[int]:
         """Where each leaf begins; the end of the last one comes last."""
@@ -156,8 +165,14 @@ class RowWriter:
         return strings
 
 
-def batch_of(layout: Layout, rows: int, strings: list[list[Any]]) -> Any:
-    """The finished batch, as default_collate would give it, to be called while its slot is being unpacked."""
+def batch_of(layout: Layout, rows: int, strings: list[list[Any]], keep: list[int] | None = None) -> Any:
+    """The finished batch, as default_collate would give it, to be called while its slot is being unpacked.
+
+    Args:
+        rows: that the slot was filled with.
+        strings: of the rows that were made, in order.
+        keep: the rows that were made, of which the batch is then a copy; None for all, in place.
+    """
     offsets = layout.offsets(rows)
     lists = iter(range(len(layout.leaves)))
 
@@ -167,7 +182,8 @@ def batch_of(layout: Layout, rows: int, strings: list[list[Any]]) -> Any:
             if leaf.code < 0:
                 column = next(lists)
                 return strings_as(row[column] for row in strings)
-            return rebuild_tensor(offsets[template], leaf.code, (rows, *leaf.shape), None)
+            whole = rebuild_tensor(offsets[template], leaf.code, (rows, *leaf.shape), None)
+            return whole if keep is None else whole[keep]
         kind, keys, children = template
         built = [build(child, list if kind is dict else tuple) for child in children]  # default_collate transposes sequences by zip
         if kind is dict:

@@ -191,3 +191,14 @@ def test_the_report_of_an_unknown_loader_is_short() -> None:
     assert monitor.report().splitlines()[1:] == ["advice:", "- no step has been seen yet: iterate the monitor, or feed it by observe()"]
     monitor.observe(0.0, 0.1, 5)
     assert [line.split()[0] for line in monitor.report().splitlines()[1:-2]] == ["waiting", "wait", "samples/s"]
+
+
+def test_many_bad_samples_come_first() -> None:
+    """Where one sample in a hundred is lost, or there was no step because all were, that is the first advice: how many, and why."""
+    for steps in (steady(0.001, 0.1), []):
+        stats = {**FULL_STATS, "skipped": 200, "replaced": 0, "bad_samples": ["sample 3: OSError: cannot identify", "sample 4: ..."]}
+        first = advise(figures_of(steps, stats))[0]
+        assert "200 skipped" in first
+        assert "sample 3: OSError: cannot identify" in first
+        assert 'on_error="raise"' in first
+    assert "(1.5% of all)" in advise(figures_of(steady(0.001, 0.1), stats))[0]
