@@ -17,7 +17,9 @@ DEEP = "deep"
 LINKS = "links"
 BESIDE = "beside"
 FILES = "files"
+MEMBERS = "members"
 NO_LABEL = "no label"
+INDEX = "index column"
 
 TEXTS = {
     ORIENTATION: "images with an EXIF orientation, which was not applied; --exif apply turns them upright",
@@ -26,16 +28,13 @@ TEXTS = {
     COLOUR: "images in CMYK, YCbCr or Lab made RGB",
     DEEP: "images of more than 8 bits a channel left out; convert them to 8 bits, which is all that is stored",
     LINKS: "links to nothing left out",
+    MEMBERS: "members of the tars left out, which belong to no sample",
     BESIDE: "pictures beside the class folders left out; move them into one, or name them in a .csv of path,label",
     FILES: "other files left out",
-    NO_LABEL: "columns, of which none is the label; --label-column names it",
+    INDEX: "unnamed first column of a table left out, as pandas' index",
+    NO_LABEL: "columns of the table, none of which is taken for the label; --label-column names it",
 }
-"""What each kind says; the kind of a type of file is its extension (`file_type`)."""
-
-
-def file_type(extension: str) -> str:
-    """What is said of pictures of a type that ImageFolder does not list."""
-    return f"{extension} files left out, as ImageFolder does; a .csv of path,label names files of any type that Pillow reads"
+"""What each kind says, to follow the count; the kind of pictures of another type is their extension."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,12 @@ def _avif_bits(data: bytes) -> int:
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
 
 
+def _heif_bits(data: bytes) -> int:
+    """By the HEVC configuration (ISO/IEC 14496-15, 8.3.3.1), bit_depth_luma_minus8, or the AV1 one."""
+    at = data.find(b"hvcC")
+    return 8 + (data[at + 21] & 7) if 0 <= at < len(data) - 21 else _avif_bits(data)
+
+
 def _jpeg2000_bits(data: bytes) -> int:
     """By the codestream's SIZ segment (ISO/IEC 15444-1, A.5.1): the largest depth of its components."""
     at = data.find(b"\xff\x4f\xff\x51")
@@ -140,4 +146,4 @@ def _jpeg2000_bits(data: bytes) -> int:
     return max(((depth & 0x7F) + 1 for depth in data[at + 42 : at + 42 + 3 * count : 3]), default=8)
 
 
-_BITS = {"AVIF": _avif_bits, "JPEG2000": _jpeg2000_bits}
+_BITS = {"AVIF": _avif_bits, "HEIF": _heif_bits, "JPEG2000": _jpeg2000_bits}

@@ -25,6 +25,10 @@ Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any
 
 IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """What torchvision's ImageFolder takes for an image, so that both see the same samples."""
+READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
+"""Other pictures that can be packed, by a table that names them."""
+OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())
+"""Pictures by their name, of types that a folder leaves out."""
 
 
 FIRST_TRIES = 100

@@ -7,7 +7,8 @@ import os
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.folders import is_folder, walk
-from fastload.packing.sources import IMAGE_EXTENSIONS, Item, Value, file_stamp
+from fastload.packing.notices import BESIDE, FILES, LINKS, Notice, Notices
+from fastload.packing.sources import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Value, file_stamp
 from fastload.store import Field
 
 
@@ -24,9 +25,10 @@ class FolderSource:
         self.title = root
         try:
             with os.scandir(root) as entries:
-                names = sorted(entry.name for entry in entries if is_folder(entry))
+                listed = sorted((entry.name, is_folder(entry)) for entry in entries)
         except OSError as error:
             raise PackError(f"{root}: cannot be listed: {error.strerror}") from error
+        names = [name for name, below in listed if below]
         if not names:
             raise PackError(
                 f"{root}: no class folder in it; put the images into one folder a class (root/cat/1.jpg), or give a "
@@ -36,6 +38,10 @@ class FolderSource:
         self.fields = (Field("label", "int"),)
         self._folders: list[str] = []
         self._samples: list[tuple[int, str, int]] = []  # (folder's place in _folders, file name, label)
+        self._left_out = Notices()
+        for name, below in listed:
+            if not below:
+                self._leave_out(root, name, beside=True)
         empty = []
         for label, name in enumerate(names):
             before = len(self._samples)
@@ -43,15 +49,39 @@ class FolderSource:
             if len(self._samples) == before:
                 empty.append(name)
         if empty:
+            others = [notice.kind for notice in self.notices if notice.kind.startswith(".")]
             raise PackError(
                 f"{root}: no image in the class folder{'s' if len(empty) > 1 else ''} {', '.join(empty[:20])}"
                 f"{' ...' if len(empty) > 20 else ''}; remove {'them' if len(empty) > 1 else 'it'}, or add files "
-                f"that end in {', '.join(IMAGE_EXTENSIONS)}"
+                f"that end in {', '.join(IMAGE_EXTENSIONS)}{'; there are ' + ', '.join(others) + ' files' if others else ''}"
             )
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What lies in the folder and is no sample, by kind."""
+        return self._left_out.all()
+
+    def _leave_out(self, folder: str, name: str, beside: bool = False) -> None:
+        path = os.path.join(folder, name)
+        extension = os.path.splitext(name)[1].lower()
+        if os.path.islink(path) and not os.path.exists(path):
+            self._left_out.add(LINKS, path)
+        elif beside and extension in (*IMAGE_EXTENSIONS, *OTHER_PICTURES):
+            self._left_out.add(BESIDE, path)
+        elif extension in OTHER_PICTURES:
+            way = "a .csv of path,label takes them" if extension in READABLE_EXTENSIONS else "convert them to JPEG or PNG"
+            self._left_out.add(extension, path, f"{extension} files left out, as ImageFolder does; {way}")
+        else:
+            self._left_out.add(FILES, path)
 
     def _add_class(self, top: str, label: int) -> None:
         for folder, files in walk(top):
-            wanted = [name for name in files if name.lower().endswith(IMAGE_EXTENSIONS)]
+            wanted = []
+            for name in files:
+                if name.lower().endswith(IMAGE_EXTENSIONS):
+                    wanted.append(name)
+                else:
+                    self._leave_out(folder, name)
             if wanted:
                 place = len(self._folders)
                 self._folders.append(folder)

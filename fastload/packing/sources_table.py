@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from fastload.errors import PackError
 from fastload.files import read_regular
+from fastload.packing.notices import INDEX, NO_LABEL, Notice, Notices
 from fastload.packing.options import TableOptions
 from fastload.packing.sources import Item, Value, file_stamp
 from fastload.packing.table_layout import find_layout, read_rows
@@ -70,6 +71,18 @@ class TableSource:
             self._values[name] = [self._parse(cell, kind, name, line) for cell, line in zip(cells, lines, strict=True)]
             fields.append(Field(name, cast(Kind, kind)))
         self.fields = tuple(fields)
+        self._notices = Notices()
+        if "" in layout.names:
+            self._notices.add(INDEX, path)
+        if "label" not in layout.names:
+            for name in layout.names:
+                if name not in ("path", ""):
+                    self._notices.add(NO_LABEL, name)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Columns that were not taken for what they may be."""
+        return self._notices.all()
 
     def _label_kind(self, cells: list[str], lines: list[int]) -> str:
         """int or float when labels are numbers, "class" when none is; a mixture names the line of the odd one out."""

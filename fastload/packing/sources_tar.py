@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.files import FILE_BYTES, open_regular
+from fastload.packing.notices import MEMBERS, Notice, Notices
 from fastload.packing.npy import read_npy
 from fastload.packing.sources import Item, Value, file_stamp, first_readable
 from fastload.store import Field
@@ -47,9 +48,10 @@ class TarSource:
     def __init__(self, patterns: list[str]) -> None:
         self.title = patterns[0] if len(patterns) == 1 else f"{patterns[0]} and {len(patterns) - 1} more"
         self._paths = [path for pattern in patterns for path in expand(pattern)]
+        self._left_out = Notices()
         self._samples: list[tuple[int, str, tuple[_Part, ...]]] = []
         for number, path in enumerate(self._paths):
-            self._samples.extend((number, key, parts) for key, parts in _index(path))
+            self._samples.extend((number, key, parts) for key, parts in _index(path, self._left_out))
         if not self._samples:
             raise PackError(f"{self.title}: no sample in it; a sample is an image and files of the same base name")
         self._files: dict[int, int] = {}
@@ -64,6 +66,11 @@ class TarSource:
                         f"{', '.join(sorted(need))}; every sample needs the same"
                     )
         self.fields = tuple(self._field(extension) for extension in self._others)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Members that belong to no sample."""
+        return self._left_out.all()
 
     def _extensions(self, position: int) -> list[str]:
         return [extension for extension, _, _ in self._samples[position][2]]
@@ -194,7 +201,7 @@ class _Headers:
         return self._file.read(size)
 
 
-def _index(path: str) -> list[tuple[str, tuple[_Part, ...]]]:
+def _index(path: str, left_out: Notices) -> list[tuple[str, tuple[_Part, ...]]]:
     """The samples of one tar, without reading their data: neighbouring members of one base name.
 
     Raises:
@@ -203,7 +210,7 @@ def _index(path: str) -> list[tuple[str, tuple[_Part, ...]]]:
     try:
         descriptor, size = open_regular(path)
         with open(descriptor, "rb") as file:
-            return _members(path, file, size)
+            return _members(path, file, size, left_out)
     except PackError:
         raise
     except OSError as error:
@@ -213,7 +220,7 @@ def _index(path: str) -> list[tuple[str, tuple[_Part, ...]]]:
         raise PackError(f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first") from error
 
 
-def _members(path: str, file: BinaryIO, size: int) -> list[tuple[str, tuple[_Part, ...]]]:
+def _members(path: str, file: BinaryIO, size: int, left_out: Notices) -> list[tuple[str, tuple[_Part, ...]]]:
     samples: list[tuple[str, tuple[_Part, ...]]] = []
     key, parts = "", list[_Part]()
     last = -1
@@ -227,6 +234,8 @@ def _members(path: str, file: BinaryIO, size: int) -> list[tuple[str, tuple[_Par
             folder, base = os.path.split(member.name)
             stem, dot, extension = base.partition(".")
             if not member.isreg() or not dot or not stem or not extension:
+                if not member.isdir():
+                    left_out.add(MEMBERS, f"{path}:{member.name}")
                 continue
             if member.issparse():
                 raise PackError(f"{path}: {member.name} is stored sparse; write the tar without --sparse")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import TableOptions
-from fastload.packing.sources import IMAGE_EXTENSIONS
+from fastload.packing.sources import IMAGE_EXTENSIONS, OTHER_PICTURES
 
 KINDS = ("int", "float", "text", "json")
 PATH_NAMES = frozenset(
@@ -31,7 +31,7 @@ LABEL_NAMES = frozenset(
 )
 """Header cells that name the column of labels, written likewise."""
 
-_PICTURE = (*IMAGE_EXTENSIONS, ".gif", ".avif", ".heic", ".heif", ".jp2", ".jxl", ".jfif")
+_PICTURE = (*IMAGE_EXTENSIONS, *OTHER_PICTURES)
 _INDEX_NAME = re.compile(r"(unnamed: ?\d+)?", re.IGNORECASE)
 _DELIMITERS = {".tsv": "\t,;|", ".csv": ",;\t|"}
 _LOOKED_AT = 20

@@ -139,6 +139,18 @@ def test_skipped_and_doubtful_samples_are_named(source: Path, tmp_path: Path) ->
     assert f"decodes only with warnings: {source / 'dog' / '03.jpg'}" in result.stdout
 
 
+def test_what_was_left_out_is_told(source: Path, tmp_path: Path) -> None:
+    """The summary has a note for each kind, with its count, an example, and the option; info has the counts."""
+    block = Image.Exif()
+    block[0x0112] = 6
+    Image.new("RGB", (16, 16)).save(source / "cat" / "turned.jpg", exif=block.tobytes())
+    (source / "cat" / "moving.gif").touch()
+    result = run("pack", source, tmp_path / "ds")
+    assert f"note: 1 .gif files left out, as ImageFolder does; a .csv of path,label takes them: {source}/cat/moving.gif" in result.stdout
+    assert "note: 1 images with an EXIF orientation, which was not applied; --exif apply turns them upright" in result.stdout
+    assert ".gif files left out" in run("info", tmp_path / "ds", env={"COLUMNS": "200"}).stdout
+
+
 def test_a_table_and_many_sources(source: Path, tmp_path: Path) -> None:
     """A .csv works from the command line; several sources must be tars."""
     with open(tmp_path / "list.csv", "w", newline="", encoding="utf-8") as file:

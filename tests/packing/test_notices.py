@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
+import tarfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from PIL import Image
 from fastload.errors import PackError
 from fastload.packing import pack
 from fastload.packing.notices import Notices
-from fastload.packing.pillow_images import _avif_bits
+from fastload.packing.pillow_images import _avif_bits, _heif_bits
 from fastload.store import Manifest
 
 RAMP = np.linspace(0, 65535, 3072).astype(np.uint16).reshape(48, 64)
@@ -99,6 +101,7 @@ class TestMoreThan8Bits:
     def test_avif(self, tmp_path: Path) -> None:
         """The AV1 configuration tells 10 and 12 bits, which Pillow reads as 8 without a word."""
         features = pytest.importorskip("PIL.features")
+        assert [_heif_bits(b"....hvcC" + bytes(17) + bytes([0xF8 | more]) + b"..") for more in (0, 2)] == [8, 10]
         assert [_avif_bits(b"....av1C" + bytes([0x81, 0, flags, 0])) for flags in (0x0C, 0x40, 0x60)] == [8, 10, 12]
         if features.check("avif"):
             assert _avif_bits(encoded(picture(0, 16, 16), "AVIF")) == 8
@@ -171,3 +174,66 @@ def test_notices_are_in_the_manifest(tmp_path: Path) -> None:
     assert pack(src, tmp_path / "out", resume=True).notices == summary.notices
     assert Notices.of([{"kind": 3}, None, *stored]).all() == summary.notices
     assert Notices.of("x").all() == ()
+
+
+class TestLeftOut:
+    def test_of_a_folder(self, tmp_path: Path) -> None:
+        """Pictures of other types, pictures beside the class folders, links to nothing, other files: each kind with its count and names."""
+        src = tree(
+            tmp_path / "src",
+            {
+                **{f"a/{i}.gif": b"GIF" for i in range(25)},
+                "a/1.png": GOOD,
+                "a/deep/2.HEIC": b"",
+                "a/notes.txt": b"",
+                "b/.DS_Store": b"",
+                "b/1.png": GOOD,
+                "beside.jpg": b"",
+                "beside.avif": b"",
+                "labels.csv": b"",
+            },
+        )
+        (src / "c").symlink_to("gone")
+        (src / "b" / "link").symlink_to("gone.jpg")
+        summary = pack(src, tmp_path / "out")
+        assert summary.samples == 2
+        found = {notice.kind: (notice.count, sorted(os.path.relpath(name, src) for name in notice.examples)) for notice in summary.notices}
+        assert found.pop(".gif")[0] == 25
+        assert found == {
+            ".heic": (1, ["a/deep/2.HEIC"]),
+            "beside": (2, ["beside.avif", "beside.jpg"]),
+            "links": (2, ["b/link", "c"]),
+            "files": (3, ["a/notes.txt", "b/.DS_Store", "labels.csv"]),
+        }
+        assert [len(notice.examples) for notice in summary.notices if notice.kind == ".gif"] == [20]
+        assert Notices.of(Manifest.load(tmp_path / "out").summary["notices"]).all() == summary.notices
+
+    def test_what_the_notices_advise(self, tmp_path: Path) -> None:
+        """A table takes the GIF that a folder leaves out."""
+        src = tree(tmp_path / "src", {"a/1.gif": encoded(picture(0, 8, 8), "GIF"), "a/2.png": GOOD, "list.csv": b"path,label\na/1.gif,x\n"})
+        summary = pack(src, tmp_path / "out")
+        assert [(n.kind, ".csv of path,label" in n.text) for n in summary.notices] == [("files", False), (".gif", True)]
+        assert pack(src / "list.csv", tmp_path / "out2").samples == 1
+
+    def test_a_class_of_other_types(self, tmp_path: Path) -> None:
+        """A class folder without an image that is packed: the error says what is there instead."""
+        with pytest.raises(PackError, match=r"no image in the class folder a; .*there are \.gif, \.heic files"):
+            pack(tree(tmp_path / "src", {"a/1.gif": b"", "a/2.heic": b"", "b/1.png": GOOD}), tmp_path / "out")
+
+    def test_of_a_table(self, tmp_path: Path) -> None:
+        """Columns without a label among them, and an index column, are named."""
+        tree(tmp_path, {"1.png": GOOD, "list.csv": b",image_path,species,height\n0,1.png,fox,3\n"})
+        summary = pack(tmp_path / "list.csv", tmp_path / "out")
+        assert [(n.kind, n.examples) for n in summary.notices] == [
+            ("index column", (str(tmp_path / "list.csv"),)),
+            ("no label", ("species", "height")),
+        ]
+        assert pack(tmp_path / "list.csv", tmp_path / "out2", label_column="species").noticed("no label") == 0
+
+    def test_of_a_tar(self, tmp_path: Path) -> None:
+        """Members without a base name and an extension belong to no sample; folders are none."""
+        tree(tmp_path / "d", {"1.png": GOOD, "1.cls": b"3", "README": b"", ".hidden": b""})
+        with tarfile.open(tmp_path / "x.tar", "w") as tar:
+            tar.add(tmp_path / "d", "d")
+        notices = pack(tmp_path / "x.tar", tmp_path / "out").notices
+        assert [(n.kind, n.count) for n in notices] == [("members", 2)]
