@@ -4,6 +4,7 @@
 #   make test     ruff, mypy, import-linter, clang-format, C tests (plain and under sanitizers), pytest
 #   make build    the environment and the native module, in place
 #   make wheel    dist/*.whl with its native libraries inside
+#   make fuzz     the fuzz targets under libFuzzer, SECONDS=60 each (tests/fuzz/README.md)
 #   make lint ctest pytest bench format clean
 #
 # Settings: PYTHON=python3  VENV=.venv  TORCH=torch==2.13.0  JOBS=2  PYTEST="-m 'not slow'"
@@ -19,7 +20,7 @@ PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/stamps
 NATIVE := $(wildcard csrc/*.c csrc/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
-C_FILES := $(wildcard csrc/*.c csrc/*.h tests/c/*.c tests/c/*.h benchmarks/*.c benchmarks/*.h)
+C_FILES := $(wildcard $(foreach folder,csrc tests/c tests/fuzz benchmarks,$(folder)/*.c $(folder)/*.h))
 PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
@@ -140,7 +141,9 @@ endef
 $(foreach kind,plain asan tsan,$(eval $(call ctest_kind,$(kind))))
 .SECONDARY:
 
-CTEST_RUNS := $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%)
+include tests/fuzz/fuzz.mk
+
+CTEST_RUNS := $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%) $(FUZZ_REPLAYS)
 ctest: $(CTEST_RUNS)
 
 # ---- products -----------------------------------------------------------------------------------------------------

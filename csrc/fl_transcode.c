@@ -68,7 +68,22 @@ static fl_code transcoder_free(transcoder *t) {
     return code;
 }
 
-static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels) {
+/* TurboJPEG writes a turned file with the standard tables, which have codes for values of at most 11 bits (DC) and 10 (AC), and does not
+ * look whether a value has more: it would write rubbish. Coefficients of 8-bit pixels never do. */
+static void check_movable(transcoder *t, jvirt_barray_ptr *coefficients) {
+    struct jpeg_decompress_struct *c = &t->c;
+    for (int ci = 0; ci < c->num_components; ci++)
+        for (JDIMENSION y = 0; y < c->comp_info[ci].height_in_blocks; y++) {
+            JBLOCKROW row = c->mem->access_virt_barray((j_common_ptr)c, coefficients[ci], y, 1, FALSE)[0];
+            for (JDIMENSION x = 0; x < c->comp_info[ci].width_in_blocks; x++)
+                for (int k = 0; k < DCTSIZE2; k++)
+                    if (row[x][k] < -1024 + (k > 0) || row[x][k] > 1023)
+                        fl_jpeg_io_fail(&t->io, FL_EUNSUPPORTED,
+                                        "the JPEG has coefficients that no 8-bit picture has (%d): it cannot be turned", row[x][k]);
+        }
+}
+
+static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels, bool movable) {
     jpeg_create_decompress(&t->c);
     t->c.mem->max_memory_to_use = 0;
     fl_jpeg_io_source(&t->io, &t->c, bytes, size);
@@ -78,6 +93,7 @@ static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint
     if (fl_jpeg_io_smooths(&t->c))
         fl_jpeg_io_fail(&t->io, FL_EUNSUPPORTED,
                         "the progressive JPEG stops before full precision, so decoders smooth it; baseline coding would lose that");
+    if (movable) check_movable(t, coefficients);
 
     t->writing = true;
     t->capacity = size + size / 4 + 4096;
@@ -94,7 +110,9 @@ static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint
     jpeg_finish_decompress(&t->c);
 }
 
-fl_code fl_jpeg_to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixels, uint8_t **out, size_t *written, fl_error *err) {
+/* fl_jpeg_to_baseline; `movable`: only of coefficients that can be turned. */
+static fl_code to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixels, bool movable, uint8_t **out, size_t *written,
+                           fl_error *err) {
     transcoder *t;
     *out = NULL;
     fl_code code = transcoder_create(&t, err);
@@ -104,11 +122,15 @@ fl_code fl_jpeg_to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixe
         if (err) err->code = t->io.code;
         return transcoder_free(t);
     }
-    baseline_body(t, bytes, size, max_pixels);
+    baseline_body(t, bytes, size, max_pixels, movable);
     *out = t->out;
     *written = t->written;
     t->out = NULL;
     return transcoder_free(t);
+}
+
+fl_code fl_jpeg_to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixels, uint8_t **out, size_t *written, fl_error *err) {
+    return to_baseline(bytes, size, max_pixels, false, out, written, err);
 }
 
 static fl_code turn(const uint8_t *bytes, size_t size, int orientation, uint8_t **out, unsigned long *written, fl_error *err) {
@@ -135,7 +157,7 @@ fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, ui
     uint8_t *upright = NULL;
     size_t upright_size = 0;
     /* first our own reader: it checks the limits and refuses truncated files, where TurboJPEG would fill in grey */
-    fl_code code = fl_jpeg_to_baseline(bytes, size, max_pixels, &upright, &upright_size, err);
+    fl_code code = to_baseline(bytes, size, max_pixels, orientation != 1, &upright, &upright_size, err);
     if (code != FL_OK || orientation == 1) {
         *out = upright;
         *written = upright_size;

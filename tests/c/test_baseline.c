@@ -5,6 +5,7 @@
 #include "check.h"
 #include "fl_entropy.h"
 #include "fl_jpeg.h"
+#include "index_liar.h"
 /* of its helpers only some are needed here */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -229,37 +230,6 @@ static void damaged(int rounds) {
     }
     CHECK(delivered > rounds && refusals > rounds);
     fl_jpeg_free(jpeg);
-}
-
-/* An index of this image's size with other marks. */
-static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_t down, size_t file_size) {
-    fl_index index;
-    CHECK(fl_index_open(&index, bytes, *size, across, down));
-    const size_t count = (size_t)index.across * index.rows;
-    fl_mark *marks = malloc(count * sizeof *marks);
-    for (uint32_t row = 0, i = 0; row < index.rows; row++) {
-        fl_cursor c = fl_index_row(&index, row);
-        do marks[i++] = c.mark;
-        while (fl_index_next(&c));
-        CHECK(i == (row + 1) * index.across);
-    }
-    for (uint32_t j = 0, lies = 1 + below(4); j < lies; j++) {
-        fl_mark *mark = &marks[below((uint32_t)count)];
-        switch (below(5)) {
-        case 0: mark->bit = ((uint64_t)noise() << 8 | noise() % 256) & ((1ull << 40) - 1); break;
-        case 1: mark->bit = below(((uint32_t)file_size + 10) * 8); break;
-        case 2: mark->bit ^= 1 + below(15); break;
-        case 3: mark->dc[below(3)] = (int16_t)noise(); break;
-        default: *mark = marks[below((uint32_t)count)];
-        }
-    }
-    for (size_t i = 1; i < count; i++) /* a step back cannot be written */
-        if (i % index.across && marks[i].bit < marks[i - 1].bit) marks[i].bit = marks[i - 1].bit;
-    *size = fl_index_write(marks, index.every, index.across, index.rows, 1, NULL);
-    uint8_t *out = malloc(*size);
-    CHECK(*size && fl_index_write(marks, index.every, index.across, index.rows, 1, out) == *size);
-    free(marks);
-    return out;
 }
 
 /* An index of other marks, of another image, or of rubbish: decoding goes on without it, or shows what it leads to, but nothing worse. */

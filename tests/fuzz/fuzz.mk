@@ -1,0 +1,68 @@
+# Fuzz targets: tests/fuzz/fuzz_*.c over csrc. See tests/fuzz/README.md.
+#
+#   make fuzz SECONDS=600               each target in turn for so long, under libFuzzer, ASan and UBSan; needs clang
+#   make fuzz TARGETS=fuzz_pack         one of them
+#   make fuzz-replay                    the corpus, under ASan and UBSan and (with clang) MSan; part of `make ctest`
+
+SECONDS ?= 60
+FUZZ := build/fuzz
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+TARGETS ?= $(FUZZ_TARGETS)
+# What needs neither libjpeg nor liblmdb, which the memory sanitizer would have to have compiled.
+FUZZ_OWN := $(filter-out fuzz_pack,$(FUZZ_TARGETS))
+OWN_FILES := $(shell grep -LE '<(jpeglib|lmdb|turbojpeg)\.h>|"fl_(jpeg_io|jpeg|decoder|store|pipeline)\.h"' csrc/*.c)
+CLANG ?= $(firstword $(foreach name,clang clang-19 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
+FUZZ_FLAGS := -Itests/fuzz -Wno-unused-function -Wno-unused-but-set-variable
+FLAGS_fuzz := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+FLAGS_msan := -O1 -fsanitize=memory -fsanitize-memory-track-origins -fno-omit-frame-pointer -DFUZZ_OWN_CODE
+# Another libjpeg-turbo: FUZZ_JPEG_CFLAGS="-I.../include" FUZZ_JPEG_LIBS=".../libjpeg.a" (then fl_jpeg_transform is left out).
+FUZZ_JPEG_CFLAGS ?= $(shell pkg-config --cflags libjpeg libturbojpeg)
+FUZZ_JPEG_LIBS ?= $(shell pkg-config --libs libjpeg libturbojpeg)
+
+define fuzz_kind
+$(FUZZ)/$(1)/%.o: csrc/%.c | $(STAMPS)/system
+	@mkdir -p $$(@D)
+	@$(CLANG) $(CTEST_FLAGS) $(FLAGS_$(1)) $$(FUZZ_JPEG_CFLAGS) -MMD -MP -c $$< -o $$@
+
+$(FUZZ)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(FUZZ)/$(1)/%.o,$(if $(filter msan,$(1)),$(OWN_FILES),$(wildcard csrc/*.c)))
+	@rm -f $$@ && $(AR) rcs $$@ $$^
+
+-include $(wildcard $(FUZZ)/$(1)/*.d)
+endef
+$(foreach kind,fuzz msan,$(eval $(call fuzz_kind,$(kind))))
+
+$(FUZZ)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/fuzz/libcsrc.a
+	@$(CLANG) $(CTEST_FLAGS) $(FLAGS_fuzz) -fsanitize=fuzzer $(FUZZ_FLAGS) $(FUZZ_JPEG_CFLAGS) -MMD -MP -MF $@.d $< \
+	    $(FUZZ)/fuzz/libcsrc.a -o $@ $(FUZZ_JPEG_LIBS) -llmdb -lm
+$(FUZZ)/msan/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(FUZZ)/msan/libcsrc.a
+	@$(CLANG) $(CTEST_FLAGS) $(FLAGS_msan) $(FUZZ_FLAGS) -MMD -MP -MF $@.d $< tests/fuzz/replay.c $(FUZZ)/msan/libcsrc.a -o $@ -lm
+$(FUZZ)/asan/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(CTEST)/asan/libcsrc.a
+	@mkdir -p $(@D)
+	@$(CC) $(CTEST_FLAGS) $(FLAGS_asan) $(FUZZ_FLAGS) $(CTEST_CFLAGS) -MMD -MP -MF $@.d $< tests/fuzz/replay.c \
+	    $(CTEST)/asan/libcsrc.a -o $@ $(CTEST_LIBS)
+
+# ---- the corpus, replayed
+
+# Of a target; what is found stays for ever. Files are inputs of two targets.
+corpora_of = $(1:fuzz_%=%) $(if $(filter fuzz_pack,$(1)),jpeg)
+corpus_of = $(wildcard $(foreach name,$(corpora_of),tests/fuzz/corpus/$(name) tests/fuzz/found/$(name)))
+.PHONY: fuzz fuzz-replay
+replay-asan-%: $(FUZZ)/asan/%
+	@./$< $(call corpus_of,$*) > $<.log 2>&1 || { cat $<.log; echo "corpus of $* (asan) failed"; exit 1; }
+	@echo "corpus of $* (asan) passed"
+replay-msan-%: $(FUZZ)/msan/%
+	@./$< $(call corpus_of,$*) > $<.log 2>&1 || { cat $<.log; echo "corpus of $* (msan) failed"; exit 1; }
+	@echo "corpus of $* (msan) passed"
+FUZZ_REPLAYS := $(FUZZ_TARGETS:%=replay-asan-%) $(if $(CLANG),$(FUZZ_OWN:%=replay-msan-%))
+fuzz-replay: $(FUZZ_REPLAYS)
+
+# ---- fuzzing: new inputs go to build/fuzz/corpus, crashes to build/fuzz/crashes
+
+fuzz: $(if $(CLANG),$(TARGETS:%=run-fuzz-%),fuzz-needs-clang)
+.PHONY: fuzz-needs-clang $(FUZZ_TARGETS:%=run-fuzz-%)
+fuzz-needs-clang:
+	@echo "make fuzz needs clang with its libFuzzer (Debian: apt install clang libclang-rt-14-dev llvm)"; exit 1
+$(FUZZ_TARGETS:%=run-fuzz-%): run-fuzz-%: $(FUZZ)/fuzz/%
+	@mkdir -p $(FUZZ)/corpus/$* $(FUZZ)/crashes
+	./$< -max_total_time=$(SECONDS) -timeout=25 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=$(FUZZ)/crashes/$*- \
+	    $(wildcard tests/fuzz/$(@:run-fuzz-fuzz_%=%).dict) $(FUZZ)/corpus/$* $(call corpus_of,$*)
