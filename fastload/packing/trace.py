@@ -18,7 +18,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,23 @@ from fastload.errors import FastloadError, PackError
 from fastload.packing.sources import Item, Source, Value
 
 ENTRY = np.dtype([("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")])
+
 _PACKED = struct.Struct("<QQqqII")
 Order = npt.NDArray[np.int64]
 
 _BLOCK = 256
 _AGAIN = "--overwrite starts again"
+
+
+class _Entry(NamedTuple):
+    """One of `ENTRY`, as Python has it."""
+
+    name: int
+    fields: int
+    size: int
+    time: int
+    crc: int
+    written: int
 
 
 @runtime_checkable
@@ -87,6 +99,7 @@ class Tracer:
         self._source = source
         self._traced: Traced | None = source if isinstance(source, Traced) else None
         self._names = names
+        self._labels: dict[int, int] = {}  # digests of fields that are a label and nothing else, as those of most sources are
 
     def stamp(self, position: int) -> tuple[int, int]:
         """Size and time of a sample's file; (-1, -1) where the source does not tell. To be taken before the sample is read."""
@@ -117,8 +130,8 @@ class Tracer:
         blocks = [written[start : start + _BLOCK] for start in range(0, len(written), _BLOCK)]
 
         def check(block: npt.NDArray[np.int64]) -> None:
-            for number in block:
-                self._check(int(order[places[number]]), entries[number])
+            for position, entry in zip(order[places[block]].tolist(), entries[block].tolist(), strict=True):
+                self._check(position, _Entry(*entry))
 
         if self._source.concurrent:
             with ThreadPoolExecutor(workers, "fastload-resume") as pool:
@@ -155,31 +168,34 @@ class Tracer:
             return f"a sample that is written already is no longer {before}, where {name} is now: put it back, or {_AGAIN}"
         return f"{name} was not there when the pack was begun, and comes before samples that are written already: take it out, or {_AGAIN}"
 
-    def _check(self, position: int, entry: Any) -> None:
+    def _check(self, position: int, entry: _Entry) -> None:
         """Refuses a sample that was written from other fields or another image than the source has now."""
         changed = f"{self._source.name(position)} has changed since it was written"
         if self._traced is None:
             return
         fields = self._traced.fields_of(position)
-        if fields is not None and self._fields(fields) != entry["fields"]:
+        if fields is not None and self._fields(fields) != entry.fields:
             raise PackError(f"{changed}: its label or another field is not what it was; restore it, or {_AGAIN}")
         size, time = self.stamp(position)
-        if (size, time) == (entry["size"], entry["time"]):
+        if (size, time) == (entry.size, entry.time):
             return
-        if size != entry["size"]:
+        if size != entry.size:
             now = f"{size:,} bytes" if size >= 0 else "nothing that can be read"
-            raise PackError(f"{changed} ({int(entry['size']):,} bytes then, {now} now): restore it, or {_AGAIN}")
+            raise PackError(f"{changed} ({entry.size:,} bytes then, {now} now): restore it, or {_AGAIN}")
         try:
             item = self._source.read(position)
         except (FastloadError, OSError) as error:
             raise PackError(f"{changed}: it cannot be read any more ({error}); restore it, or {_AGAIN}") from error
-        if _image_crc(item) != entry["crc"] or self._fields(item.values) != entry["fields"]:
+        if _image_crc(item) != entry.crc or self._fields(item.values) != entry.fields:
             raise PackError(f"{changed}: restore it, or {_AGAIN}")
 
     def _fields(self, values: dict[str, Value]) -> int:
         """A digest of the fields, and of the name of the class that the label is."""
         parts: list[object] = []
         label, classes = values.get("label"), self._source.classes
+        alone = label if len(values) == 1 and type(label) is int else None
+        if alone is not None and alone in self._labels:
+            return self._labels[alone]
         if classes is not None and isinstance(label, int) and 0 <= label < len(classes):
             parts.append(classes[label])
         for name in sorted(values):
@@ -189,7 +205,10 @@ class Tracer:
             elif isinstance(value, bytes):
                 value = hashlib.blake2b(value).hexdigest()
             parts.append([name, value])
-        return _digest(json.dumps(parts, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
+        digest = _digest(json.dumps(parts, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
+        if alone is not None:
+            self._labels[alone] = digest
+        return digest
 
 
 def _image_crc(item: Item) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,4 +106,60 @@ def test_two_packs_into_one_folder(source: Path, tmp_path: Path) -> None:
     assert second.returncode == 2
     assert str(out) in second.stderr
     assert first.wait() == 0
+    assert verify(out).ok
+
+
+def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None:
+    """Kills at random, and stops at bad files, removed or mended before the next --resume: the end equals one pack of what is there."""
+    src = tmp_path / "src"
+    shutil.copytree(source, src)
+    (src / "c0" / "x.jpg").write_bytes(b"broken")
+    cut_off = (src / "c6" / "00027.jpg").stat().st_size
+    broken = {path for path in src.rglob("*.jpg") if path.stat().st_size in (cut_off, len(b"broken"))}
+    seed = random.SystemRandom().randrange(2**32)
+    rng = random.Random(seed)
+    strict = [argument if argument != "skip" else "raise" for argument in command(src, tmp_path / "out", "--resume")]
+    mended = 0
+    for attempt in range(200):
+        process = subprocess.Popen(strict, stderr=subprocess.PIPE, text=True)
+        try:
+            _, stderr = process.communicate(timeout=rng.uniform(0.5, 4) if attempt % 3 == 0 and attempt < 12 else None)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            continue
+        if process.returncode == 0:
+            break
+        bad = Path(stderr.removeprefix("fastload: ").split(": ")[0])
+        assert bad in broken, f"seed {seed}: {stderr}"
+        mended += 1
+        for path in sorted({bad} if mended == 1 else broken):  # one by itself, then all: each attempt begins a process
+            broken.discard(path)
+            if rng.random() < 0.5:
+                path.unlink()
+            else:
+                shutil.copy(src / "c0" / "00000.jpg", path)
+    assert process.returncode == 0, f"seed {seed}: {stderr}"
+    assert mended >= 1
+    subprocess.run(command(src, tmp_path / "whole"), check=True)
+    found, expected = files_of(tmp_path / "out"), files_of(tmp_path / "whole")
+    assert sorted(found) == sorted(expected), f"seed {seed}"
+    assert all(found[name] == expected[name] for name in expected if name != "manifest.json"), f"seed {seed}"
+
+
+def test_interrupted_by_hand(source: Path, tmp_path: Path) -> None:
+    """Ctrl-C prints the command that goes on, options and all; typed, it does."""
+    out = tmp_path / "a b"
+    process = subprocess.Popen(command(source, out), stderr=subprocess.PIPE, text=True)
+    while not (out / "progress.json").exists() and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    if process.returncode == 0:
+        pytest.skip("the pack was over at once")
+    assert process.returncode == 130
+    words = shlex.split(stderr.split("`")[1])
+    assert words[:3] == ["fastload", "pack", "--resume"]
+    assert words[words.index("--on-error") + 1] == "skip"
+    subprocess.run([sys.executable, "-m", "fastload.cli.main", *words[1:]], check=True)
     assert verify(out).ok
