@@ -22,7 +22,7 @@ from fastload.descriptors import Computed
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import fingerprint
-from fastload.sampling import position_of
+from fastload.sampling import checked_seed, position_of
 from fastload.store.reader import DatasetReader
 
 MAX_PIXELS = int(os.environ.get("FASTLOAD_MAX_PIXELS", 1 << 28))
@@ -69,7 +69,7 @@ class PackedDataset(Dataset[Any]):
         max_pixels: int = MAX_PIXELS,
     ) -> None:
         self.path = Path(path).absolute()
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.epoch = 0
         self.max_pixels = max_pixels
         self._fields = None if fields is None else tuple(fields)

@@ -23,6 +23,7 @@ from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
 from fastload.plan import DeviceOp
+from fastload.sampling import checked_seed
 from fastload.system import share_of_cpus
 
 _T = TypeVar("_T", covariant=True)
@@ -140,7 +141,7 @@ class FastLoader(DataLoader[_T]):
             batch_transform=batch_transform,
             memory_format=memory_format,
             dtype=dtype,
-            seed=seed,
+            seed=checked_seed(seed),
             on_error=on_error,
             seed_by=seed_by,
         )

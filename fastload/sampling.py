@@ -11,11 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.errors import ArgumentError
 
 ORDER_STREAM = 0xFFFE
 SUBSTITUTE_STREAM = 0xFFFF
 SUBSTITUTES = 16
 """How many substitutes are tried for a sample that cannot be made."""
+
+
+def checked_seed(seed: Any) -> int | None:
+    """A seed argument as an int of 64 bits; None stays None.
+
+    Raises:
+        ArgumentError: it is no integer from 0 to 2**64 - 1.
+    """
+    if seed is None:
+        return None
+    try:
+        number = position_of(seed)
+    except TypeError:  # no integer
+        number = -1
+    if not 0 <= number < 1 << 64:
+        raise ArgumentError(f"seed={seed!r}: give an integer from 0 to 2**64 - 1, or None for a seed from torch's generator")
+    return number
 
 
 def order_seed(seed: int, epoch: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.delivery.floats import Floats
+from fastload.delivery.floats import Floats, Form
 from fastload.errors import ArgumentError
 from fastload.plan.torchvision import mixes
 
@@ -64,16 +64,16 @@ class Step:
         if "indices" in self.keys and key.indices is None:
             raise ArgumentError(f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded")
         keyed = {name: given[name] for name in self.keys}
-        at = _places(batch, fields)
+        at = places(batch, fields)
         if at is None:
             return self.call(batch, **keyed)
         if not self.labels:
-            return _with(batch, at[:1], (self.call(batch[at[0]], **keyed),))
+            return changed(batch, at[:1], (self.call(batch[at[0]], **keyed),))
         try:
             labels = batch[at[1]]
         except (IndexError, KeyError):
             raise ArgumentError(f"batch_transform: {self.call!r} takes labels, and this batch has none") from None
-        return _with(batch, at, self.call(batch[at[0]], labels, **keyed))
+        return changed(batch, at, self.call(batch[at[0]], labels, **keyed))
 
 
 Seeding = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -83,7 +83,7 @@ def steps_of(entries: Sequence[Any], seeded: Seeding) -> tuple[Step, ...]:
     """The steps of a batch_transform.
 
     Args:
-        entries: callables, in order; Floats run as they are.
+        entries: callables, in order; Floats and Form run as they are.
         seeded: wraps a callable that draws from the global generators (fastload.augment's Seeded).
 
     Raises:
@@ -93,7 +93,7 @@ def steps_of(entries: Sequence[Any], seeded: Seeding) -> tuple[Step, ...]:
 
 
 def _step(entry: Any, seeded: Seeding) -> Step:
-    if isinstance(entry, Floats):
+    if isinstance(entry, Floats | Form):
         return Step(entry)
     if not callable(entry):
         raise ArgumentError(f"batch_transform: {entry!r} cannot be called")
@@ -125,20 +125,20 @@ def _takes_labels(entry: Any) -> bool:
     return sum(each.kind in by_position and each.default is inspect.Parameter.empty for each in _parameters(entry)) >= 2
 
 
-def _places(batch: Any, fields: tuple[str, str]) -> tuple[Any, Any] | None:
-    """Where images and labels are; None: the batch is passed whole."""
+def places(batch: Any, fields: tuple[str, str]) -> tuple[Any, Any] | None:
+    """Where images and labels are, in a batch or a sample; None: it is passed whole."""
     if isinstance(batch, dict):
         return fields if fields[0] in batch else None
     return (0, 1) if isinstance(batch, list | tuple) and batch else None
 
 
-def _with(batch: Any, places: Sequence[Any], values: Sequence[Any]) -> Any:
+def changed(batch: Any, at: Sequence[Any], values: Sequence[Any]) -> Any:
     """The batch with other values at these places; of the same type."""
     if isinstance(batch, dict):
-        return {**batch, **dict(zip(places, values, strict=True))}
-    changed = list(batch)
-    for place, value in zip(places, values, strict=True):
-        changed[place] = value
+        return {**batch, **dict(zip(at, values, strict=True))}
+    out = list(batch)
+    for place, value in zip(at, values, strict=True):
+        out[place] = value
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*changed)
-    return type(batch)(changed)
+        return type(batch)(*out)
+    return type(batch)(out)

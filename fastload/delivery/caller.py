@@ -40,6 +40,7 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         super().__init__(loader)
         self._dataset: Any
         self._dataset, draws = loader._fastload.python_dataset(loader)
+        self._collate_fn = loader._fastload.collate_fn(loader)
         if draws is not None:
             self._dataset_fetcher = self._make_fetcher()
         self._iterable = self._dataset_kind == _DatasetKind.Iterable

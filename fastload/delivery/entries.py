@@ -14,13 +14,16 @@ from typing import Any
 
 import torch
 
-from fastload.delivery.floats import DTYPES, Floats
+from fastload.delivery.floats import DTYPES, Floats, Form
+from fastload.delivery.forms import of_batches
 from fastload.errors import ArgumentError
 from fastload.plan import DeviceOp, Plan
 from fastload.plan.compiler import label
 from fastload.transforms import Normalize, ToFloat
 
 _FLOATS = ("ToFloat", "Normalize")
+_TWICE = "Normalize or ToFloat both in the transform and in batch_transform=: drop one of them"
+_NO_BYTES = "dtype=uint8 with ToFloat or Normalize in the transform: drop one of them"
 
 
 @dataclass(frozen=True)
@@ -67,20 +70,46 @@ def entries_of(loader: Any, plan: Plan | None) -> list[Entry]:
     Raises:
         ArgumentError: floats twice: in the transform and in batch_transform=, or two Normalize, or dtype=uint8 with either.
     """
-    dtype = loader._fastload.settings.dtype if loader._fastload.settings.dtype in DTYPES else None
-    form = Floats(dtype or torch.float32, memory_format=loader._fastload.settings.memory_format or torch.contiguous_format)
-    mine = [Entry((label(each),), _own(each, form)) for each in listed(loader._fastload.settings.batch_transform)]
+    settings = loader._fastload.settings
+    dtype = settings.dtype if settings.dtype in DTYPES else None
+    form = Floats(dtype or torch.float32, memory_format=settings.memory_format or torch.contiguous_format)
+    mine = [Entry((label(each),), _own(each, form)) for each in listed(settings.batch_transform)]
+    if settings.dtype == torch.uint8 and has_floats(settings.batch_transform):
+        raise ArgumentError("dtype=uint8 with ToFloat or Normalize in batch_transform=: drop one of them")
     if plan is None:
-        return _merged(mine)
+        given = form_of(loader)
+        first = [] if given is None or not of_batches(loader) else [Entry((f"to {given}",), given)]
+        return [*first, *_merged(mine)]
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
-    if floats and has_floats(loader._fastload.settings.batch_transform):
-        raise ArgumentError("Normalize or ToFloat both in the transform and in batch_transform=: drop one of them")
-    if floats and loader._fastload.settings.dtype == torch.uint8:
-        raise ArgumentError("dtype=uint8 with ToFloat or Normalize in the transform: drop one of them")
-    bare = () if floats or dtype is None or has_floats(loader._fastload.settings.batch_transform) else (Entry((f"to {dtype}",), form),)
+    if floats and has_floats(settings.batch_transform):
+        raise ArgumentError(_TWICE)
+    if floats and settings.dtype == torch.uint8:
+        raise ArgumentError(_NO_BYTES)
+    bare = () if floats or dtype is None or has_floats(settings.batch_transform) else (Entry((f"to {dtype}",), form),)
     if not plan.device and not floats_on_device(loader, plan):
         return _merged(mine)
     return _merged([*_planned(loader, plan, form), *bare, *mine])
+
+
+def form_of(loader: Any) -> Form | None:
+    """What dtype= and memory_format= ask of the images of packed data that Python makes; None where nobody asks, or other steps do it.
+
+    Raises:
+        ArgumentError: floats twice, dtype=uint8 with floats in the transform, or no image is asked for.
+    """
+    settings, data = loader._fastload.settings, loader._fastload.packed.data
+    if data is None or data.native is not None:
+        return None
+    floats = any(dataset.plan.to_float for dataset in data.view.datasets)
+    if floats and has_floats(settings.batch_transform):
+        raise ArgumentError(_TWICE)
+    if floats and settings.dtype == torch.uint8:
+        raise ArgumentError(_NO_BYTES)
+    if settings.dtype is None and settings.memory_format is None:
+        return None
+    if any(dataset.image_field not in dataset.fields for dataset in data.view.datasets):
+        raise ArgumentError("dtype= and memory_format= act on images, and fields= leaves them out")
+    return None if has_floats(settings.batch_transform) else Form(settings.dtype, settings.memory_format)
 
 
 def floats_on_device(loader: Any, plan: Plan) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,6 +91,42 @@ def eager(
         change = out.sub_ if out is not images else out.sub
         out = change(constants[1:4].view(3, 1, 1)).div_(constants[4:7].view(3, 1, 1))
     return out.to(dtype, memory_format=memory_format)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What dtype= and memory_format= ask of images that a Python step made; None leaves it as it is. Called with a batch."""
+
+    dtype: torch.dtype | None
+    memory_format: torch.memory_format | None
+
+    def __str__(self) -> str:
+        return ", ".join(str(each).removeprefix("torch.") for each in (self.dtype, self.memory_format) if each is not None)
+
+    def __call__(self, images: Any) -> Tensor:
+        """The images in that form; bytes become floats as value / 255, as in the native pass.
+
+        Raises:
+            ArgumentError: they are no batch of image tensors, or floats where bytes are asked for.
+        """
+        if not isinstance(images, Tensor) or images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+            told = f"batches of {images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+            raise ArgumentError(
+                "dtype= and memory_format= act on uint8 or float tensors (channels, height, width), and the transform's Python steps "
+                f"leave {told}: end them with PILToTensor() or ToTensor(), or drop the argument"
+            )
+        dtype = images.dtype if self.dtype is None else self.dtype
+        if dtype == torch.uint8 and images.dtype != torch.uint8:
+            raise ArgumentError("dtype=uint8, and the transform's Python steps make floats: drop one of them")
+        memory_format = self.memory_format or torch.contiguous_format
+        if dtype == images.dtype:
+            return images.contiguous(memory_format=memory_format)
+        convert = to_float if images.shape[1] == 3 else eager  # grey, which has no kernel
+        return convert(images, dtype, None, None, memory_format)
+
+    def one(self, image: Any) -> Tensor:
+        """One image in that form."""
+        return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
 
 
 def _constants(mean: Sequence[float] | None, std: Sequence[float] | None, device: torch.device) -> Tensor:

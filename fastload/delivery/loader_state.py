@@ -19,7 +19,9 @@ import torch
 
 from fastload.delivery.batch_steps import Step
 from fastload.delivery.crew import WorkerCounts
-from fastload.delivery.entries import Entry, Makers
+from fastload.delivery.entries import Entry, Makers, form_of
+from fastload.delivery.floats import DTYPES, FORMATS
+from fastload.delivery.forms import collate_of
 from fastload.delivery.losses import Counts
 from fastload.delivery.moving import moving_of, shown_steps
 from fastload.delivery.packed_epochs import PackedEpochs, why_not_device
@@ -60,6 +62,10 @@ class Settings:
             raise ArgumentError(f'on_error={self.on_error!r}: choose "raise", "replace" or "skip"')
         if self.seed_by not in (None, "sample"):
             raise ArgumentError(f'seed_by={self.seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
+        if self.dtype not in (None, torch.uint8, *DTYPES):
+            raise ArgumentError(f"dtype={self.dtype}: images are torch.uint8, float32, float16 or bfloat16")
+        if self.memory_format not in (None, *FORMATS):
+            raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
         if isinstance(self.device_prefetch, bool) or not isinstance(self.device_prefetch, int) or self.device_prefetch < 0:
             raise ArgumentError(f"device_prefetch={self.device_prefetch!r}: give a number of batches, 0 or more")
 
@@ -124,6 +130,10 @@ class LoaderState:
             return loader.dataset, None
         draws = self.settings.seed, self.next_epoch - 1
         return self.packed.for_python(loader.dataset, draws), draws
+
+    def collate_fn(self, loader: Any) -> Any:
+        """What engines that run Python per sample call on the samples of a batch, or on the one sample where there are no batches."""
+        return collate_of(loader, form_of(loader), self.moving(loader).fields)
 
     def moving(self, loader: Any) -> Moving:
         """Where the next pass's batches go and what is done to them there."""

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from fastload.delivery.batch_steps import IMAGE, LABEL, Step, steps_of
-from fastload.delivery.entries import Entry, Makers, entries_of, in_few, listed, numbered, one_by_one
+from fastload.delivery.entries import Entry, Makers, entries_of, form_of, in_few, listed, numbered, one_by_one
+from fastload.delivery.forms import of_batches
 from fastload.delivery.packed_epochs import native_view
 from fastload.delivery.transfer import Moving
 from fastload.plan import Plan
@@ -46,6 +47,8 @@ def _steps(loader: Any, makers: Makers) -> tuple[Step, ...]:
         settings.dtype,
         settings.memory_format,
         settings.device,
+        form_of(loader),
+        of_batches(loader),
     )
     if state.steps is None or state.steps[0] != made_from:
         entries = numbered(in_few(entries_of(loader, plan)), makers)

@@ -91,12 +91,8 @@ def output_for(loader: Any, view: PackedView) -> core.Output:
     """What the engine writes into a batch.
 
     Raises:
-        ArgumentError: dtype= or memory_format= is not one of the engine's, or contradicts the transform.
+        ArgumentError: dtype= contradicts the transform.
     """
-    if loader._fastload.settings.memory_format not in _LAYOUTS:
-        raise ArgumentError(f"memory_format={loader._fastload.settings.memory_format}: use torch.channels_last or torch.contiguous_format")
-    if loader._fastload.settings.dtype is not None and loader._fastload.settings.dtype not in _DTYPE_NAMES:
-        raise ArgumentError(f"dtype={loader._fastload.settings.dtype}: native batches are uint8, float32, float16 or bfloat16")
     dtype = None if loader._fastload.settings.dtype is None else _DTYPE_NAMES[loader._fastload.settings.dtype]
     output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[loader._fastload.settings.memory_format])
     if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in loader._fastload.moving(loader).steps):

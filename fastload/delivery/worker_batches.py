@@ -43,6 +43,7 @@ class WorkerIterator(_BaseDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
         self._dataset, self._draws = loader._fastload.python_dataset(loader)
+        self._collate_fn = loader._fastload.collate_fn(loader)
         self._persistent = loader.persistent_workers
         self._in_order = loader.in_order
         self._depth = loader.prefetch_factor * self._num_workers
