@@ -4,13 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <lmdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -22,11 +20,8 @@ enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10, SMALL = 16 << 10, 
 
 typedef struct shard {
     uint64_t first, count, bytes;
-    MDB_env *env;
-    MDB_dbi columns;
-    const uint8_t *map;
-    int fd; /* the env's */
-    fl_place *places;    /* of its samples */
+    int fd;
+    fl_tree tree;
     const uint32_t *crc; /* set before readers read; NULL: not checked */
     char name[NAME_SIZE]; /* the file's last name, for messages */
 } shard;
@@ -59,12 +54,6 @@ static fl_code store_check(const fl_store *store, fl_error *err) {
     return fl_fail(err, FL_EFORK, "this store was opened before a fork and belongs to the parent: open the dataset again in the child");
 }
 
-static fl_code lmdb_fail(fl_error *err, int rc, const char *what, const char *name) {
-    if (rc == ENOMEM) return fl_fail(err, FL_ENOMEM, "no memory to %s shard %.80s", what, name);
-    if (rc > 0) return fl_fail_sys(err, rc, "cannot %s shard %.80s", what, name);
-    return fl_fail(err, FL_ESHARD, "cannot %s shard %.80s (%s): copy it again or pack again", what, name, mdb_strerror(rc));
-}
-
 fl_code fl_store_create(fl_store **out, fl_error *err) {
     *out = NULL;
     pthread_once(&process_once, process_init);
@@ -77,81 +66,31 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
     return FL_OK;
 }
 
-/* Maps the file by itself, checks size and trees, notes where the samples are, and hands back which file it was. */
-static fl_code shard_check(const char *path, shard *s, struct stat *st, fl_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
-    if (fd < 0 && errno == ENOENT) { return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name); }
-    if (fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
-    fl_code code = FL_OK;
-    if (fstat(fd, st) != 0) {
-        code = fl_fail_sys(err, errno, "cannot ask for the size of shard %.80s", s->name);
-    } else if (!S_ISREG(st->st_mode)) {
-        code = fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
-    } else if ((uint64_t)st->st_size != s->bytes || s->bytes == 0) {
-        code = fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
-                       s->name, (uint64_t)st->st_size, s->bytes);
-    } else {
-        void *map = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, fd, 0);
-        if (map == MAP_FAILED) {
-            code = fl_fail_sys(err, errno, "cannot map the %" PRIu64 " bytes of shard %.80s", s->bytes, s->name);
-        } else {
-            (void)madvise(map, s->bytes, MADV_RANDOM); /* only tree pages are wanted, and they lie far apart */
-            code = fl_tree_check(map, s->bytes, s->first, s->count, s->name, &s->places, err);
-            munmap(map, s->bytes);
-        }
-    }
-    close(fd);
-    return code;
+static fl_code shard_size(const shard *s, fl_error *err) {
+    struct stat st;
+    if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, errno, "cannot ask for the size of shard %.80s", s->name);
+    if (!S_ISREG(st.st_mode)) return fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
+    if ((uint64_t)st.st_size == s->bytes && s->bytes) return FL_OK;
+    return fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
+                   s->name, (uint64_t)st.st_size, s->bytes);
 }
 
-static bool shard_holds(const shard *s, MDB_val value) {
-    uintptr_t at = (uintptr_t)value.mv_data, map = (uintptr_t)s->map;
-    return at >= map && at - map <= s->bytes && value.mv_size <= s->bytes - (at - map);
-}
-
-/* Opens the columns' database and finds where liblmdb has mapped the file: its own answer (mdb_env_info) is only what was asked for. */
-static fl_code shard_bind(shard *s, fl_error *err) {
-    MDB_txn *txn;
-    MDB_dbi samples;
-    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
-    if (rc) return lmdb_fail(err, rc, "begin to read", s->name);
-    uint8_t key[8];
-    for (int i = 0; i < 8; i++) key[i] = (uint8_t)(s->first >> (56 - 8 * i));
-    MDB_val name = {sizeof key, key}, value;
-    if (!(rc = mdb_dbi_open(txn, "samples", 0, &samples)) && !(rc = mdb_dbi_open(txn, "columns", 0, &s->columns)) &&
-        !(rc = mdb_get(txn, samples, &name, &value))) {
-        s->map = (const uint8_t *)value.mv_data - fl_place_offset(s->places[0]);
-        rc = mdb_txn_commit(txn); /* keeps the handles */
-        /* Else a touch of one column's page maps the whole 2 MiB folio of page cache that it may lie in. A hint, as is the next. */
-        (void)madvise((void *)s->map, s->bytes, MADV_NOHUGEPAGE);
-        (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* records are read whole, in no order: nothing beyond them is wanted */
-    } else {
-        mdb_txn_abort(txn);
-    }
-    return rc ? lmdb_fail(err, rc, "read", s->name) : FL_OK;
-}
-
+/* Opens the file, checks size and trees, and notes where the samples and columns are. */
 static fl_code shard_open(shard *s, const char *path, fl_error *err) {
-    struct stat checked, opened;
-    fl_code code = shard_check(path, s, &checked, err);
+    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
+    if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
+    if (s->fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
+    fl_code code = shard_size(s, err);
     if (code) return code;
-    int rc = mdb_env_create(&s->env);
-    if (rc) return lmdb_fail(err, rc, "open", s->name);
-    unsigned flags = MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD;
-    if ((rc = mdb_env_set_maxdbs(s->env, 2)) || (rc = mdb_env_set_mapsize(s->env, s->bytes)) ||
-        (rc = mdb_env_open(s->env, path, flags, 0)) || (rc = mdb_env_get_fd(s->env, &s->fd))) {
-        return lmdb_fail(err, rc, "open", s->name);
-    }
-    if (fstat(s->fd, &opened) != 0 || opened.st_dev != checked.st_dev || opened.st_ino != checked.st_ino ||
-        opened.st_size != checked.st_size) {
-        return fl_fail(err, FL_ESHARD, "shard %.80s was replaced while it was being opened: open the dataset again", s->name);
-    }
-    return shard_bind(s, err);
+    /* tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
+    (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
+    return fl_tree_read(s->fd, s->bytes, s->first, s->count, s->name, &s->tree, err);
 }
 
+/* In another process the descriptor's number may mean another file by now. */
 static void shard_close(shard *s, bool ours) {
-    if (s->env && ours) mdb_env_close(s->env);
-    free(s->places);
+    if (s->fd >= 0 && ours) close(s->fd);
+    fl_tree_free(&s->tree);
 }
 
 fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
@@ -164,7 +103,7 @@ fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t
     if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
     store->shard = grown;
     shard *s = &grown[store->shards];
-    *s = (shard){.first = first, .count = count, .bytes = bytes};
+    *s = (shard){.first = first, .count = count, .bytes = bytes, .fd = -1};
     const char *slash = strrchr(path, '/');
     strncpy(s->name, slash ? slash + 1 : path, NAME_SIZE - 1);
     code = shard_open(s, path, err);
@@ -186,25 +125,37 @@ void fl_store_close(fl_store *store) {
     atomic_fetch_sub(&live_stores, 1);
 }
 
-fl_code fl_store_column(fl_store *store, uint32_t index, const char *name, fl_span *out, fl_error *err) {
+/* The shard of that number, and where in it a column's chunk lies. */
+static fl_code find_column(const fl_store *store, uint32_t index, const char *name, const shard **in, fl_place *place, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
     if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
-    shard *s = &store->shard[index];
-    MDB_txn *txn;
-    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
-    if (rc) return lmdb_fail(err, rc, "begin to read", s->name);
-    MDB_val key = {strlen(name), (void *)name}, value;
-    rc = mdb_get(txn, s->columns, &key, &value);
-    mdb_txn_abort(txn); /* the value stays: it lies in the map, and nobody writes */
-    if (rc == MDB_NOTFOUND || rc == MDB_BAD_VALSIZE) {
-        return fl_fail(err, FL_ESHARD, "shard %.80s has no column %.60s: copy it again or pack again", s->name, name);
+    const shard *s = *in = &store->shard[index];
+    const size_t size = strlen(name);
+    for (uint32_t i = 0; i < s->tree.column_count; i++) {
+        const fl_column *column = &s->tree.columns[i];
+        if (column->name_size != size || memcmp(column->name, name, size) != 0) continue;
+        *place = column->place;
+        return FL_OK;
     }
-    if (rc) return lmdb_fail(err, rc, "read", s->name);
-    if (!shard_holds(s, value))
-        return fl_fail(err, FL_ESHARD, "column %.60s leaves shard %.80s: copy it again or pack again", name, s->name);
-    *out = (fl_span){value.mv_data, value.mv_size};
-    return FL_OK;
+    return fl_fail(err, FL_ESHARD, "shard %.80s has no column %.60s: copy it again or pack again", s->name, name);
+}
+
+fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *name, size_t *size, fl_error *err) {
+    const shard *s;
+    fl_place place = {0, 0, 0};
+    fl_code code = find_column(store, index, name, &s, &place, err);
+    *size = place.size;
+    return code;
+}
+
+fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name, void *into, size_t size, fl_error *err) {
+    const shard *s;
+    fl_place place = {0, 0, 0};
+    fl_code code = find_column(store, index, name, &s, &place, err);
+    if (code) return code;
+    if (place.size != size) return fl_fail(err, FL_EARG, "column %.60s has %" PRIu32 " bytes, not %zu", name, place.size, size);
+    return fl_shard_read(s->fd, into, size, fl_place_offset(place), s->name, err);
 }
 
 uint64_t fl_store_count(const fl_store *store) { return store->count; }
@@ -260,30 +211,14 @@ static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
     return fl_fail(err, FL_ENOMEM, "no memory for a record of %zu bytes", size);
 }
 
-/* Copies what lies at `place` out of the file. */
-static fl_code reader_copy(fl_reader *reader, const shard *s, fl_place place, fl_error *err) {
-    fl_code code = reader_fit(reader, place.size, err);
-    const off_t offset = (off_t)fl_place_offset(place);
-    for (size_t done = 0; done < place.size && !code;) {
-        ssize_t count = pread(s->fd, reader->buffer + done, place.size - done, offset + (off_t)done);
-        if (count > 0) {
-            done += (size_t)count;
-        } else if (count == 0) {
-            code = fl_fail(err, FL_ESHARD, "shard %.80s ends within it: the file was cut after it was opened; copy it again", s->name);
-        } else if (errno != EINTR) {
-            code = fl_fail_sys(err, errno, "cannot read shard %.80s", s->name);
-        }
-    }
-    return code;
-}
-
 fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
     if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_place place = s->places[index - s->first];
-    code = reader_copy(reader, s, place, err);
+    const fl_place place = s->tree.samples[index - s->first];
+    code = reader_fit(reader, place.size, err);
+    if (!code) code = fl_shard_read(s->fd, reader->buffer, place.size, fl_place_offset(place), s->name, err);
     if (code) return code;
     if (s->crc && fl_crc32c(0, reader->buffer, place.size) != s->crc[index - s->first]) {
         return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
@@ -309,7 +244,7 @@ static bool cached(int fd, off_t at) {
 bool fl_store_ahead(fl_store *store, uint64_t index) {
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_place place = s->places[index - s->first];
+    const fl_place place = s->tree.samples[index - s->first];
     const off_t offset = (off_t)fl_place_offset(place);
     if (place.size && place.size <= SMALL && cached(s->fd, offset + place.size - 1)) {
         if (!fl_store_warm(store)) atomic_fetch_add_explicit(&store->found, 1, memory_order_relaxed);

@@ -1,16 +1,15 @@
-/* fl_store: a packed dataset's shards, read natively. Built on liblmdb.
+/* fl_store: a packed dataset's shards, read natively.
  *
  * NOTE [ store: processes and threads ]
  * A store is opened by one process (its pid is kept; every call from another returns FL_EFORK, and fl_store_close there
- * frees only memory, touching no env). It is immutable after the last fl_store_add and may be used by any number of threads; each
+ * frees only memory, touching no descriptor). It is immutable after the last fl_store_add and may be used by any number of threads; each
  * thread reads through its own fl_reader, a buffer.
- * A record's place is known from the walk when its shard was opened; its bytes are read (pread) into the reader's buffer, so that a span
- * lives until the reader's next fl_reader_get. Next to faulting the record's pages in it costs the same CPU time, leaves no page of a
- * record or a tree mapped (pages that count as this process's memory), and a disk that fails or a file that was cut is an error and no
- * signal.
+ * A record's place is known from the walk when its shard was opened (fl_store_tree.h, which also says why nothing is mapped); its bytes are
+ * read (pread) into the reader's buffer, so that a span lives until the reader's next fl_reader_get. Next to faulting the record's pages in it
+ * costs the same CPU time, and a disk that fails or a file that was cut is an error and no signal.
  *
- * Shards are opened with MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD. Before liblmdb may walk a tree, fl_store_add
- * has walked it: file size against meta, page numbers, node offsets, key sizes, overflow spans: a damaged file is FL_ESHARD, never a crash.
+ * What is checked when: at fl_store_add the file's size against the manifest's, and every tree page; at fl_store_column nothing but the size, since
+ * the caller has the checksum and compares it with its own copy; at fl_reader_get the record's checksum, on the copy.
  */
 #ifndef FL_STORE_H
 #define FL_STORE_H
@@ -27,13 +26,15 @@ fl_code fl_store_create(fl_store **out, fl_error *err);
 fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err);
 void fl_store_close(fl_store *store); /* after every reader; NULL is allowed */
 
-/* A column chunk of a shard, zero-copy, valid until the store is closed. */
-fl_code fl_store_column(fl_store *store, uint32_t shard, const char *name, fl_span *out, fl_error *err);
+/* The size of a shard's column chunk, and its bytes, read to `into`, which has room for exactly that size (FL_EARG). FL_ESHARD where there is no
+ * such column, or the file was cut. The contents are the caller's to check. */
+fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err);
+fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err);
 
 uint64_t fl_store_count(const fl_store *store);
 uint32_t fl_store_shards(const fl_store *store);
 uint32_t fl_store_shard_of(const fl_store *store, uint64_t index); /* index < count */
-uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard);      /* samples in it; shard < shards */
+uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard); /* samples in it; shard < shards */
 
 /* Per-row CRC32C, checked by fl_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
 void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc);

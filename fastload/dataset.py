@@ -190,7 +190,7 @@ class PackedDataset(Dataset[Any]):
         return self.samples
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """All values of a fixed-size field at once: a read-only array (len, *shape), not copied where one shard holds it all."""
+        """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
         return self.opened.reader.column(name)
 
     def set_epoch(self, epoch: int) -> None:
@@ -277,7 +277,7 @@ class PackedDataset(Dataset[Any]):
             self.opened.decoder.decode(self._source_for(plan), index, seed, epoch, output, into, width, height)
         except SampleError as error:
             raise self.sample_error(index, error.reason) from None
-        except ArgumentError as error:
+        except (ArgumentError, DatasetError) as error:
             raise self.sample_error(index, str(error)) from None
         return image
 
@@ -360,7 +360,8 @@ class _Files:
     def opened(self) -> _Opened:
         """Opened on first use, and anew after a fork."""
         if self._opened is None or self._opened.pid != os.getpid():
-            self._opened = _Opened(self._path)
+            # a forked child goes on with its parent's reader, and shares the columns that it has read
+            self._opened = _Opened(self._path, self._opened.reader if self._opened else None)
         return self._opened
 
     def close(self) -> None:
@@ -371,9 +372,9 @@ class _Files:
 class _Opened:
     """One process's view of a packed dataset: reader, decoder, the columns that are always needed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reader: DatasetReader | None) -> None:
         self.pid = os.getpid()
-        self.reader = DatasetReader(path)
+        self.reader = DatasetReader(path) if reader is None else reader
         fields = self.reader.schema.fields
         self.kinds = {f.name: f.kind for f in fields}
         self.numbers = {f.name: i for i, f in enumerate(fields)}

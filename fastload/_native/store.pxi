@@ -1,6 +1,6 @@
 # Packed shards for Python: the store that the engine reads from too, records built and taken apart, CRC32C.
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -45,7 +45,8 @@ cdef extern from "fl_store.h" nogil:
     fl_code fl_store_create(fl_store **out, fl_error *err)
     fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err)
     void fl_store_close(fl_store *store)
-    fl_code fl_store_column(fl_store *store, uint32_t shard, const char *name, fl_span *out, fl_error *err)
+    fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err)
+    fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err)
     uint64_t fl_store_count(const fl_store *store)
     uint32_t fl_store_shards(const fl_store *store)
     uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
@@ -206,24 +207,11 @@ def split_record(record):
     return _split(bytes(record))
 
 
-cdef class Column:
-    """One column chunk of one shard, read-only, straight from the shard's map, which it keeps open (buffer protocol)."""
-
-    cdef fl_span span
-    cdef Store store
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, <void *>self.span.bytes, self.span.size, 1, flags)
-
-    def __len__(self):
-        return self.span.size
-
-
 cdef class Store:
     """A dataset's open shards.
 
     1. Shards are added in order before anything is read. Any thread may read.
-    2. `close` ends reading through this object; files and maps go when the last column, or engine, that borrows them goes.
+    2. `close` ends reading through this object; files are let go with the object, or with the last engine that borrows it.
     3. It belongs to the process that made it: in another every call raises ClosedError, and nothing of the parent's is touched.
     """
 
@@ -276,20 +264,33 @@ cdef class Store:
             code = fl_store_add(self.ptr, name, first, count, bytes, &err)
         check(code, &err)
 
-    def column(self, uint32_t shard, name):
-        """The bytes of a shard's column chunk, read-only and not copied: a Column."""
+    def column_bytes(self, uint32_t shard, name):
+        """The size of a shard's column chunk. Raises DatasetError where there is no such column."""
+        cdef fl_error err
+        cdef size_t size
+        self._open()
+        encoded = name.encode()
+        check(fl_store_column_size(self.ptr, shard, encoded, &size, &err), &err)
+        return size
+
+    def column(self, uint32_t shard, name, into):
+        """Reads a shard's column chunk into a writable buffer of exactly its size. What was read is the caller's to check.
+
+        Raises:
+            DatasetError: there is no such column, or the file was cut.
+        """
         cdef fl_error err
         cdef fl_code code
         cdef const char *key
-        cdef Column column = Column.__new__(Column)
+        cdef Py_buffer view
         self._open()
         encoded = name.encode()
         key = encoded
+        PyObject_GetBuffer(into, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         with nogil:
-            code = fl_store_column(self.ptr, shard, key, &column.span, &err)
+            code = fl_store_column(self.ptr, shard, key, view.buf, view.len, &err)
+        PyBuffer_Release(&view)
         check(code, &err)
-        column.store = self
-        return column
 
     def set_checksums(self, uint32_t shard, const uint32_t[::1] crc not None):
         """Has every read of a shard's record compared with its CRC32C: one uint32 per sample of the shard, in order."""

@@ -27,8 +27,20 @@ class DatasetReader:
     """An open dataset.
 
     1. Any thread may read.
-    2. Pickled, it is its path; after a fork the child opens its own on first use. Nothing is shared but the files.
-    3. Arrays it hands out stay valid after `close`, and in a forked child.
+    2. Pickled, it is its path; after a fork the child opens the files again on first use, and keeps the columns that
+       were read before the fork.
+    3. Arrays it hands out are memory of this process: they stay valid, and stay what they are, after `close`, in a
+       forked child, and whatever becomes of the files.
+
+    NOTE [ reader: what is checked when ]
+      opening      every shard's size against the manifest's, and every page of its trees; columns of up to EAGER_BYTES,
+                   and the records' checksums, are read and compared with the manifest's checksums.
+      column()     larger columns are read and compared on first use.
+      a record     is read and compared with its checksum each time.
+    Whatever is read is read into memory of this process, checked there and used from there; no file is mapped. So a
+    dataset that is cut, overwritten or removed while it is open gives what was packed, or an error.
+    Opening costs one read of the trees and columns (12 bytes a sample besides the fields' own) and their CRC32C. A process
+    holds the columns, and 12 bytes a sample for where the records are; forked workers share what was read before.
 
     Attributes:
         path: the dataset's folder, absolute.
@@ -46,18 +58,25 @@ class DatasetReader:
         self.manifest = Manifest.load(self.path)
         self._firsts = [shard.first for shard in self.manifest.shards]
         self._closed = False
+        self._columns: dict[str, npt.NDArray[Any]] = {}
+        self._origins: dict[str, list[tuple[int, int]]] = {}
         self._open()
 
     def _open(self) -> None:
         store = self._open_shards()
-        columns: dict[str, npt.NDArray[Any]] = {}
+        columns = {name: column for name, column in self._columns.items() if self._origins[name] == self._origin(name)}
         for name, (dtype, shape) in self.schema.columns.items():
-            if dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES or name == CRC_COLUMN:
+            small = dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES
+            if name not in columns and (small or name == CRC_COLUMN):
                 columns[name] = self._read_column(store, name)
         for number, shard in enumerate(self.manifest.shards):
-            # a copy: the column may be a view of the store itself, which would then keep itself alive for ever
-            store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count].copy())
+            store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count])
         self._store, self._columns, self._pid = store, columns, os.getpid()
+        self._origins = {name: self._origin(name) for name in columns}
+
+    def _origin(self, name: str) -> list[tuple[int, int]]:
+        """What tells whether a column that was read is still the dataset's: rows and checksum, shard by shard."""
+        return [(shard.count, shard.columns[name]) for shard in self.manifest.shards]
 
     def _open_shards(self) -> core.Store:
         """Opens every file; goes on with the manifest of now where shards were replaced (NOTE [ rewrite: what is durable when ])."""
@@ -114,7 +133,7 @@ class DatasetReader:
         return self._store
 
     def close(self) -> None:
-        """Ends reading; may be called again. Files are let go when the last array, or engine, that uses them is."""
+        """Ends reading; may be called again. Files are let go when the last engine that uses them is."""
         if not self._closed:
             self._closed = True
             self._columns = {}
@@ -124,7 +143,7 @@ class DatasetReader:
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a fixed-size field, or of a hidden column, as a read-only array (count, *shape).
 
-        Not copied where one shard holds it all, otherwise copied once and kept.
+        Read and checked once, and kept: every call returns the same array.
 
         Raises:
             ArgumentError: no such column.
@@ -135,36 +154,44 @@ class DatasetReader:
             if name not in self.schema.columns:
                 raise ArgumentError(f"{self.path} has no column {name!r}; it has {', '.join(self.schema.columns)}")
             self._columns[name] = self._read_column(store, name)
+            self._origins[name] = self._origin(name)
         return self._columns[name]
 
     def _read_column(self, store: core.Store, name: str) -> npt.NDArray[Any]:
+        return self._read_rows(store, name, range(len(self.manifest.shards)))
+
+    def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
+        """The rows of column name in shard number, read-only. Raises DatasetError as `column` does."""
+        return self._read_rows(self.store, name, range(number, number + 1))
+
+    def _read_rows(self, store: core.Store, name: str, numbers: range) -> npt.NDArray[Any]:
+        """The rows of some shards, read and checked. Memory is made when the shards are known to hold as much."""
         dtype, shape = self.schema.columns[name]
-        chunks = [self._read_chunk(store, name, number, dtype, shape) for number in range(len(self.manifest.shards))]
-        out: npt.NDArray[Any] = chunks[0] if len(chunks) == 1 else np.concatenate([np.empty((0, *shape), dtype), *chunks])
-        if not out.flags.aligned:  # a small chunk lies within a tree page, at any even offset
-            out = out.copy()
+        row = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        shards = [self.manifest.shards[number] for number in numbers]
+        try:
+            for number, shard in zip(numbers, shards, strict=True):
+                if store.column_bytes(number, name) != shard.count * row:
+                    raise self._damaged_column(name, shard)
+            out = np.empty((sum(shard.count for shard in shards), *shape), dtype)
+            content, at = out.reshape(-1).view(np.uint8).data, 0
+            for number, shard in zip(numbers, shards, strict=True):
+                chunk = content[at : at + shard.count * row]
+                at += shard.count * row
+                store.column(number, name, chunk)
+                if core.crc32c(chunk) != shard.columns[name]:
+                    raise self._damaged_column(name, shard)
+        except DatasetError as error:
+            raise DatasetError(f"{self.path}: {error}") from None
         out.setflags(write=False)
         return out
 
-    def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
-        """The rows of column name in shard number, read-only and not copied (nor always aligned). Raises DatasetError as `column` does."""
-        dtype, shape = self.schema.columns[name]
-        return self._read_chunk(self.store, name, number, dtype, shape)
-
-    def _read_chunk(self, store: core.Store, name: str, number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        shard = self.manifest.shards[number]
-        try:
-            chunk = np.frombuffer(memoryview(store.column(number, name)), dtype=np.uint8)
-        except DatasetError as error:
-            raise DatasetError(f"{self.path}: {error}") from None
-        expected = shard.count * dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        if chunk.size != expected or core.crc32c(chunk) != shard.columns[name]:
-            raise DatasetError(
-                f"{self.path}: column {name} in {shard.file} is damaged (its bytes are not those that were packed): "
-                "copy the shard again or pack again; `fastload verify` checks the rest"
-            )
-        rows: npt.NDArray[Any] = chunk.view(dtype).reshape(shard.count, *shape)
-        return rows
+    @staticmethod
+    def _damaged_column(name: str, shard: ShardEntry) -> DatasetError:
+        return DatasetError(
+            f"column {name} in {shard.file} is damaged (its bytes are not those that were packed): "
+            "copy the shard again or pack again; `fastload verify` checks the rest"
+        )
 
     def shard_entry(self, index: int) -> ShardEntry:
         """The shard that holds sample index. Raises IndexError."""
@@ -186,7 +213,7 @@ class DatasetReader:
 
         Raises:
             IndexError: no such sample.
-            SampleError: its bytes are not those that were packed, or its lengths do not hold.
+            SampleError: its bytes are not those that were packed, its lengths do not hold, or the file cannot be read.
         """
         return self._sample(index, self.store.fields)
 
@@ -194,10 +221,11 @@ class DatasetReader:
         file = self.shard_of(index)
         try:
             return read(index)
-        except SampleError as error:
+        except (SampleError, DatasetError) as error:
+            reason = getattr(error, "reason", None) or str(error)
             raise SampleError(
-                f"sample {index} of {self.path} ({file}): {error.reason}. `fastload verify {self.path}` lists every bad one",
+                f"sample {index} of {self.path} ({file}): {reason}. `fastload verify {self.path}` lists every bad one",
                 index=index,
                 shard=file,
-                reason=error.reason,
+                reason=reason,
             ) from None

@@ -172,9 +172,8 @@ class ShardRewrite:
         self._entry = owner.manifest.shards[number]
         self._next = self._entry.first
         self._file: ShardFile | None = None
-        # a copy: a view of the column could keep the old file open after it is gone
         first, last = self._entry.first, self._entry.first + self._entry.count
-        self._crcs = owner.reader.column(CRC_COLUMN)[first:last].copy()
+        self._crcs = owner.reader.column(CRC_COLUMN)[first:last]
 
     def __enter__(self) -> ShardRewrite:
         return self
