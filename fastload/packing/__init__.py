@@ -1,6 +1,7 @@
 """Packing: from a folder, a table, tars or a Dataset to a packed dataset; checking one; indexing it; and taking one apart."""
 
 from fastload.packing.index import IndexSummary, index
+from fastload.packing.notices import Notice
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import pack
 from fastload.packing.sources import Item, Source, open_source
@@ -12,6 +13,7 @@ __all__ = [
     "BadSample",
     "IndexSummary",
     "Item",
+    "Notice",
     "PackOptions",
     "PackSummary",
     "Source",

@@ -6,7 +6,6 @@ Pillow converts without a word: of 16-bit grey all values over 255 become white,
 from __future__ import annotations
 
 import re
-import warnings
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,21 +65,23 @@ def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: boo
     """
     refuse_deep(image, data)
     lost: list[str] = []
-    if getattr(image, "is_animated", False):
+    if _is_animated(image):
         lost.append(FRAMES)
     if image.mode in ("CMYK", "YCbCr", "LAB", "HSV"):
         lost.append(COLOUR)
-    if turn:
+    image.load()  # TIFFs are turned upright by this, and then carry no orientation
+    turned = _orientation(image) != 1
+    if turned and turn:
         from PIL import ImageOps
 
         image = ImageOps.exif_transpose(image)
-    else:
-        image.load()  # TIFFs are turned upright by this, and then carry no orientation
-        if oriented and image.getexif().get(_EXIF_ORIENTATION, 1) in range(2, 9):
-            lost.append(ORIENTATION)
+    elif turned and oriented:
+        lost.append(ORIENTATION)
+    if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
+        image = image.convert("RGBA")  # the same colours; convert("RGB") warns of what the notice says
     if _is_transparent(image):
         lost.append(ALPHA)
-    return _converted(image, "RGB"), tuple(lost)
+    return np.array(image.convert("RGB")), tuple(lost)
 
 
 def refuse_deep(image: Image, data: bytes = b"") -> None:
@@ -89,11 +90,20 @@ def refuse_deep(image: Image, data: bytes = b"") -> None:
         raise DeepImageError(bits)
 
 
-def _converted(image: Image, mode: str) -> Pixels:
-    with warnings.catch_warnings():
-        # "Palette images with Transparency expressed in bytes should be converted to RGBA images": the notice says so
-        warnings.filterwarnings("ignore", message="Palette images with Transparency", category=UserWarning)
-        return np.array(image.convert(mode))
+def _is_animated(image: Image) -> bool:
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except Exception:  # a second frame that is damaged, which is not packed anyway
+        return True
+
+
+def _orientation(image: Image) -> int:
+    """EXIF's orientation, 1 to 8; 1 where there is none, or none that can be read."""
+    try:
+        found = image.getexif().get(_EXIF_ORIENTATION, 1)
+    except Exception:  # Pillow's parser raises, or warns of, whatever it meets in a damaged block: no reason to refuse the pixels
+        return 1
+    return found if found in range(1, 9) else 1
 
 
 def _is_transparent(image: Image) -> bool:
@@ -103,7 +113,7 @@ def _is_transparent(image: Image) -> bool:
         return isinstance(lowest, int | float) and lowest < 255
     if "transparency" not in image.info:
         return False
-    return bool((_converted(image, "RGBA")[:, :, 3] < 255).any())
+    return bool((np.asarray(image.convert("RGBA"))[:, :, 3] < 255).any())
 
 
 def _more_than_8_bits(image: Image, data: bytes) -> str:

@@ -157,6 +157,14 @@ class TestLosses:
         if encode != "keep":
             assert pack(src, tmp_path / "out2", encode=encode, exif="apply").notices == ()
 
+    @pytest.mark.parametrize("block", [b"II*\0\xff\xff\xff\x7f\0\0", b"XX*\0", b"MM\0*\0\0\0\x08\xff\xff"])
+    @pytest.mark.parametrize("option", ["ignore", "apply"])
+    def test_damaged_exif_is_no_reason(self, tmp_path: Path, block: bytes, option: str) -> None:
+        """A PNG whose EXIF block cannot be read is packed as it is, whether the orientation is asked for or not."""
+        src = tree(tmp_path / "src", {"c/1.png": encoded(picture(0, 8, 8), "PNG", exif=b"Exif\0\0" + block)})
+        assert pack(src, tmp_path / "out", exif=option).notices == ()
+        assert (stored_samples(tmp_path / "out")[0].pixels == np.asarray(picture(0, 8, 8))).all()
+
     def test_cmyk_in_every_mode(self, tmp_path: Path) -> None:
         """A CMYK JPEG is kept, or its conversion is in the summary."""
         src = tree(tmp_path / "src", {"c/1.jpg": encoded(picture(0, 16, 16).convert("CMYK"))})
