@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fastload import FastLoader, PackedDataset
+from fastload import FastLoader, PackedDataset, system
 from fastload import transforms as T
 from fastload.errors import LoaderTimeout, ResourceError
-from fastload.workers import threads
 
 TRAIN = [T.RandomResizedCrop(64), T.RandomHorizontalFlip()]
 PRELUDE = """
@@ -178,14 +177,10 @@ def test_shortage_of_memory_is_an_error_at_construction(packed: Path) -> None:
         FastLoader(ds, batch_size=1_000_000)
 
 
-def test_cpus_follow_affinity_and_quota(packed: Path, tmp_path: Path) -> None:
-    """num_workers=None is the affinity mask's size, cut by the cgroup's quota."""
+def test_cpus_follow_affinity(packed: Path) -> None:
+    """num_workers=None is the affinity mask's size; what quotas cut is tested in tests/system."""
     done = run(packed, "os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})\nprint(FastLoader(ds).num_workers)")
     assert done.stdout.strip() == "1", done.stderr
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert threads._cgroup_quota(tmp_path) == 1.5
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert threads._cgroup_quota(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -196,8 +191,8 @@ def test_ranks_of_torchrun_share_the_cpus(ranks: str, mask: int, share: int, mon
     monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(mask)))
-    monkeypatch.setattr(threads, "_cgroup_quota", lambda: None)
-    assert threads.share_of_cpus() == share
+    monkeypatch.setattr(system, "_groups", lambda controller, root: iter(()))
+    assert system.share_of_cpus() == share
 
 
 def test_kill_leaves_nothing(packed: Path) -> None:
