@@ -37,3 +37,8 @@ def __getattr__(name: str) -> Any:
     value = value if attribute is None else getattr(value, attribute)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The names that are imported on first use among the others."""
+    return sorted({*globals(), *__all__})

@@ -20,13 +20,12 @@ from torch.utils.data import Dataset, Subset
 from fastload._native import core
 from fastload.descriptors import Computed
 from fastload.errors import ArgumentError, DatasetError, SampleError
+from fastload.files import expanded
+from fastload.limits import checked_max_pixels
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import fingerprint
 from fastload.sampling import checked_seed, position_of
 from fastload.store.reader import DatasetReader
-
-MAX_PIXELS = int(os.environ.get("FASTLOAD_MAX_PIXELS", 1 << 28))
-"""Images of more pixels are refused before anything is allocated (Pillow draws its line at 179 million)."""
 
 _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -52,11 +51,12 @@ class PackedDataset(Dataset[Any]):
             What the decoder does not do runs per sample in Python; `fastload.plan.compile_plan` has the rules.
         fields: names of the fields to deliver, in order; default: all.
         seed: of the random transforms.
-        max_pixels: images above this are refused.
+        max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
 
     Raises:
         DatasetError: not a packed dataset, unfinished, damaged, or of a later version.
         TransformError: the transform cannot be planned.
+        ArgumentError: fields that the dataset has not, or max_pixels, or the variable in its place, is no number of pixels.
     """
 
     def __init__(
@@ -66,12 +66,14 @@ class PackedDataset(Dataset[Any]):
         *,
         fields: Sequence[str] | None = None,
         seed: int | None = None,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int | None = None,
     ) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(expanded(path)).absolute()
         self.seed = checked_seed(seed)
         self.epoch = 0
-        self.max_pixels = max_pixels
+        self.max_pixels = checked_max_pixels(max_pixels)
+        if isinstance(fields, str):
+            raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
         self._fields = None if fields is None else tuple(fields)
         self._checked = False  # that the dataset has those
         self._files = _Files(self.path)

@@ -19,6 +19,7 @@ from fastload.augment.philox import MIX_STREAM, OP_STREAM, Draw, as_indices, wor
 from fastload.augment.specs import Op
 from fastload.augment.steps import Frame, Step, run
 from fastload.errors import ArgumentError, TransformError
+from fastload.plan.torchvision import class_mistake
 
 _Plan = Callable[[Any, Draw, Frame], list[Step]]
 _NATIVE: dict[type, tuple[int, _Plan]] = {
@@ -58,6 +59,8 @@ class AugmentBatch:
         if not 0 <= first <= MIX_STREAM - OP_STREAM - len(self.ops):
             raise TransformError(f"AugmentBatch: first={first} with {len(self.ops)} ops; give 0 to {MIX_STREAM - OP_STREAM}, both counted")
         for position, op in enumerate(self.ops):
+            if mistake := class_mistake(op):
+                raise TransformError(f"AugmentBatch: {mistake}")
             if not isinstance(op, Op) and type(op) not in _NATIVE:
                 raise TransformError(
                     f"AugmentBatch: {op!r} at position {position} does not run on a batch per sample; "

@@ -84,6 +84,9 @@ def verify(
         say(f"sample {sample.index} ({sample.shard}): {sample.reason}")
     warned = f", {report.warnings:,} decode only with warnings" if report.warnings else ""
     what = "every image decoded" if report.decoded else "checksums and records"
+    if report.unchecked:
+        say(f"{dataset}: its files do not open; none of its {report.unchecked:,} samples could be checked")
+        raise typer.Exit(1)
     if not report.ok:
         say(f"{dataset}: {len(report.bad):,} of {report.samples:,} samples bad, {len(report.problems)} files bad{warned}")
         raise typer.Exit(1)

@@ -19,7 +19,7 @@ import torch
 
 from fastload.delivery.floats import Floats, Form
 from fastload.errors import ArgumentError
-from fastload.plan.torchvision import mixes
+from fastload.plan.torchvision import class_mistake, mixes
 
 IMAGE, LABEL = "image", "label"
 
@@ -95,6 +95,8 @@ def steps_of(entries: Sequence[Any], seeded: Seeding) -> tuple[Step, ...]:
 def _step(entry: Any, seeded: Seeding) -> Step:
     if isinstance(entry, Floats | Form):
         return Step(entry)
+    if mistake := class_mistake(entry):
+        raise ArgumentError(f"batch_transform: {mistake}")
     if not callable(entry):
         raise ArgumentError(f"batch_transform: {entry!r} cannot be called")
     keys = _keys(entry)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastload.errors import ArgumentError
+from fastload.limits import MAX_PIXELS, checked_max_pixels
 
 ENCODINGS = ("lossless", "keep", "jpeg", "raw")
 SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0", "gray")
-MAX_PIXELS = 1 << 28
-"""Images of more pixels (268 million) are refused unless the caller raises the limit."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
@@ -59,7 +57,7 @@ class PackOptions:
         if self.limit is not None:
             _between("limit", self.limit, 1, 2**63 - 1)
         _between("seed", self.seed, 0, 2**64 - 1)
-        _between("max_pixels", self.max_pixels, 1, 2**40)
+        checked_max_pixels(self.max_pixels)
         if self.encode == "keep" and (self.shrinks or self.exif == "apply"):
             raise ArgumentError(
                 "encode='keep' stores every JPEG byte for byte, which max_side, min_side and exif='apply' would change; "
@@ -128,20 +126,6 @@ def parse_size(size: str | int) -> int:
     if value < 1 << 20:
         raise ArgumentError(f"shard_size {size!r} is less than 1 MiB; each shard is a file of its own")
     return value
-
-
-def default_max_pixels() -> int:
-    """The limit on an image's pixels: FASTLOAD_MAX_PIXELS, or `MAX_PIXELS`.
-
-    Raises:
-        ArgumentError: the variable is no positive whole number.
-    """
-    text = os.environ.get("FASTLOAD_MAX_PIXELS", "")
-    if not text:
-        return MAX_PIXELS
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentError(f"FASTLOAD_MAX_PIXELS={text!r} is no positive whole number of pixels")
-    return int(text)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError
+from fastload.files import expanded
+from fastload.limits import checked_max_pixels
 from fastload.packing.encode import Encoder
 from fastload.packing.notices import DEEP
-from fastload.packing.options import PackOptions, default_max_pixels, parse_size, table_options
+from fastload.packing.options import PackOptions, parse_size, table_options
 from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
@@ -125,7 +127,7 @@ def pack(
         shuffle=shuffle,
         seed=seed,
         limit=limit,
-        max_pixels=default_max_pixels() if max_pixels is None else max_pixels,
+        max_pixels=checked_max_pixels(max_pixels),
     )
     size = parse_size(shard_size)
     threads = available_cpus() if workers is None else workers
@@ -365,6 +367,6 @@ def _refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:
     """Overwriting must not remove what is about to be packed."""
     if not isinstance(source, str | os.PathLike):
         return
-    inner, outer = os.path.realpath(os.fsdecode(os.fspath(source))), os.path.realpath(out)
+    inner, outer = os.path.realpath(expanded(source)), os.path.realpath(expanded(out))
     if inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep):
         raise PackError(f"{os.fspath(out)}: the source lies in it; overwriting would remove what is to be packed")

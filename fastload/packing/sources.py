@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
+from fastload.files import expanded
 from fastload.packing.options import TableOptions
 from fastload.store import Field
 
@@ -122,18 +123,16 @@ def open_source(source: object, table: TableOptions | None = None) -> Source:
         PackError: nothing here can be packed; the message names what was looked for.
         ArgumentError: `table` is given for a source that is none.
     """
-    if isinstance(source, str | os.PathLike) and os.fsdecode(os.fspath(source)).lower().endswith((".csv", ".tsv")):
+    if isinstance(source, str | os.PathLike) and _is_table(os.fsdecode(source)):
         from fastload.packing.sources_table import TableSource
 
-        return TableSource(os.fsdecode(os.fspath(source)), table or TableOptions())
+        return TableSource(expanded(source), table or TableOptions())
     if table is not None:
         raise ArgumentError("path_column, label_column and header (--path-column, --label-column, --no-header) are for a .csv or .tsv")
     if isinstance(source, str | os.PathLike):
-        return _open_path(os.fspath(source))
+        return _open_path(expanded(source))
     if isinstance(source, list | tuple) and source and all(isinstance(entry, str | os.PathLike) for entry in source):
-        from fastload.packing.sources_tar import TarSource
-
-        return TarSource([os.fspath(entry) for entry in source])
+        return _open_paths([expanded(entry) for entry in source])
     if isinstance(source, Source):
         return source
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
@@ -146,8 +145,28 @@ def open_source(source: object, table: TableOptions | None = None) -> Source:
     )
 
 
-def _open_path(path: str | bytes) -> Source:
-    text = os.fsdecode(path)
+def _is_table(path: str) -> bool:
+    return path.lower().endswith((".csv", ".tsv"))
+
+
+def _open_paths(paths: list[str]) -> Source:
+    """Several tars as one source; of anything else only one can be packed."""
+    if len(paths) == 1:
+        return open_source(paths[0])
+    for path in paths:
+        if os.path.isdir(path) or _is_table(path):
+            what = "a table" if _is_table(path) else "a folder"
+            how = "put all lines into one table" if _is_table(path) else "put the class folders, or links to them, into one folder"
+            raise PackError(
+                f"{path} is {what}: of several sources, all are .tar files. To pack them together, {how}; or pack each by itself and "
+                "join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
+            )
+    from fastload.packing.sources_tar import TarSource
+
+    return TarSource(paths)
+
+
+def _open_path(text: str) -> Source:
     lower = text.lower()
     if os.path.isdir(text):
         with os.scandir(text) as entries:

@@ -20,6 +20,7 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import DatasetError, PackError
+from fastload.files import expanded
 from fastload.packing.progress import Progress
 from fastload.packing.verify import RAW_HEADER
 from fastload.store import DatasetReader, Field
@@ -65,7 +66,7 @@ def unpack(
         SampleError: one of its samples cannot.
         PackError: `out` is in the way, or the disk is full.
     """
-    target = Path(out)
+    target = Path(expanded(out))
     with DatasetReader(path) as reader:
         job = _Job(reader, target)
         try:

@@ -12,8 +12,8 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, FastloadError, SampleError
-from fastload.files import open_regular
-from fastload.packing.options import default_max_pixels
+from fastload.files import expanded, open_regular
+from fastload.limits import default_max_pixels
 from fastload.packing.progress import Progress
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Manifest, Schema, ShardEntry, file_crc32c
 from fastload.system import available_cpus
@@ -50,6 +50,7 @@ class VerifyReport:
         bad: samples that do not hold.
         warnings: samples whose JPEG decodes only with libjpeg warnings (counted with decode=True).
         decoded: whether every picture was decoded.
+        unchecked: samples of which nothing is known, because the files do not open.
     """
 
     samples: int
@@ -59,6 +60,7 @@ class VerifyReport:
     bad: tuple[BadSample, ...]
     warnings: int
     decoded: bool
+    unchecked: int = 0
 
     @property
     def ok(self) -> bool:
@@ -81,12 +83,12 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
     Raises:
         DatasetError: there is no finished dataset to check, its manifest does not hold, or it was changed meanwhile and did not hold.
     """
-    folder = Path(path)
+    folder = Path(expanded(path))
     manifest = Manifest.load(folder)
     threads = available_cpus() if workers is None else workers
     problems: list[str] = []
     bad: list[BadSample] = []
-    warnings = 0
+    warnings = unchecked = 0
     with ThreadPoolExecutor(threads, "fastload-verify") as pool:
         problems += [text for text in pool.map(lambda shard: _check_file(folder, shard), manifest.shards) if text]
         try:
@@ -95,6 +97,7 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
             text = str(error)
             # The same file told twice helps nobody, but a reason that only the reader sees must not be lost.
             problems.append(text + (" (its samples were not checked)" if manifest.count else ""))
+            unchecked = manifest.count
         else:
             with reader, Progress(manifest.count, "verify", shown=progress) as bar:
                 bar.start(0, 0)
@@ -106,7 +109,7 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
                     bar.update(min(start + _BLOCK, manifest.count), check.add(size))
     if (problems or bad) and Manifest.load(folder) != manifest:
         raise DatasetError(f"{folder} was changed while it was verified, as `fastload index` does: verify it again")
-    return VerifyReport(manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode)
+    return VerifyReport(manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode, unchecked)
 
 
 def _check_file(folder: Path, shard: ShardEntry) -> str:

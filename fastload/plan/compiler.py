@@ -11,7 +11,7 @@ from fastload.plan.device import device_part
 from fastload.plan.mapping import mapped, take
 from fastload.plan.native import NativePart
 from fastload.plan.spec import DeviceOp, Plan, Stage, Where
-from fastload.plan.torchvision import converts, flatten, is_torchvisions
+from fastload.plan.torchvision import class_mistake, converts, flatten, is_torchvisions
 
 
 def compile_plan(transform: Any, *, device: bool = False) -> Plan:
@@ -31,6 +31,9 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
         TransformError: fastload's own transforms in an order that has no native meaning; the message says what to change.
     """
     steps = flatten(transform)
+    for step in steps:
+        if mistake := class_mistake(step):
+            raise TransformError(mistake)
     part = NativePart()
     stages: list[Stage] = []
     floats: list[int] = []

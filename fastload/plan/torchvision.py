@@ -96,6 +96,15 @@ def _ours(kind: type) -> bool:
     return f"{kind.__module__}.".startswith(_PREFIX)
 
 
+def class_mistake(step: Any) -> str:
+    """What to say of a class where an object of it is meant, alone or in a container of torchvision's; "" where there is none."""
+    if isinstance(step, type):
+        name = step.__name__
+        return f"{name} is the class, not a transform made of it: write {name}(...), or a function that calls it with the image"
+    held = getattr(step, "transforms", None)
+    return next(filter(None, map(class_mistake, held)), "") if isinstance(held, list | tuple) else ""
+
+
 def flatten(transform: Any) -> list[Any]:
     """The steps of None, one step, lists, tuples and torchvision's Compose, nested as they may be.
 

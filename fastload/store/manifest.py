@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import DatasetError
-from fastload.files import read_regular
+from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.schema import CRC_COLUMN, Schema
@@ -23,6 +23,7 @@ JOURNAL_NAME = "progress.json"
 SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
 MANIFEST_BYTES = 1 << 28
 """Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards, fit."""
+LOST = f"holds shards, but its {MANIFEST_NAME} is lost: copy that file again from where the dataset came from"
 COUNT_LIMIT = 2**48
 """Samples, and bytes of a shard: far above any dataset, far below where arithmetic on them could wrap."""
 
@@ -182,7 +183,7 @@ class Manifest:
         Raises:
             DatasetError: no such folder, no dataset in it, an unfinished one, or a damaged or later manifest.
         """
-        folder = Path(path)
+        folder = Path(expanded(path))
         try:
             data = read_regular(folder / MANIFEST_NAME, MANIFEST_BYTES)
         except FileNotFoundError:
@@ -205,6 +206,8 @@ class Manifest:
 def _missing(folder: Path) -> DatasetError:
     if not folder.exists():
         return DatasetError(f"there is no {folder}: check the path, or pack it with `fastload pack SRC {folder}`")
+    if looks_unfinished(folder) and not can_go_on(folder):
+        return DatasetError(f"{folder} {LOST}, or pack again: `fastload pack SRC {folder} --overwrite`")
     if looks_unfinished(folder):
         return DatasetError(
             f"{folder} is unfinished: packing stopped before its end. "
@@ -216,6 +219,11 @@ def _missing(folder: Path) -> DatasetError:
 def looks_unfinished(folder: Path) -> bool:
     """Whether a folder without a manifest holds parts of a dataset."""
     return any(name == JOURNAL_NAME or SHARD_NAME.fullmatch(name) for name in os.listdir(folder))
+
+
+def can_go_on(folder: Path) -> bool:
+    """Whether a pack that stopped in this folder can go on: it keeps its journal until the manifest is there."""
+    return (folder / JOURNAL_NAME).exists()
 
 
 def check_version(content: Mapping[str, Any], form: str, version: int, what: str) -> None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
+from fastload.files import expanded
 from fastload.store.manifest import Manifest, ShardEntry
 from fastload.store.schema import CRC_COLUMN, Schema
 
@@ -54,7 +55,7 @@ class DatasetReader:
             DatasetError: missing, unfinished, of a later version; a shard missing, of another size, or damaged; a
                 column's checksum differs.
         """
-        self.path = Path(path).absolute()
+        self.path = Path(expanded(path)).absolute()
         self.manifest = Manifest.load(self.path)
         self._firsts = [shard.first for shard in self.manifest.shards]
         self._closed = False

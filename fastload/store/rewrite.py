@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from fastload.errors import ArgumentError, FastloadError, PackError
+from fastload.files import expanded
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import MANIFEST_NAME, SHARD_NAME, Manifest, ShardEntry, sync_folder
 from fastload.store.reader import DatasetReader
@@ -52,7 +53,7 @@ class DatasetRewriter:
             DatasetError: there is no finished dataset, or its manifest does not hold.
             PackError: another process writes there, or the folder cannot be written to.
         """
-        self.path = Path(path)
+        self.path = Path(expanded(path))
         self.go_on = go_on
         self._reader: DatasetReader | None = None
         Manifest.load(self.path)  # says what is wrong with a path better than a lock on it could

@@ -22,17 +22,19 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError, PackError
-from fastload.files import read_regular
+from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_object
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import (
     JOURNAL_NAME,
+    LOST,
     MANIFEST_BYTES,
     MANIFEST_NAME,
     SHARD_NAME,
     Manifest,
     ShardEntry,
+    can_go_on,
     check_version,
     parse_shards,
     sync_folder,
@@ -121,7 +123,7 @@ class DatasetWriter:
             self._options: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"the options cannot be stored: {error}") from None
-        self.out = Path(out)
+        self.out = Path(expanded(out))
         self.schema = schema
         self.shard_size = shard_size
         self.next_index = 0
@@ -187,6 +189,8 @@ class DatasetWriter:
             return
         if MANIFEST_NAME in ours:
             raise PackError(f"{self.out} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
+        if not can_go_on(self.out):
+            raise PackError(f"{self.out} {LOST}; --overwrite packs it again")
         raise PackError(f"{self.out} holds an unfinished pack: --resume finishes it, --overwrite starts again")
 
     def _clear(self) -> None:
@@ -207,7 +211,7 @@ class DatasetWriter:
         elif (self.out / JOURNAL_NAME).exists():
             self._read_journal()
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
-            raise PackError(f"{self.out} holds shards but no {JOURNAL_NAME}, so it cannot be resumed: --overwrite starts again")
+            raise PackError(f"{self.out} {LOST}; a pack cannot go on without {JOURNAL_NAME}, --overwrite starts again")
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards}
         if self._log.content:

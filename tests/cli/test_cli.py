@@ -159,7 +159,7 @@ def test_a_table_and_many_sources(source: Path, tmp_path: Path) -> None:
         writer.writerows([f"src/cat/{i:02d}.jpg", f"name{i % 3}"] for i in range(0, 12, 2))
     assert run("pack", "list.csv", "ds", "-q", cwd=tmp_path).returncode == 0
     assert Manifest.load(tmp_path / "ds").classes == ("name0", "name1", "name2")
-    assert "no such tar file" in one_line(run("pack", source, source, tmp_path / "x"))
+    assert "of several sources, all are .tar files" in one_line(run("pack", source, source, tmp_path / "x"))
 
 
 def test_columns_of_a_table(source: Path, tmp_path: Path) -> None:

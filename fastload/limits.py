@@ -1,0 +1,38 @@
+"""The limit on an image's pixels, which holds wherever images are packed, checked or read."""
+
+from __future__ import annotations
+
+import os
+
+from fastload.errors import ArgumentError
+
+MAX_PIXELS = 1 << 28
+"""Images of more pixels (268 million) are refused before anything is allocated, unless the caller raises the limit."""
+MAX_PIXELS_MOST = 2**40
+
+
+def default_max_pixels() -> int:
+    """The limit where the caller gives none: FASTLOAD_MAX_PIXELS, or `MAX_PIXELS`.
+
+    Raises:
+        ArgumentError: the variable is no whole number between 1 and 2**40.
+    """
+    text = os.environ.get("FASTLOAD_MAX_PIXELS", "")
+    if not text:
+        return MAX_PIXELS
+    if not (text.isascii() and text.isdecimal() and len(text) <= 20 and 1 <= int(text) <= MAX_PIXELS_MOST):
+        raise ArgumentError(f"FASTLOAD_MAX_PIXELS={text[:60]!r} is no number of pixels, 1 to 2**40; correct or unset it")
+    return int(text)
+
+
+def checked_max_pixels(value: int | None) -> int:
+    """An argument max_pixels, checked; None for `default_max_pixels`.
+
+    Raises:
+        ArgumentError: it is no whole number between 1 and 2**40.
+    """
+    if value is None:
+        return default_max_pixels()
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PIXELS_MOST:
+        raise ArgumentError(f"max_pixels={value!r} is no whole number between 1 and {MAX_PIXELS_MOST}")
+    return value
