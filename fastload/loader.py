@@ -74,6 +74,10 @@ class FastLoader(DataLoader[_T]):
             (seed, epoch, index), and counts it in `replaced`; "skip" shortens the batch and counts in `skipped`. A sample that cannot be
             made is, on packed data, one that raises SampleError; on any other map-style Dataset one whose `__getitem__` raises any
             Exception. An IterableDataset knows "raise" only.
+        snapshot_every_n_steps: as torchdata's StatefulDataLoader: worker processes send an iterable dataset's own state every that many
+            batches of the loop (0 or None: only at the epoch's end). A loader's state is exact after every batch all the same: what came
+            after the dataset's is drawn again and dropped, so that 1 makes the fastest resume, and more is for large states. Positions
+            of other datasets cost nothing, and the own state of a map-style dataset is sent with every batch: neither is affected.
 
     Raises:
         SampleError: a sample cannot be made and on_error="raise"; no substitute can be made; or every sample of an epoch was skipped.
@@ -99,6 +103,7 @@ class FastLoader(DataLoader[_T]):
     seed: int | None
     on_error: OnError
     seed_by: Literal["sample"] | None
+    snapshot_every_n_steps: int | None
     _fastload: LoaderState
 
     def __init__(
@@ -130,6 +135,7 @@ class FastLoader(DataLoader[_T]):
         seed: int | None = None,
         on_error: OnError = "raise",
         seed_by: Literal["sample"] | None = None,
+        snapshot_every_n_steps: int | None = 1,
     ) -> None:
         if isinstance(dataset, str | os.PathLike):
             dataset = PackedDataset(dataset, transform=transform)
@@ -144,6 +150,7 @@ class FastLoader(DataLoader[_T]):
             seed=checked_seed(seed),
             on_error=on_error,
             seed_by=seed_by,
+            snapshot_every_n_steps=snapshot_every_n_steps,
         )
         own_generator = seed is not None and generator is None and bool(shuffle)
         self._fastload = LoaderState(settings, own_generator, Makers(_seeded, _augment), _monitor_of(self), self)
@@ -232,8 +239,10 @@ class FastLoader(DataLoader[_T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the last `iter()` stands, as JSON can hold it: at the batches that the loop has had, not those prefetched.
 
-        Before the first `iter()`, and once the loop has had the last batch, it stands at the beginning of the next epoch. The own
-        state_dict() of an iterable dataset, and of a sampler, becomes part of it as it is.
+        After the last batch, with the loop not ended yet, the rest of the epoch is no batches: a resumed loop ends at once. Before the
+        first `iter()`, and once a loop has ended, it stands at the beginning of the next epoch. So `for epoch in range(saved_epoch,
+        epochs)` neither repeats nor skips an epoch. The own state_dict() of a dataset, and of a sampler or batch sampler, becomes part of
+        it as it is: that of a dataset as it was in each worker when it had made the batches that the loop has had.
         """
         return resume.state_of(self)
 
@@ -247,9 +256,13 @@ class FastLoader(DataLoader[_T]):
            random's and NumPy's too.
         3. Random transforms are the same where they follow (seed, epoch, index): on packed data, and with seed_by="sample". Otherwise
            workers are seeded as at the epoch's beginning.
-        4. An iterable dataset's replicas go on by their own state_dict() and load_state_dict(), else by making samples and dropping them;
-           num_workers must then be the same.
+        4. A dataset with a state_dict() and load_state_dict() of its own goes on by them, in each worker; num_workers must then be the same
+           (0 counts as 1). Where its copies outlive an epoch, in the calling process and in persistent workers, their states do as well.
+           An iterable dataset without these goes on by making samples and dropping them, in as many workers.
         5. set_epoch() with another epoch drops the position: that epoch runs from its beginning.
+        6. It may be called at any time and more than once; the last call holds. A loop that runs goes on undisturbed, and its workers end
+           with it.
+        7. States of version 1 load: those that it took after an epoch's last batch stand at the beginning of the next epoch.
 
         Raises:
             ArgumentError: the state is of another version, damaged, or does not fit this loader.

@@ -88,16 +88,18 @@ def position_of(value: Any) -> int:
 
 @dataclass
 class Replica:
-    """One copy of an iterable dataset, as far as the user has had its batches.
+    """One copy of a dataset that is iterable, or has a state of its own, as far as its batches were returned to the caller.
 
     Attributes:
-        batches: how many.
-        state: the dataset's own state after the last of them; None where it has none.
+        batches: how many, of this pass.
+        state: the dataset's own state; None where it has none.
+        at: how many of `batches` came before that state was taken. 0: it was taken before the pass, which begins anew from it.
         ended: it was exhausted in making the last of them.
     """
 
     batches: int = 0
     state: dict[str, Any] | None = None
+    at: int = 0
     ended: bool = False
 
 
@@ -122,9 +124,12 @@ class Course:
         position: every batch below it is done with.
         beyond: those above it that are done with as well (in_order=False).
         at: the number of the batch that was pulled last.
-        replicas, turn: of an iterable dataset, by worker; whose turn is next.
+        replicas, turn: of an iterable or stateful dataset, by worker; whose turn is next.
+        exhausted: a sampler with a state of its own has nothing more for this pass; that state may be the next pass's beginning.
+        first: `batches` when the pass began.
+        rewind: the sampler or dataset may stand at its own end, where a loaded state left it: if nothing comes, it is iterated once more.
         ended: the iterator has raised StopIteration.
-        live: asks an iterable dataset in this process for its state.
+        live: asks a dataset in this process for its state.
     """
 
     epoch: int = 0
@@ -142,13 +147,16 @@ class Course:
     at: int = -1
     replicas: list[Replica] = field(default_factory=list)
     turn: int = 0
+    exhausted: bool = False
+    first: int = 0
+    rewind: bool = False
     ended: bool = False
     live: Callable[[], Replica] | None = None
     pulls: Pulls | None = None
-    _taken: list[tuple[int, int, int | None, Replica | None]] = field(default_factory=list)
+    _taken: list[tuple[int | None, int, int | None, Replica | None]] = field(default_factory=list)
 
-    def take(self, number: int, samples: int, worker: int | None = None, replica: Replica | None = None) -> None:
-        """The batch `number` leaves the queue. From an iterable dataset: made by `worker`, which then stood at `replica`."""
+    def take(self, number: int | None, samples: int, worker: int | None = None, replica: Replica | None = None) -> None:
+        """The batch `number` (None: of an iterable dataset) leaves the queue, made by `worker`, whose dataset then stood at `replica`."""
         self._taken.append((number, samples, worker, replica))
 
     def deliver(self) -> None:
@@ -156,11 +164,9 @@ class Course:
         self.batches += 1
         self.samples += self._taken[-1][1]
         for number, _, worker, replica in self._taken:
-            if worker is not None:
+            if worker is not None and self.replicas:
                 self._advance(worker, replica)
-            elif number == self.position:
-                self.position += 1
-            else:
+            if number is not None:
                 self.beyond.add(number)
         self._taken.clear()
         while self.position in self.beyond:
@@ -177,8 +183,10 @@ class Course:
         self.turn = (worker + 1) % len(self.replicas)
 
     def place(self, worker: int, replica: Replica) -> None:
-        """A worker's replica of an iterable dataset stands there."""
-        self.replicas[worker].state, self.replicas[worker].ended = replica.state, replica.ended
+        """A worker's replica of the dataset stands there, after the batches counted so far."""
+        theirs = self.replicas[worker]
+        theirs.state, theirs.ended = replica.state, replica.ended
+        theirs.at = theirs.batches if replica.state is not None else 0
 
     def end(self) -> None:
         """The user has seen the end of the pass."""
@@ -191,12 +199,18 @@ class Pulls(Iterator[Any]):
     1. Batches that the course is done with are drawn and dropped, so that the sampler's draws are those of an uninterrupted pass; a sampler
        with a state of its own (`told` asks for it) was set to that position already.
     2. What the sampler's state was after each pull is kept until the user has had that batch, and what comes before it.
+    3. A sampler that was set to a state of its own, and gives nothing at all where its course has `rewind`, is iterated again by `again`.
     """
 
-    def __init__(self, course: Course, indices: Iterator[Any], told: Callable[[], Any] | None) -> None:
+    def __init__(
+        self, course: Course, indices: Iterator[Any], told: Callable[[], Any] | None, again: Callable[[], Iterator[Any]] | None = None
+    ) -> None:
         self._course = course
         self._indices = indices
         self._told = told
+        self._again = again if course.rewind else None
+        self._over = course.exhausted
+        self._last: Any = course.sampler.get("state") if course.exhausted else None
         self._states: dict[int, Any] = {course.position: course.sampler.get("state")}
         self._next = course.position if self._states[course.position] is not None else 0
         self._peeked: list[tuple[int, Any]] = []
@@ -214,7 +228,7 @@ class Pulls(Iterator[Any]):
 
     def _pull(self) -> tuple[int, Any]:
         while True:
-            index = next(self._indices)
+            index = self._draw()
             number = self._next
             self._next += 1
             if self._told is not None:
@@ -222,18 +236,37 @@ class Pulls(Iterator[Any]):
             if number not in self._done:
                 return number, index
 
-    def exhausted(self) -> bool:
-        """Nothing follows what was pulled. Draws one more batch, which is kept, to find out."""
-        if not self._peeked:
+    def _draw(self) -> Any:
+        if self._over:
+            raise StopIteration
+        again, self._again = self._again, None
+        try:
+            return next(self._indices)
+        except StopIteration:
+            if again is None:
+                self._over = True
+                self._last = None if self._told is None else self._told()
+                raise
+        self._indices = again()
+        return self._draw()
+
+    def exhausted(self, length: int | None) -> bool:
+        """Whether a sampler with a state of its own has nothing more, and the caller has had all that it gave.
+
+        Where `length`, the sampler's, does not rule that out, one more batch is drawn to find out, and kept.
+        """
+        if self._told is None or self._course.position != self._next - len(self._peeked) or (length is not None and self._next < length):
+            return False
+        if not self._over and not self._peeked:
             try:
                 self._peeked.append(self._pull())
             except StopIteration:
-                return True
-        return False
+                pass
+        return self._over and not self._peeked
 
-    def state(self) -> Any:
+    def state(self, exhausted: bool = False) -> Any:
         """The sampler's own state with everything before the course's position drawn; None where it has none."""
-        return self._states.get(self._course.position)
+        return self._last if exhausted else self._states.get(self._course.position)
 
     def forget(self, position: int) -> None:
         for number in [number for number in self._states if number < position]:

@@ -15,7 +15,7 @@ from fastload.delivery.losses import PassLosses
 from fastload.delivery.transfer import Transfer
 from fastload.errors import ArgumentError
 from fastload.workers.bad_samples import NOTHING, Lost, Policy
-from fastload.workers.replica import fetcher_after, replica_of
+from fastload.workers.replica import fetched, fetcher_at, is_stateful, replica_of
 from fastload.workers.seeding import kept_state, seed_sample
 
 
@@ -44,8 +44,10 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         if draws is not None:
             self._dataset_fetcher = self._make_fetcher()
         self._iterable = self._dataset_kind == _DatasetKind.Iterable
-        self._course = attach(self, loader, int(self._iterable))
-        if self._iterable:
+        follows = self._iterable or is_stateful(self._dataset)
+        self._course = attach(self, loader, int(follows))
+        self._rewind = self._iterable and self._course.rewind
+        if follows:
             self._resume()
         state = loader._fastload
         self._transfer = Transfer(state.moving(loader))
@@ -66,10 +68,15 @@ class CallerIterator(_SingleProcessDataLoaderIter):
     def _resume(self) -> None:
         past = self._course.replicas[0]
         if past.batches:
-            samples = past.batches * (self._index_sampler.batch_size if self._auto_collation else 1)
-            self._dataset_fetcher = fetcher_after(past, samples, self._dataset, self._make_fetcher)
+            size = self._index_sampler.batch_size if self._iterable and self._auto_collation else 1
+            self._dataset_fetcher = fetcher_at(past, size, self._dataset, self._make_fetcher)
             self._dataset_fetcher.ended = past.ended
-        self._course.live = partial(replica_of, self._dataset_fetcher)
+        self._course.live = partial(replica_of, self._dataset, self._dataset_fetcher)
+
+    def _anew(self) -> Any:
+        self._dataset_fetcher = self._make_fetcher()
+        self._course.live = partial(replica_of, self._dataset, self._dataset_fetcher)
+        return self._dataset_fetcher
 
     def _make_fetcher(self) -> Any:
         return _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
@@ -80,7 +87,8 @@ class CallerIterator(_SingleProcessDataLoaderIter):
         while True:
             try:
                 index = self._next_index()  # type: ignore[no-untyped-call]
-                self._course.take(self._course.at, len(index) if self._auto_collation else 1, 0 if self._iterable else None)
+                number = None if self._iterable else self._course.at
+                self._course.take(number, len(index) if self._auto_collation else 1, 0)
                 moved = self._transfer.put(partial(self._fetch, index), partial(self._key, index))
             except StopIteration:
                 self._course.end()
@@ -95,15 +103,21 @@ class CallerIterator(_SingleProcessDataLoaderIter):
             return batch
 
     def _key(self, index: Any) -> Key:
-        return Key(*self._seeds, self._course.at, None if self._iterable else self._lost.among(index, self._auto_collation))
+        if self._iterable:
+            return Key(*self._seeds, self._course.batches, None)
+        return Key(*self._seeds, self._course.at, self._lost.among(index, self._auto_collation))
 
     def _fetch(self, index: Any) -> Any:
         self._lost = Lost()
-        make = self._dataset_fetcher.fetch if self._policy.raises else self._make
+        make = self._fetched if self._policy.raises else self._make
         if not self._by_sample:
             return make(index)
         with kept_state():
             return make(index)
+
+    def _fetched(self, index: Any) -> Any:
+        rewind, self._rewind = self._rewind, False
+        return fetched(self._dataset_fetcher, index, self._anew if rewind else None)
 
     def _make(self, index: Any) -> Any:
         """The batch without the samples that cannot be made.

@@ -13,17 +13,18 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _InfiniteConstantSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from fastload.errors import ArgumentError
 from fastload.sampling import Course, Pulls, Replica
-from fastload.workers.replica import is_stateful
+from fastload.workers.replica import is_stateful, load_at_start
 
 _DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
 _DRAWS_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
@@ -36,14 +37,24 @@ def begin(loader: Any, epoch: int, base_drawn: bool = True) -> Course:
     `base_drawn` says that the pass will draw a base seed.
     """
     state, loader._fastload.pending = loader._fastload.pending, None
+    previous: Course | None = loader._fastload.course
+    course: Course
     if state is None or state["epoch"] != epoch:
-        loader._fastload.course = fresh(loader, epoch, base_drawn)
-    else:
-        loader._fastload.course = resumed(loader, state)
-        set_generators(loader, loader._fastload.course.start)
-        _load_sampler(loader, loader._fastload.course)
-    course: Course = loader._fastload.course
+        loader._fastload.course = course = fresh(loader, epoch, base_drawn)
+        course.rewind = previous is not None and previous.resumed and previous.batches == previous.first
+        return course
+    loader._fastload.course = course = resumed(loader, state)
+    if course.replicas and loader.num_workers == 0:  # first: a dataset's state may hold that of a generator
+        load_at_start(course.replicas[0], loader.dataset, lambda: _fetcher(loader))
+    set_generators(loader, course.start)
+    _load_sampler(loader, course)
     return course
+
+
+def _fetcher(loader: Any) -> Any:
+    return _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+        loader._dataset_kind, loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
+    )
 
 
 def fresh(loader: Any, epoch: int, base_drawn: bool = True) -> Course:
@@ -72,6 +83,9 @@ def resumed(loader: Any, state: dict[str, Any]) -> Course:
         beyond=set(state["beyond"]),
         replicas=[Replica(**each) for each in state["replicas"]],
         turn=state["turn"],
+        exhausted=state["exhausted"],
+        first=state["batches"],
+        rewind=not state["batches"],
     )
 
 
@@ -85,15 +99,17 @@ def follow(loader: Any, course: Course, indices: Iterator[Any]) -> Pulls:
     """The pass's index batches from where the course stands; afterwards the generators are as they were when its state was taken."""
     sampler = _stateful(loader)
     told: Callable[[], Any] | None = None
+    again: Callable[[], Iterator[Any]] | None = None
     if sampler is not None and (not course.resumed or course.sampler.get("state") is not None):
         told = sampler.state_dict
-    pulls = Pulls(course, indices, told)
+        again = partial(iter, loader._index_sampler)
+    pulls = Pulls(course, indices, told, again)
     set_generators(loader, course.now)
     return pulls
 
 
 def attach(iterator: Any, loader: Any, replicas: int = 0) -> Course:
-    """Sets an iterator of torch's kind, made or reset, to the course that its loader has begun. `replicas`: of an iterable dataset."""
+    """Sets an iterator of torch's kind, made or reset, to the course that its loader has begun. `replicas`: of the dataset, to follow."""
     course: Course = loader._fastload.course if loader._fastload.course is not None else begin(loader, 0)
     if course.resumed and not course.drawn:  # the base class has drawn a base seed all the same
         set_generators(loader, course.start)

@@ -36,7 +36,7 @@ class Task:
         slot: what it was given to be written into.
         left: rows that are not made yet, where several workers make them.
         strings: by row, what of those rows is no tensor.
-        replica: where the worker's iterable dataset stood afterwards, if it told.
+        replica: where the worker's copy of the dataset stood afterwards, if it told.
         lost: the rows that on_error left out or replaced.
         empty: no row is left.
         made: a callable that gives the batch, or raises; None while under way.
@@ -119,6 +119,7 @@ class Crew:
 
     1. dispatch() sends a task out; take_in() notes a message, which may set some task's `made`; forget() ends a task.
     2. `ended` is called with the tasks that a worker will not make, because its replica of an iterable dataset is exhausted.
+    3. `begun` has, by worker, where its dataset stood as another epoch began; `ends` where it stood when it was exhausted.
     """
 
     def __init__(
@@ -139,6 +140,8 @@ class Crew:
         self.tasks: dict[int, Task] = {}
         self.active = [True] * job.workers
         self.turn = 0
+        self.begun: dict[int, Replica | None] = {}
+        self.ends: dict[int, Replica] = {}
         self._layout: rows.Layout | None = None
         self._tickets = itertools.count(1)
         self._made_slots = itertools.count(1)
@@ -147,6 +150,8 @@ class Crew:
 
     def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None, policy: Policy) -> None:
         """Another epoch of the same workers."""
+        self.begun.clear()
+        self.ends.clear()
         self._send_all(("epoch", shared_seed, sample_seed, draws, policy))
 
     def forget(self, task: Task) -> None:
@@ -279,8 +284,12 @@ class Crew:
         if task is not None:
             task.made = error.reraise
 
-    def _on_end(self, worker: int, task: Task | None) -> None:
+    def _on_begun(self, worker: int, task: Task | None, replica: Replica | None) -> None:
+        self.begun[worker] = replica
+
+    def _on_end(self, worker: int, task: Task | None, replica: Replica) -> None:
         """A worker's replica of an iterable dataset is exhausted: what else it was told to make will not come."""
+        self.ends[worker] = replica
         self.active[worker] = False
         theirs = [each for each in self.tasks.values() if each.worker == worker and each.made is None]
         for each in theirs:

@@ -56,6 +56,7 @@ class Settings:
     seed: int | None
     on_error: OnError
     seed_by: Literal["sample"] | None
+    snapshot_every_n_steps: int | None
 
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "replace", "skip"):
@@ -68,6 +69,10 @@ class Settings:
             raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
         if isinstance(self.device_prefetch, bool) or not isinstance(self.device_prefetch, int) or self.device_prefetch < 0:
             raise ArgumentError(f"device_prefetch={self.device_prefetch!r}: give a number of batches, 0 or more")
+
+        steps = self.snapshot_every_n_steps
+        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 0):
+            raise ArgumentError(f"snapshot_every_n_steps={steps!r}: give a number of batches, or 0 or None for never")
 
     def show_on(self, loader: Any) -> None:
         """Makes the arguments attributes of the loader, but for those that a subclass has set or defined itself."""

@@ -12,10 +12,12 @@ from torch.utils.data import _DatasetKind
 from fastload.delivery import course as courses
 from fastload.delivery.packed_epochs import native_view
 from fastload.errors import ArgumentError
-from fastload.sampling import Course
+from fastload.sampling import Course, Replica
+from fastload.workers.replica import is_stateful, replica_of
 
-VERSION = 1
-_REPLICA = {"batches", "state", "ended"}
+VERSION = 2
+"""Version 1 had no `exhausted`, no `at` in replicas, none of map-style datasets, and called a pass ended with its last batch."""
+_REPLICA = {"batches", "state", "at", "ended"}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "kind": str,
     "epoch": int,
@@ -36,6 +38,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "num_workers": int,
     "replicas": list,
     "turn": int,
+    "exhausted": bool,
 }
 
 
@@ -44,19 +47,26 @@ def state_of(loader: Any) -> dict[str, Any]:
     if loader._fastload.pending is not None:
         return _as_json(loader, courses.resumed(loader, loader._fastload.pending), loader._fastload.pending["now"])
     course = loader._fastload.course
-    if course is not None and course.live is not None and course.batches:
+    if course is None or course.ended:
+        return _as_json(loader, _next_pass(loader, course), {})
+    if course.live is not None:
         course.place(0, course.live())
-    if course is None or _is_over(loader, course):
-        return _as_json(loader, _next_pass(loader), {})
     began = course.batches or course.position or course.beyond
+    course.exhausted = course.pulls is not None and course.pulls.exhausted(_index_length(loader))
     return _as_json(loader, course, courses.capture_now(loader, course) if began else {})
 
 
-def _next_pass(loader: Any) -> Course:
-    """The course of the pass that the next iter() would begin."""
+def _next_pass(loader: Any, previous: Course | None) -> Course:
+    """The course of the pass that the next iter() would begin: with the dataset's states where its copies outlive a pass."""
     course = courses.fresh(loader, loader._fastload.next_epoch, _draws_base_seed(loader))
     if not course.drawn:
         course.base_seed, course.passes = int(loader._iterator._base_seed), loader._iterator._passes
+        if previous is not None:
+            course.replicas = [Replica(state=each.state) for each in previous.replicas]
+    elif previous is not None and previous.live is not None:
+        course.replicas = [Replica(state=previous.live().state)]
+    elif loader.num_workers == 0 and native_view(loader) is None and _kind(loader) == "map" and is_stateful(loader.dataset):
+        course.replicas = [replica_of(loader.dataset)]
     return course
 
 
@@ -64,26 +74,18 @@ def _draws_base_seed(loader: Any) -> bool:
     return native_view(loader) is None or loader._fastload.settings.seed is None
 
 
-def _is_over(loader: Any, course: Course) -> bool:
-    """Whether the user has had everything of this pass, StopIteration or not."""
-    if course.ended:
-        return True
-    if course.replicas:
-        return all(each.ended for each in course.replicas)
-    if course.pulls is None or course.position <= course.at or course.beyond:
-        return False  # batches are under way
+def _index_length(loader: Any) -> int | None:
     try:
-        if course.position < len(loader._index_sampler):
-            return False
+        return len(loader._index_sampler)
     except (TypeError, NotImplementedError):
-        pass
-    return course.pulls.exhausted()
+        return None
 
 
 def _as_json(loader: Any, course: Course, now: dict[str, Any]) -> dict[str, Any]:
     sampler = dict(course.sampler)
-    if course.pulls is not None and (state := course.pulls.state()) is not None:
+    if course.pulls is not None and (state := course.pulls.state(course.exhausted)) is not None:
         sampler["state"] = state
+    follow = course.batches or any(each.state is not None for each in course.replicas)
     return {
         "version": VERSION,
         "kind": _kind(loader),
@@ -103,8 +105,9 @@ def _as_json(loader: Any, course: Course, now: dict[str, Any]) -> dict[str, Any]
         "drop_last": bool(loader.drop_last),
         "length": _length(loader),
         "num_workers": loader.num_workers,
-        "replicas": [copy.deepcopy(asdict(each)) for each in course.replicas if course.batches],
+        "replicas": [copy.deepcopy(asdict(each)) for each in course.replicas if follow],
         "turn": course.turn if course.batches else 0,
+        "exhausted": course.exhausted,
     }
 
 
@@ -148,9 +151,12 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
     """A state that has the form of state_dict()'s, its generators unpacked."""
     if not isinstance(state, dict) or "version" not in state:
         raise ArgumentError("this is no state of a FastLoader: load what state_dict() of one gave")
+    if state["version"] == 1:
+        state = _upgraded(state)
     if state["version"] != VERSION:
         raise ArgumentError(
-            f"the state has version {state['version']!r}, and this release reads version {VERSION}: load it with the release that saved it"
+            f"the state has version {state['version']!r}, and this release reads versions 1 to {VERSION}: "
+            "load it with the release that saved it"
         )
     for name, kind in _FIELDS.items():
         if not isinstance(state.get(name, ...), kind):
@@ -169,6 +175,14 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
     return {**copy.deepcopy({name: state[name] for name in _FIELDS if name not in unpacked}), **unpacked}
+
+
+def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
+    """A state of version 1 as one of version 2."""
+    replicas = state.get("replicas")
+    if isinstance(replicas, list) and all(isinstance(each, dict) for each in replicas):
+        replicas = [{**each, "at": each.get("batches") if each.get("state") is not None else 0} for each in replicas]
+    return {**state, "version": 2, "exhausted": False, "replicas": replicas}
 
 
 def _check_generators(loader: Any, state: dict[str, Any]) -> None:
@@ -199,8 +213,8 @@ def _check_fits(loader: Any, state: dict[str, Any]) -> None:
             raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
     if state["replicas"] and len(state["replicas"]) != max(1, loader.num_workers):
         raise ArgumentError(
-            f"the state holds where an iterable dataset stood in {state['num_workers']} workers, and this loader has "
-            f"num_workers={loader.num_workers}: each worker's replica goes on from a position of its own, so {_SAME} number"
+            f"the state holds where the dataset stood in {state['num_workers']} workers, and this loader has "
+            f"num_workers={loader.num_workers}: each worker's copy goes on from a state of its own, so {_SAME} number"
         )
 
 

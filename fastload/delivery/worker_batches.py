@@ -26,6 +26,7 @@ from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
 from fastload.view import set_draws
 from fastload.workers.bad_samples import NOTHING, Policy
 from fastload.workers.child import Job
+from fastload.workers.replica import is_stateful
 from fastload.workers.seeding import thread_libraries
 
 
@@ -52,8 +53,10 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._by_sample = loader._fastload.settings.seed_by == "sample"
         if self._by_sample and self._dataset_kind != _DatasetKind.Map:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
-        self._shared = self._by_sample or (not self._in_order and self._dataset_kind == _DatasetKind.Map)
-        self._rowwise = self._by_sample and self._auto_collation and self._collate_fn is default_collate
+        # A copy of the dataset that has a state makes batches of its own, which that state counts.
+        self._follows = self._dataset_kind == _DatasetKind.Iterable or is_stateful(self._dataset)
+        self._shared = not self._follows and (self._by_sample or not self._in_order)
+        self._rowwise = self._shared and self._by_sample and self._auto_collation and self._collate_fn is default_collate
         self._passes = 0
         self._attach(loader)
         self._counts: WorkerCounts = loader._fastload.worker_counts
@@ -87,7 +90,8 @@ class WorkerIterator(_BaseDataLoaderIter):
 
     def _attach(self, loader: Any) -> None:
         """Begins the loader's course, or goes on where its resumed one stands."""
-        self._course = course = attach(self, loader, self._num_workers if self._dataset_kind == _DatasetKind.Iterable else 0)
+        self._course = course = attach(self, loader, self._num_workers if self._follows else 0)
+        self._finished = itertools.count(course.batches)
         if course.resumed:
             self._passes = course.passes
         course.passes = self._passes
@@ -117,8 +121,9 @@ class WorkerIterator(_BaseDataLoaderIter):
             rowwise=self._rowwise,
             parent=os.getpid(),
             workers=self._num_workers,
-            replicas=tuple(self._course.replicas) if self._course.batches else (),
+            replicas=tuple(self._course.replicas) if self._course.resumed else (),
             batch_size=loader.batch_size or 1,
+            snapshot_every=-(-(loader._fastload.settings.snapshot_every_n_steps or 0) // self._num_workers),
             set_draws=None if self._draws is None else set_draws,
             policy=self._policy,
         )
@@ -171,6 +176,11 @@ class WorkerIterator(_BaseDataLoaderIter):
             draws = loader._fastload.python_dataset(loader)[1]
             self._crew.begin(self._shared_seed, self._sample_seed(loader), draws, self._policy)
             self._fill()
+        while self._follows and len(self._crew.begun) < self._num_workers:
+            self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
+        for worker, stands in self._crew.begun.items():
+            if stands is not None and self._course.replicas:
+                self._course.replicas[worker].state = stands.state
         self._torn = False
 
     # ---- tasks out
@@ -227,6 +237,8 @@ class WorkerIterator(_BaseDataLoaderIter):
                 if self._closed and not self._ended:
                     raise ClosedError("this iterator's workers were closed before its end: iterate the loader anew")
                 self._ended = True
+                for worker, stands in self._crew.ends.items():
+                    self._course.place(worker, stands)
                 self._course.end()
                 if not self._persistent:
                     self.close()
@@ -261,8 +273,9 @@ class WorkerIterator(_BaseDataLoaderIter):
         self._torn = True
 
     def _key(self, task: Task) -> Key:
-        index = task.index if task.lost is None else task.lost.among(task.index, self._auto_collation)
-        return Key(*self._seeds, task.at, index if self._dataset_kind == _DatasetKind.Map else None)
+        if self._dataset_kind != _DatasetKind.Map:
+            return Key(*self._seeds, next(self._finished), None)  # tasks that find a worker exhausted have numbers too
+        return Key(*self._seeds, task.at, task.index if task.lost is None else task.lost.among(task.index, self._auto_collation))
 
     def _move_ahead(self) -> None:
         """Moves what is ready behind the batch that was asked for, as far as that goes without waiting."""
@@ -289,7 +302,7 @@ class WorkerIterator(_BaseDataLoaderIter):
     def _take(self, task: Task) -> None:
         """This batch is the next that the loop has: another is pulled in its place."""
         self._samples = len(task.index) if self._auto_collation else 1
-        self._course.take(task.at, self._samples, task.worker if self._course.replicas else None, task.replica)
+        self._course.take(task.at if self._dataset_kind == _DatasetKind.Map else None, self._samples, task.worker, task.replica)
         if self._closed:
             return
         try:

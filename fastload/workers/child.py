@@ -29,7 +29,7 @@ from fastload.workers import rows
 from fastload.workers.bad_samples import NOTHING, RAISE, Lost, Policy
 from fastload.workers.channel import Channel, DescriptorsLost, Disconnected
 from fastload.workers.envelope import INLINE_MOST, Arena, Packer
-from fastload.workers.replica import fetcher_after, is_stateful, replica_of
+from fastload.workers.replica import fetched, fetcher_at, load_at_start, replica_of, told_after
 from fastload.workers.seeding import hold_threads, seed_sample, seed_worker
 
 
@@ -45,8 +45,9 @@ class Job:
         sample_seed: (seed, epoch) under seed_by="sample", else None.
         rowwise: batches are split over workers, once a sample's layout is known.
         parent: the process to work for, by PID.
-        replicas: of an iterable dataset resumed in mid-epoch, where each worker's stands; else empty.
-        batch_size: samples in one of its batches.
+        replicas: of a dataset that goes on from a state, where each worker's copy stands; else empty.
+        batch_size: samples in a batch of an iterable dataset.
+        snapshot_every: batches of a worker between two states of an iterable dataset that it sends; 0: only at its end.
         set_draws: of packed data: tells the dataset what random transforms follow from in a new epoch.
         policy: what becomes of samples that cannot be made, in the first epoch.
     """
@@ -65,6 +66,7 @@ class Job:
     workers: int
     replicas: tuple[Replica, ...] = ()
     batch_size: int = 1
+    snapshot_every: int = 1
     set_draws: Callable[[Any, Any], None] | None = None
     policy: Policy = RAISE
 
@@ -143,11 +145,12 @@ class Worker:
 
     def _resume(self) -> None:
         """Makes the first fetcher, where the dataset's replica stands."""
-        past = self._job.replicas[self._number] if self._job.replicas else None
-        if past is None or not past.batches:
-            self._make_fetcher()
-        else:
-            fetcher_after(past, past.batches * self._job.batch_size, self._dataset, self._make_fetcher)
+        past = self._job.replicas[self._number] if self._job.replicas else Replica()
+        self._batches = past.batches  # made in this pass
+        # The dataset may stand at its own end, where the state left it: if it gives nothing, it is iterated once more.
+        self._rewind = past.state is not None and (past.ended or not past.batches)
+        load_at_start(past, self._dataset, self._make_fetcher)
+        fetcher_at(past, self._job.batch_size, self._dataset, self._make_fetcher)
 
     def _reseed(self, shared_seed: int | None) -> None:
         if isinstance(self._dataset, IterDataPipe):
@@ -186,16 +189,18 @@ class Worker:
 
     def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Any, policy: Policy) -> None:
         """A new epoch of a persistent worker: the dataset is iterated anew, the random state goes on."""
-        self._ended = False
+        self._ended, self._batches = False, 0
         if self._job.set_draws is not None:
             self._job.set_draws(self._dataset, draws)
-        self._sample_seed = sample_seed
-        self._policy = policy
-        self._reseed(shared_seed)
+        self._sample_seed, self._policy = sample_seed, policy
+        stands = None
         try:
+            stands = replica_of(self._dataset, self._fetcher)
+            self._reseed(shared_seed)
             self._make_fetcher()
         except Exception:
             self._failed = self._wrapped()
+        self._send("begun", -1, stands)
 
     def _on_first(self, batch: int, ticket: int, index: Any, slot: int | None, hint: int) -> None:
         """A whole batch for whichever worker is free first."""
@@ -205,15 +210,14 @@ class Worker:
     def _on_task(self, batch: int, index: Any, slot: int | None, hint: int) -> None:
         if self._ended:
             return  # the parent knows, and waits for nothing
-        self._seconds = [0.0, 0.0]
-        self._slowest = (0.0, None)
-        self._lost = Lost()
+        self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
         try:
             if self._failed is not None:
                 failed, self._failed = self._failed, None
                 self._send("error", batch, failed)
                 return
             self._arena = Arena(None if slot is None else self._slots[slot])
+            self._batches += 1
             made = self._fetch(index)
             self._tell_replica(batch)
             if self._lost.instead:
@@ -225,23 +229,24 @@ class Worker:
         except StopIteration:
             if self._job.kind == _DatasetKind.Iterable:
                 self._ended = True
-                self._send("end", batch)
+                self._send("end", batch, replica_of(self._dataset, self._fetcher))
             else:
                 self._send("error", batch, self._wrapped())
         except Disconnected:
             raise
         except Exception:
-            self._send("error", batch, self._wrapped())
+            failed = self._wrapped()
+            self._tell_replica(batch, failed=True)
+            self._send("error", batch, failed)
         finally:
             self._arena = Arena(None)
 
-    def _tell_replica(self, batch: int) -> None:
-        """For state_dict(): where the iterable dataset stands after this batch, if it can tell, or is exhausted."""
-        if self._job.kind != _DatasetKind.Iterable:
-            return
-        fetcher = self._fetcher
-        if fetcher.ended or is_stateful(fetcher.dataset) or is_stateful(fetcher.dataset_iter):
-            self._send("replica", batch, replica_of(fetcher))
+    def _tell_replica(self, batch: int, failed: bool = False) -> None:
+        """For state_dict(): where the dataset stands after this batch. Only batches of iterable datasets can be drawn again."""
+        every = self._job.snapshot_every if self._job.kind == _DatasetKind.Iterable and not failed else 1
+        stands = told_after(self._dataset, self._fetcher, self._batches, every)
+        if stands is not None:
+            self._send("replica", batch, stands)
 
     def _fetch(self, index: Any) -> Any:
         """The batch; NOTHING where on_error has left out all of it."""
@@ -253,7 +258,8 @@ class Worker:
                 samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost)
             made = NOTHING if samples is NOTHING else self._collate(samples)
         else:
-            made = self._fetcher.fetch(index)
+            rewind, self._rewind = self._rewind, False
+            made = fetched(self._fetcher, index, self._make_fetcher if rewind else None)
         self._seconds[0] = time.perf_counter() - begun - self._seconds[1]
         return made
 

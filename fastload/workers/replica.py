@@ -1,4 +1,4 @@
-"""An iterable dataset's own state: asked for after each batch, loaded before a pass that goes on in mid-epoch."""
+"""A dataset's own state: asked for after batches, loaded before a pass that goes on from it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,70 @@ def is_stateful(thing: Any) -> bool:
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
-def replica_of(fetcher: Any) -> Replica:
-    """Where a fetcher of torch's stands: the states of its dataset and of the dataset's iterator, as far as they have one."""
+def replica_of(dataset: Any, fetcher: Any = None) -> Replica:
+    """Where a dataset stands: its own state and that of its iterator in torch's `fetcher`, as far as they have one."""
+    walk: Any = getattr(fetcher, "dataset_iter", None)
     state: dict[str, Any] = {}
-    if is_stateful(fetcher.dataset_iter):
-        state["iterator"] = copy.deepcopy(fetcher.dataset_iter.state_dict())
-    if fetcher.dataset is not fetcher.dataset_iter and is_stateful(fetcher.dataset):
-        state["dataset"] = copy.deepcopy(fetcher.dataset.state_dict())
-    return Replica(state=state or None, ended=bool(fetcher.ended))
+    if is_stateful(walk):
+        state["iterator"] = copy.deepcopy(walk.state_dict())
+    if dataset is not walk and is_stateful(dataset):
+        state["dataset"] = copy.deepcopy(dataset.state_dict())
+    return Replica(state=state or None, ended=bool(getattr(fetcher, "ended", False)))
 
 
-def fetcher_after(past: Replica, samples: int, dataset: Any, make: Callable[[], Any]) -> Any:
-    """A fetcher that goes on where `past` stands: by the dataset's own state, else by drawing `samples` samples and dropping them.
+def load_at_start(past: Replica, dataset: Any, make: Callable[[], Any]) -> None:
+    """Sets the dataset to a state that was taken before the pass began; the pass's own fetcher is made afterwards.
+
+    The state of an iterator is loaded into one that is then dropped: it may count for the dataset, or for generators of random numbers.
+    """
+    if past.state is not None and not past.at:
+        _restored(past.state, dataset, make if "iterator" in past.state else lambda: None)
+
+
+def fetcher_at(past: Replica, batch_size: int, dataset: Any, make: Callable[[], Any]) -> Any:
+    """A fetcher that goes on where `past` stands: by the dataset's own state, and by drawing and dropping what came after that.
+
+    A state from before the pass is in the dataset already: see load_at_start().
 
     Raises:
         ArgumentError: there is a state, and nothing that loads it.
     """
-    state = past.state or {}
+    fetcher = _restored(past.state, dataset, make) if past.state is not None and past.at else make()
+    samples = (past.batches - past.at) * batch_size
+    if samples and hasattr(fetcher, "dataset_iter"):
+        next(itertools.islice(fetcher.dataset_iter, samples, samples), None)
+    return fetcher
+
+
+def told_after(dataset: Any, fetcher: Any, batches: int, every: int) -> Replica | None:
+    """What a worker tells after its batch number `batches`: at each `every`-th where a stateful dataset stands; that one is exhausted."""
+    ended = getattr(fetcher, "ended", False)
+    if not ended and (not every or batches % every):
+        return None
+    stands = replica_of(dataset, fetcher)
+    return stands if ended or stands.state is not None else None
+
+
+def fetched(fetcher: Any, index: Any, again: Callable[[], Any] | None) -> Any:
+    """A batch of an iterable dataset. Where nothing is left, and `again` makes another fetcher, that one's first batch.
+
+    Raises:
+        StopIteration: nothing is left.
+    """
+    try:
+        return fetcher.fetch(index)
+    except StopIteration:
+        if again is None:
+            raise
+    return again().fetch(index)
+
+
+def _restored(state: dict[str, Any], dataset: Any, make: Callable[[], Any]) -> Any:
     if "dataset" in state:
         _load(dataset, state["dataset"])
     fetcher = make()
     if "iterator" in state:
-        _load(fetcher.dataset_iter, state["iterator"])
-    if past.state is None:
-        next(itertools.islice(fetcher.dataset_iter, samples, samples), None)
+        _load(getattr(fetcher, "dataset_iter", None), state["iterator"])
     return fetcher
 
 
