@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from fastload._native import core
 from fastload.dataset import PackedDataset
 from fastload.delivery import account, resume
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
 from fastload.delivery.entries import Makers, has_floats
 from fastload.delivery.loader_state import LoaderState, OnError, Settings, shown
+from fastload.delivery.loop import LoaderIterator
 from fastload.delivery.packed_epochs import native_view
 from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
@@ -221,20 +221,32 @@ class FastLoader(DataLoader[_T]):
 
     def __iter__(self) -> Any:
         began = time.perf_counter()
-        self._fastload.read_dataset(self)
-        epoch = self._fastload.next_epoch
-        self._fastload.next_epoch += 1
-        if native_view(self) is None:
-            iterator = self._any_iterator(epoch)
-        else:
+        kept = cast("WorkerIterator | None", self._iterator)
+        if kept is not None and _goes_on(self, kept):
+            _begin_pass(self)
+            kept._reset(self)
+            self._fastload.health.time(kept, began)
+            return kept
+        iterator = self._get_iterator()
+        if self.persistent_workers and self.num_workers and native_view(self) is None:
+            self._iterator = iterator
+        return iterator
+
+    def _get_iterator(self) -> Any:
+        """A new iterator over the next epoch, by the engine that iter() takes. Programs that keep an iterator themselves call this."""
+        began, state = time.perf_counter(), self._fastload
+        state.read_dataset(self)
+        iterator: LoaderIterator
+        if native_view(self) is not None:
             _warn_pinning(self)
-            iterator = self._fastload.packed.iterate(epoch)
-        if isinstance(iterator, core.TimedIterator):
-            return iterator.restart(time.perf_counter() - began)
-        timed = self._fastload.health.watch(iterator, began)
-        if iterator is self._iterator:  # that of persistent workers, which is one over all epochs
-            self._iterator = cast("Any", timed)
-        return timed
+            iterator = state.packed.iterate(state.count_epoch())
+        else:
+            if state.packed.data is not None and self.persistent_workers:
+                state.packed.sent_is_stale()  # notes what these workers are started with
+            _begin_pass(self)
+            iterator = _python_iterator(self)
+        state.health.time(iterator, began)
+        return iterator
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last `iter()` stands, as JSON can hold it: at the batches that the loop has had, not those prefetched.
@@ -274,27 +286,6 @@ class FastLoader(DataLoader[_T]):
         if self._fastload.packed.data is None:
             super().check_worker_number_rationality()
 
-    def _any_iterator(self, epoch: int) -> Any:
-        """For datasets that are not packed, and for transforms that need Python per sample: worker processes, or the caller's."""
-        state = self._fastload
-        state.seed_order(self, epoch)
-        stale = state.packed.data is not None and self.persistent_workers and state.packed.sent_is_stale()
-        broken = self._iterator is not None and not getattr(self._iterator, "usable", True)
-        if self._iterator is not None and (stale or broken):
-            cast("Any", self._iterator).close()
-            self._iterator = None
-            state.worker_counts.restarts += broken
-        begin(self, epoch)
-        return super().__iter__()
-
-    def _get_iterator(self) -> Any:
-        if self.num_workers == 0:
-            return CallerIterator(self)
-        self.check_worker_number_rationality()
-        iterator = WorkerIterator(self)
-        self._fastload.alive.add(iterator)
-        return iterator
-
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made.
 
@@ -316,15 +307,46 @@ class FastLoader(DataLoader[_T]):
         return account.explain(self, measure=measure)
 
 
+def _goes_on(loader: FastLoader[Any], kept: WorkerIterator) -> bool:
+    """Whether persistent workers do the next epoch. Where they cannot, they are ended, and others are to be started."""
+    state = loader._fastload
+    state.read_dataset(loader)
+    if native_view(loader) is not None:
+        return False
+    stale = state.packed.data is not None and state.packed.sent_is_stale()
+    if kept.usable and not stale:
+        return True
+    state.worker_counts.restarts += not kept.usable
+    kept.close()
+    loader._iterator = None
+    return False
+
+
+def _begin_pass(loader: FastLoader[Any]) -> None:
+    epoch = loader._fastload.count_epoch()
+    loader._fastload.seed_order(loader, epoch)
+    begin(loader, epoch)
+
+
+def _python_iterator(loader: FastLoader[Any]) -> LoaderIterator:
+    """Of the caller's process, or of worker processes."""
+    if loader.num_workers == 0:
+        return CallerIterator(loader)
+    loader.check_worker_number_rationality()
+    iterator = WorkerIterator(loader)
+    loader._fastload.alive.add(iterator)
+    return iterator
+
+
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:
     return HealthMonitor.of(loader, account.stats, account.settings)
 
 
 def _warn_pinning(loader: FastLoader[Any]) -> None:
     if loader.pin_memory and loader.pin_memory_device:
-        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=3)
+        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=4)
     if loader.pin_memory and not torch.accelerator.is_available():
-        warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=3)
+        warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=4)
 
 
 def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:

@@ -5,6 +5,14 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.time cimport time_t
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport (
+    NOWAIT_LOCK, PY_LOCK_INTR, PyLockStatus, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
+    PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock,
+)
+
+cdef extern from "pythread.h" nogil:
+    PyLockStatus _acquire_lock_timed "PyThread_acquire_lock_timed"(PyThread_type_lock, long long microseconds, int interruptible)
 
 cdef extern from "time.h" nogil:
     struct timespec:
@@ -94,46 +102,91 @@ cdef class StepRing:
         return wait_s, step_s, samples, at, totals
 
 
-cdef class TimedIterator:
-    """An iterator whose steps a ring counts; other attributes are the iterator's.
+# NOTE [ timed iterators: several threads ]
+# Several threads may call next() on one iterator, as on torch's: a lock lets one in at a time, so that each batch goes to one of them. It
+# is free for one thread: a try, and no call into Python. Whoever holds it may come again, as a signal's handler does. A forked child
+# never waits for it, since a thread that it lacks may hold it there: what the child calls is alone.
+
+@_cython.auto_pickle(False)
+cdef class StepTimer:
+    """An iterator whose steps a ring counts; a subclass makes the batches, in `_advance()`.
 
     1. A step is counted when the next batch is asked for; the one in which the loop is left is not. A wait that fails is not.
-    2. `waited_s` is added to the first wait. `count(batch)` gives its samples; with `plain`, the first dimension of the batch or
-       of its first part does, where there is one.
-    3. `on_first(batch)` is called once, with the first batch.
+    2. Any thread may call next(), also while another is in it. See NOTE [ timed iterators: several threads ].
+    3. Before time_steps() nothing is counted.
     """
 
     cdef StepRing ring
-    cdef readonly object iterator
     cdef object count, on_first
     cdef bint plain, pending, first
     cdef double waited_s, wait_s, got
     cdef int64_t samples
+    cdef PyThread_type_lock lock
+    cdef unsigned long holder
+    cdef uint64_t forks
+    cdef int pid
 
-    def __init__(self, StepRing ring not None, iterator, double waited_s, count, bint plain, on_first):
-        self.ring = ring
-        self.iterator = iterator
-        self.waited_s = waited_s
-        self.count = count
-        self.plain = plain
-        self.on_first = on_first
-        self.first = True
+    def __cinit__(self):
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError("no memory for a lock")
+        self.pid, self.forks = _getpid(), fl_shm_forks()
 
-    def restart(self, double waited_s):
-        """The same iterator begins another epoch; returns self."""
+    def __dealloc__(self):
+        if self.lock != NULL:
+            PyThread_free_lock(self.lock)
+
+    def time_steps(self, StepRing ring not None, double waited_s, count, bint plain, on_first):
+        """Counts the steps of the pass that begins now.
+
+        `waited_s` is added to the first wait. `count(batch)` gives a batch's samples; with `plain`, the first dimension of the batch or
+        of its first part does, where there is one. `on_first(batch)` is called once, with the first batch.
+        """
+        self.ring, self.count, self.plain, self.on_first = ring, count, plain, on_first
         self.waited_s, self.first, self.pending = waited_s, True, False
-        return self
 
     def __iter__(self):
         return self
 
     def __next__(self):
+        cdef unsigned long me = <unsigned long>PyThread_get_thread_ident()
+        if self.holder == me or not self._shared():
+            return self._timed()
+        if not PyThread_acquire_lock(self.lock, NOWAIT_LOCK):
+            self._wait_for_lock()
+        self.holder = me
+        try:
+            return self._timed()
+        finally:
+            self.holder = 0
+            PyThread_release_lock(self.lock)
+
+    cdef bint _shared(self) noexcept:
+        """Whether other threads of this process may be in next()."""
+        if self.forks != fl_shm_forks():
+            if self.pid != _getpid():
+                return False
+            self.forks = fl_shm_forks()
+        return True
+
+    cdef int _wait_for_lock(self) except -1:
+        cdef PyLockStatus status = PY_LOCK_INTR
+        while status == PY_LOCK_INTR:
+            with nogil:
+                status = _acquire_lock_timed(self.lock, -1, 1)
+            if status == PY_LOCK_INTR:
+                PyErr_CheckSignals()
+        return 0
+
+    cdef _timed(self):
+        if self.ring is None:
+            return self._made()
         cdef double asked = _seconds()
         if self.pending:
             self.pending = False
             self.ring.put(self.wait_s, asked - self.got, self.samples, self.first)
             self.first = False
-        batch = next(self.iterator)
+        batch = self._made()
         self.got = _seconds()
         self.wait_s = self.got - asked
         self.wait_s += self.waited_s
@@ -146,6 +199,9 @@ cdef class TimedIterator:
             raise _errors.ArgumentError(f"count(batch) gave {self.samples}: a batch has no fewer than 0 samples")
         self.pending = True
         return batch
+
+    cdef _made(self):
+        return self._advance()
 
     cdef int64_t _samples_of(self, batch) except? -1:
         if self.plain:
@@ -163,6 +219,21 @@ cdef class TimedIterator:
             if isinstance(shape, tuple):
                 return shape[0] if len(<tuple>shape) else 1
         return self.count(batch)
+
+
+@_cython.auto_pickle(False)
+@_cython.final
+cdef class TimedIterator(StepTimer):
+    """Any iterator, its steps counted; other attributes are the iterator's."""
+
+    cdef object __weakref__
+    cdef readonly object iterator
+
+    def __init__(self, iterator):
+        self.iterator = iterator
+
+    cdef _made(self):
+        return next(self.iterator)
 
     def __len__(self):
         return len(self.iterator)

@@ -7,19 +7,26 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from torch._C._autograd import _profiler_enabled
+from torch.autograd import profiler
+
 from fastload._native import core
 from fastload.delivery.ahead import Ahead
 from fastload.delivery.finish import Delivery, Finisher
+from fastload.delivery.loop import LoaderIterator
 from fastload.sampling import Course
 from fastload.system import available_cpus
 from fastload.workers.bad_samples import NOTHING
 from fastload.workers.threads import ThreadEngine
 
+_EVENT = "enumerate(DataLoader)#PackedIterator.__next__"
+"""In a profiler's trace, as torch names its own. Entered only where a profiler runs: that costs a batch more than all else here."""
+
 READ_AHEAD = 96
 """Samples whose pages are asked for before their turn. On random 100 KB reads 64 were enough to keep a disk of 1.2 GB/s busy."""
 
 
-class PackedIterator(Iterator[Any]):
+class PackedIterator(LoaderIterator):
     """Iterates one epoch.
 
     1. Made by the loader, which also decides seed and epoch; pulls from the sampler only as far as depth and read-ahead need.
@@ -57,9 +64,6 @@ class PackedIterator(Iterator[Any]):
         self._finisher = Finisher(engine, delivery, seed, epoch)
         self._ahead: Ahead | None = None
         self._closing: weakref.finalize[..., Any] | None = None
-
-    def __iter__(self) -> PackedIterator:
-        return self
 
     def __len__(self) -> int:
         return self._length()
@@ -118,7 +122,24 @@ class PackedIterator(Iterator[Any]):
             waiting += len(positions) or 1
         return bool(self._announced)
 
-    def __next__(self) -> Any:
+    def appear_as_torchs(self, loader: Any) -> PackedIterator:
+        """Sets the attributes that torch's iterators have and programs read; returns itself. Batches do not come from them."""
+        self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
+        self._index_sampler, self._sampler_iter = loader._index_sampler, self._batches
+        self._num_workers, self._persistent_workers = loader.num_workers, loader.persistent_workers
+        self._auto_collation, self._collate_fn, self._drop_last = loader._auto_collation, loader.collate_fn, loader.drop_last
+        self._timeout, self._pin_memory = loader.timeout, self._delivery.moving.pin
+        self._base_seed, self._num_yielded = self._seed, self.course.batches
+        self._shared_seed = self._pin_memory_device = self._IterableDataset_len_called = None
+        return self
+
+    def _advance(self) -> Any:
+        if _profiler_enabled() or profiler._is_profiler_enabled:
+            with profiler.record_function(_EVENT):
+                return self._next_data()
+        return self._next_data()
+
+    def _next_data(self) -> Any:
         while True:
             self.start()
             self._begin_next_epoch()
@@ -130,6 +151,7 @@ class PackedIterator(Iterator[Any]):
             delivered = self._taken_ahead(self._ahead) if self._ahead is not None else self._taken()
             if delivered is not NOTHING:
                 self.course.deliver()
+                self._num_yielded += 1
                 return delivered
 
     def _begin_next_epoch(self) -> None:

@@ -11,6 +11,7 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from fastload.delivery.batch_steps import Key
 from fastload.delivery.course import attach
+from fastload.delivery.loop import LoaderIterator
 from fastload.delivery.losses import PassLosses
 from fastload.delivery.transfer import Transfer
 from fastload.errors import ArgumentError
@@ -33,7 +34,7 @@ class _Seeded:
         return len(self._dataset)
 
 
-class CallerIterator(_SingleProcessDataLoaderIter):
+class CallerIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     """One epoch in the calling process. Under seed_by="sample" the caller's own random state is left as it was."""
 
     def __init__(self, loader: Any) -> None:

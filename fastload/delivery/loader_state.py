@@ -140,6 +140,11 @@ class LoaderState:
         """What engines that run Python per sample call on the samples of a batch, or on the one sample where there are no batches."""
         return collate_of(loader, form_of(loader), self.moving(loader).fields)
 
+    def count_epoch(self) -> int:
+        """The number of the pass that begins now."""
+        self.next_epoch += 1
+        return self.next_epoch - 1
+
     def moving(self, loader: Any) -> Moving:
         """Where the next pass's batches go and what is done to them there."""
         return moving_of(loader, self._makers)

@@ -255,7 +255,7 @@ class PackedEpochs:
         length = partial(len, loader._index_sampler)
         iterator = PackedIterator(engine, pulls, delivery, seed, drawn_epoch, length, self._successor(engine, delivery), course)
         self._iterators.add(iterator)
-        return iterator
+        return iterator.appear_as_torchs(loader)
 
     def _successor(self, engine: ThreadEngine, delivery: Delivery) -> Callable[[], PackedIterator | None]:
         epochs = weakref.ref(self)

@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind, default_collate
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_init_fn
+from torch.utils.data.dataloader import _sharding_worker_init_fn
 
 from fastload.delivery import pin
 from fastload.delivery.batch_steps import Key
 from fastload.delivery.course import attach
 from fastload.delivery.crew import Crew, Schedule, Task, WorkerCounts
+from fastload.delivery.loop import LoaderIterator
 from fastload.delivery.losses import PassLosses
 from fastload.delivery.transfer import Moved, Moving, Transfer
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
@@ -30,7 +31,7 @@ from fastload.workers.replica import is_stateful
 from fastload.workers.seeding import thread_libraries
 
 
-class WorkerIterator(_BaseDataLoaderIter):
+class WorkerIterator(LoaderIterator):
     """Iterates one epoch, or, with persistent workers, one epoch after another.
 
     1. It draws from the generators as torch's iterator does: base_seed, then the sampler's own.

@@ -119,8 +119,14 @@ class HealthMonitor(Generic[T]):
         The first wait runs from `began`, the time.perf_counter() at which making the iterator began, to now, and then from the first
         next() on; what the user does in between is no wait. A wait that fails is not counted.
         """
+        timed = core.TimedIterator(iterator)
+        self.time(timed, began)
+        return timed
+
+    def time(self, iterator: core.StepTimer, began: float | None = None) -> None:
+        """Counts the steps of an iterator that times its own, from the pass that begins now; else as watch()."""
         waited_s = 0.0 if began is None else max(0.0, perf_counter() - began)
-        return core.TimedIterator(self._ring, iterator, waited_s, self._count, self._count is count_samples, self._look_at)
+        iterator.time_steps(self._ring, waited_s, self._count, self._count is count_samples, self._look_at)
 
     def _look_at(self, batch: Any) -> None:
         self._side = image_side(batch) or self._side

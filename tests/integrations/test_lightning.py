@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from fastload import FastLoader
 
 pytest.importorskip("lightning")
 from lightning.pytorch import Callback
+from lightning.pytorch.utilities import CombinedLoader
 from lightning_models import Recorder, SelfFed, trainer_of
 
 pytestmark = [
@@ -155,3 +158,23 @@ def test_ddp_loses_no_sample(two_ranks: list[dict[str, Any]], form: str, way: st
             assert sorted(mine + other) == EVERY
     assert first["trained"][0] != first["trained"][1]
     assert first["validated"] == [EVERY[0::2]] * 2
+
+
+@pytest.mark.parametrize("mode", ["max_size_cycle", "min_size", "sequential"])
+def test_combined_loader_is_copied_in_mid_fit(numbered: Path, mode: Any, no_children: None) -> None:
+    """A CombinedLoader over FastLoaders of both kinds, in the middle of its epoch, is copied, deep-copied and pickled as with torch's; it
+    goes on where it was, and the copy begins an epoch of its own."""
+    parts = {form: loader_of(form, numbered, num_workers=2) for form in FORMS}
+    combined = CombinedLoader(parts, mode)
+    iter(combined)
+    for _ in range(3):
+        next(combined)
+    whole = len(list(iter(CombinedLoader({form: range(10) for form in FORMS}, mode))))
+    copies = [copy.copy(combined), copy.deepcopy(combined), pickle.loads(pickle.dumps(combined))]
+    assert sum(1 for _ in iter(lambda: next(combined, None), None)) == whole - 3
+    for other in copies[1:]:
+        assert len(list(other)) == whole
+    for each in [combined, *copies]:
+        each.reset()
+        for loader in each.flattened:
+            loader.close()
