@@ -28,6 +28,7 @@ from fastload.dataset import PackedDataset
 from fastload.delivery import pin
 from fastload.delivery.batches import PackedIterator
 from fastload.delivery.course import begin, follow, fresh
+from fastload.delivery.epoch_size import epoch_size
 from fastload.delivery.finish import Delivery
 from fastload.delivery.floats import Floats
 from fastload.errors import ArgumentError
@@ -188,15 +189,15 @@ class PackedEpochs:
         assert loader is not None
         assert view is not None
         output, moving = output_for(loader, view), loader._fastload.moving(loader)
-        batch_size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
-        depth = _depth(loader) + moving.ahead * (not moving.idle)
+        size = epoch_size(loader, len(view))
+        depth = size.slots(size.in_flight(_depth(loader)) + moving.ahead * (not moving.idle))
         pinned = pin.wanted(moving.pin, moving.device)
-        made_from = (view, loader.num_workers, output.dtype, output.layout, depth, int(batch_size), pinned)
+        made_from = (view, loader.num_workers, output.dtype, output.layout, depth, size.rows, pinned)
         engine = self.running
         if engine is not None and not engine.core.closed and made_from == self._made_from:
             return engine
         self._retire()
-        self._engine, self._made_from = ThreadEngine(view, loader.num_workers, output, depth, int(batch_size)), made_from
+        self._engine, self._made_from = ThreadEngine(view, loader.num_workers, output, depth, size.rows), made_from
         if pinned:
             self._engine.ring.guard(pin.Registered())
         return self._engine
@@ -235,7 +236,7 @@ class PackedEpochs:
             on_error=loader._fastload.settings.on_error,
             in_order=loader.in_order,
             timeout=loader.timeout,
-            depth=_depth(loader),
+            depth=epoch_size(loader, 0 if self.data is None else len(self.data.view)).in_flight(_depth(loader)),
             moving=loader._fastload.moving(loader),
             counts=loader._fastload.losses,
         )
