@@ -251,6 +251,7 @@ def fast_loader(path: Path, arguments: argparse.Namespace) -> FastLoader[Any]:
         arguments.batch,
         shuffle=True,
         drop_last=True,
+        memory_format=torch.channels_last,
         num_workers=arguments.workers,
         prefetch_factor=4,
         transform=[T.RandomResizedCrop(arguments.size), T.RandomHorizontalFlip()],
