@@ -17,7 +17,7 @@ from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
 from fastload.delivery.entries import Makers, has_floats
 from fastload.delivery.loader_state import LoaderState, OnError, Settings, shown
-from fastload.delivery.loop import LoaderIterator
+from fastload.delivery.loop import LoaderIterator, uncompiled
 from fastload.delivery.packed_epochs import native_view
 from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
@@ -219,6 +219,7 @@ class FastLoader(DataLoader[_T]):
         self._fastload.begin(self, _monitor_of(self))
         self._fastload.read_dataset(self)
 
+    @uncompiled
     def __iter__(self) -> Any:
         began = time.perf_counter()
         kept = cast("WorkerIterator | None", self._iterator)
@@ -232,6 +233,7 @@ class FastLoader(DataLoader[_T]):
             self._iterator = iterator
         return iterator
 
+    @uncompiled
     def _get_iterator(self) -> Any:
         """A new iterator over the next epoch, by the engine that iter() takes. Programs that keep an iterator themselves call this."""
         began, state = time.perf_counter(), self._fastload

@@ -13,7 +13,7 @@ from torch.autograd import profiler
 from fastload._native import core
 from fastload.delivery.ahead import Ahead
 from fastload.delivery.finish import Delivery, Finisher
-from fastload.delivery.loop import LoaderIterator
+from fastload.delivery.loop import LoaderIterator, uncompiled
 from fastload.sampling import Course
 from fastload.system import available_cpus
 from fastload.workers.bad_samples import NOTHING
@@ -133,6 +133,7 @@ class PackedIterator(LoaderIterator):
         self._shared_seed = self._pin_memory_device = self._IterableDataset_len_called = None
         return self
 
+    @uncompiled
     def _advance(self) -> Any:
         if _profiler_enabled() or profiler._is_profiler_enabled:
             with profiler.record_function(_EVENT):

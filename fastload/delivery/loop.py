@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fastload._native import core
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def uncompiled(function: _Function) -> _Function:
+    """Has torch.compile leave a function, and what it calls, to the interpreter where a loop in a compiled function comes to it.
+
+    That is what torch.compiler.disable does, without the import of torch._dynamo, which takes seconds. What is called there may itself be
+    compiled: a batch_transform is then.
+    """
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):  # torch 2.7
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    return function
 
 
 class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
@@ -17,6 +36,7 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
     2. Each step is an event `enumerate(DataLoader)#<class>.__next__` in a profiler's trace.
     """
 
+    @uncompiled
     def _advance(self) -> Any:
         """The next batch; StepTimer calls it, one thread at a time."""
         return _BaseDataLoaderIter.__next__(self)

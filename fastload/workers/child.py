@@ -76,6 +76,7 @@ def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
 
     What came by fork is the parent's: no collection here ends it (with sockets, locks and threads that both know) or writes to its pages.
     """
+    torch._C._dynamo.eval_frame.set_eval_frame(None)  # forked out of a compiled function: no frame of ours is to be compiled
     gc.freeze()
     core.watch_process(job.parent)
     channel = Channel(sock, parent=False)
