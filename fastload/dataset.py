@@ -237,11 +237,6 @@ class PackedDataset(Dataset[Any]):
         out.__dict__.update(self.__dict__)
         return out
 
-    @classmethod
-    def makes_its_samples_natively(cls) -> bool:
-        """Whether no subclass has changed how samples are made."""
-        return cls.__getitem__ is PackedDataset.__getitem__ and cls.sample is PackedDataset.sample
-
     def sample(self, index: int) -> Any:
         """Sample index (0 .. len-1), decoded in the calling thread."""
         plan, seed = self.plan, self.seed or 0

@@ -22,6 +22,12 @@ from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.sampling import as_positions
 
+_MAKERS = (
+    *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column", "_record", "_stored"),
+    *("decode", "_decoded", "image_size", "_size", "image_field", "fields", "plan", "source", "_source_for", "opened"),
+)
+"""Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
+
 Draws = tuple[int | None, int]
 """What random transforms follow from in one pass: the seed (None: that of each dataset), and the epoch."""
 
@@ -129,7 +135,7 @@ class Resolver:
 
     def _node(self, dataset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> _Node | None:
         if isinstance(dataset, PackedDataset):
-            return _Leaf(dataset) if dataset.makes_its_samples_natively() else None
+            return _Leaf(dataset) if is_plain(dataset) else None
         if type(dataset) is Subset:
             inner = self._node(dataset.dataset, before)
             return None if inner is None else _Picked(inner, self._positions(dataset, before))
@@ -150,6 +156,12 @@ class Resolver:
             kept = copy.copy(subset.indices) if isinstance(subset.indices, list) else positions, positions
         self._picked[id(subset)] = kept
         return kept[1]
+
+
+def is_plain(dataset: PackedDataset) -> bool:
+    """Whether neither a subclass nor the object itself has other code for anything that samples are made by."""
+    kind, own = type(dataset), vars(dataset)
+    return not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)
 
 
 def _same(kept: Any, indices: Any) -> bool:

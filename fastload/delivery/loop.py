@@ -10,7 +10,6 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fastload._native import core
 
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
