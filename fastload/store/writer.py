@@ -211,7 +211,7 @@ class DatasetWriter:
         elif (self.out / JOURNAL_NAME).exists():
             self._read_journal()
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
-            raise PackError(f"{self.out} {LOST}; a pack cannot go on without {JOURNAL_NAME}, --overwrite starts again")
+            raise PackError(f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again")
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards}
         if self._log.content:

@@ -142,6 +142,18 @@ def test_no_image_starts_a_program(tmp_path: Path, name: str, monkeypatch: pytes
     assert not (tmp_path / "started").exists()
 
 
+def test_pillows_own_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image that Pillow takes for a decompression bomb is left out, and the reason says whose limit it is."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
+    folder = tmp_path / "src" / "cat"
+    folder.mkdir(parents=True)
+    (folder / "a.jpg").write_bytes(jpeg())
+    Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(folder / "b.png")
+    summary = pack(tmp_path / "src", tmp_path / "out", on_error="skip")
+    assert summary.samples == 1
+    assert "this limit is Pillow's, PIL.Image.MAX_IMAGE_PIXELS" in summary.skipped[0][1]
+
+
 def test_images_are_opened_in_one_place() -> None:
     """`Image.open`, which takes any format unless they are named, is called once in all that is shipped and run."""
     files = [path for folder in ("fastload", "benchmarks", "examples", "tools") for path in sorted((ROOT / folder).rglob("*.py"))]

@@ -189,7 +189,7 @@ def garbage_manifest(out: Path) -> None:
         (missing_shard, "shard-00001.lmdb"),
         (truncated_shard, "shard-00000.lmdb"),
         (later_version, "later"),
-        (no_manifest, "unfinished"),
+        (no_manifest, r"its manifest\.json is lost"),
         (garbage_manifest, "manifest"),
     ],
 )

@@ -161,7 +161,10 @@ def test_load_says_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DatasetError, match="holds no packed dataset"):
         Manifest.load(tmp_path / "empty")
-    write(tmp_path / "half", 5)
-    (tmp_path / "half" / "manifest.json").unlink()
+    write(tmp_path / "lost", 5)
+    (tmp_path / "lost" / "manifest.json").unlink()
+    with pytest.raises(DatasetError, match=r"its manifest\.json is lost.*--overwrite"):
+        Manifest.load(tmp_path / "lost")
+    (tmp_path / "lost" / "progress.json").write_bytes(b"")
     with pytest.raises(DatasetError, match=r"unfinished.*--resume` finishes it, --overwrite"):
-        Manifest.load(tmp_path / "half")
+        Manifest.load(tmp_path / "lost")
