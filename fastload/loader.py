@@ -160,6 +160,10 @@ class FastLoader(DataLoader[_T]):
         if not packed:
             _refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
         _refuse_on_error(dataset, on_error)
+        if seed_by is not None and isinstance(dataset, IterableDataset):
+            raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
+        if num_workers == 0 and isinstance(timeout, int | float) and timeout > 0:
+            raise ArgumentError(f"timeout={timeout} bounds the wait for workers, and num_workers=0 has none: drop one of them")
         if batch_transform is not None and batch_size is None and batch_sampler is None:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
         settings.show_on(self)
@@ -184,7 +188,10 @@ class FastLoader(DataLoader[_T]):
         )
         self._fastload.read_dataset(self)
         self._fastload.moving(self)  # what cannot be called is an error here, not in the loop
-        if native_view(self) is not None:
+        if native_view(self) is None:
+            if multiprocessing_context is not None and not num_workers:
+                raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
+        else:
             _warn_unused(worker_init_fn, multiprocessing_context)
             self._fastload.packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 

@@ -14,7 +14,6 @@ from fastload.delivery.course import attach
 from fastload.delivery.loop import LoaderIterator
 from fastload.delivery.losses import PassLosses
 from fastload.delivery.transfer import Transfer
-from fastload.errors import ArgumentError
 from fastload.workers.bad_samples import NOTHING, Lost, Policy
 from fastload.workers.replica import fetched, fetcher_at, is_stateful, replica_of
 from fastload.workers.seeding import kept_state, seed_sample
@@ -60,8 +59,6 @@ class CallerIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._lost = Lost()  # of the batch at hand
         if not self._by_sample:
             return
-        if self._dataset_kind != _DatasetKind.Map:
-            raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
         seed, epoch = (int(self._base_seed), self._course.passes) if given is None else (given, epoch)
         self._dataset = _Seeded(self._dataset, seed, epoch)
         self._dataset_fetcher = self._make_fetcher()

@@ -23,7 +23,7 @@ from fastload.delivery.crew import Crew, Schedule, Task, WorkerCounts
 from fastload.delivery.loop import LoaderIterator
 from fastload.delivery.losses import PassLosses
 from fastload.delivery.transfer import Moved, Moving, Transfer
-from fastload.errors import ArgumentError, ClosedError, LoaderTimeout
+from fastload.errors import ClosedError, LoaderTimeout
 from fastload.view import set_draws
 from fastload.workers.bad_samples import NOTHING, Policy
 from fastload.workers.child import Job
@@ -52,8 +52,6 @@ class WorkerIterator(LoaderIterator):
         if self._depth <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
         self._by_sample = loader._fastload.settings.seed_by == "sample"
-        if self._by_sample and self._dataset_kind != _DatasetKind.Map:
-            raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
         # A copy of the dataset that has a state makes batches of its own, which that state counts.
         self._follows = self._dataset_kind == _DatasetKind.Iterable or is_stateful(self._dataset)
         self._shared = not self._follows and (self._by_sample or not self._in_order)

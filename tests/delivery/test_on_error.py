@@ -316,3 +316,4 @@ def test_all_skipped_on_native_threads(broken: Path) -> None:
                 with pytest.raises(SampleError, match=r"all 4 samples of the epoch.*sample 3 of shard-00000\.lmdb: "):
                     next(iterator)
                 assert list(iterator) == []
+            assert "advice:\n- samples that could not be made: 8 skipped (100% of all); sample 3 of " in under.health.report()
