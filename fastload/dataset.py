@@ -24,7 +24,7 @@ from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import fingerprint
-from fastload.sampling import checked_seed, position_of
+from fastload.sampling import checked_epoch, checked_seed, position_of
 from fastload.store.reader import DatasetReader
 
 _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -197,7 +197,7 @@ class PackedDataset(Dataset[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that random transforms draw for."""
-        self.epoch = int(epoch)
+        self.epoch = checked_epoch(epoch)
 
     def close(self) -> None:
         """Lets go of files and memory; the next access opens them again."""

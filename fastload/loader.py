@@ -23,7 +23,7 @@ from fastload.delivery.worker_batches import WorkerIterator
 from fastload.errors import ArgumentError
 from fastload.health import HealthMonitor
 from fastload.plan import DeviceOp
-from fastload.sampling import checked_seed
+from fastload.sampling import checked_epoch, checked_seed
 from fastload.system import share_of_cpus
 
 _T = TypeVar("_T", covariant=True)
@@ -210,9 +210,7 @@ class FastLoader(DataLoader[_T]):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; samplers that have a set_epoch are told as well."""
-        if epoch < 0:
-            raise ArgumentError(f"epoch {epoch} is negative")
-        self._fastload.next_epoch = int(epoch)
+        self._fastload.next_epoch = checked_epoch(epoch)
         for sampler in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
             tell = getattr(sampler, "set_epoch", None)
             if callable(tell):

@@ -27,13 +27,31 @@ def checked_seed(seed: Any) -> int | None:
     """
     if seed is None:
         return None
-    try:
-        number = position_of(seed)
-    except TypeError:  # no integer
-        number = -1
-    if not 0 <= number < 1 << 64:
+    number = _natural(seed)
+    if number is None or number >= 1 << 64:
         raise ArgumentError(f"seed={seed!r}: give an integer from 0 to 2**64 - 1, or None for a seed from torch's generator")
     return number
+
+
+def checked_epoch(epoch: Any) -> int:
+    """An epoch's number as an int.
+
+    Raises:
+        ArgumentError: it is no integer from 0 to 2**63 - 1.
+    """
+    number = _natural(epoch)
+    if number is None or number >= 1 << 63:
+        raise ArgumentError(f"epoch {epoch!r}: give its number, an integer from 0 to 2**63 - 1")
+    return number
+
+
+def _natural(value: Any) -> int | None:
+    """The value as an int; None where it is negative or no integer."""
+    try:
+        number = position_of(value)
+    except TypeError:
+        return None
+    return number if number >= 0 else None
 
 
 def order_seed(seed: int, epoch: int) -> int:

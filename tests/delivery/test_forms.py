@@ -116,3 +116,15 @@ def test_seeds_that_are_taken(packed: Path) -> None:
             assert pixels.shape == (50, 3, 32, 32)
         with FastLoader(list(range(9)), 9, shuffle=True, seed=seed, seed_by="sample", batch_transform=torch.clone) as loader:
             assert sorted(next(iter(loader)).tolist()) == list(range(9))
+
+
+@pytest.mark.parametrize("epoch", [1.5, -1, True, "3", 2**64], ids=repr)
+def test_epochs_that_are_refused(packed: Path, epoch: Any) -> None:
+    """An epoch is counted in integers, in the loader and in the dataset; a refused one changes nothing."""
+    with FastLoader(packed, transform=CROP) as loader:
+        for what in (loader, loader.dataset):
+            with pytest.raises(ArgumentError, match=r"epoch .*: give its number"):
+                what.set_epoch(epoch)
+            assert what.epoch == 0
+        loader.set_epoch(2**63 - 2)
+        assert len(next(iter(loader))[0]) == 1
