@@ -139,10 +139,11 @@ static void add_margin(const struct jpeg_decompress_struct *c, int eighths, uint
     if (left && (*x0 == left || *x1 < left + 3)) *x0 = left - 1;
 }
 
-/* Whether jpeg_crop_scanline keeps a component's columns. Where libjpeg gives a component a larger inverse DCT and still has to upsample it, as
- * in 2x4 sampling at 1/4, it counts the component's columns as if the DCT were not larger, and leaves the rest of a row as it was. */
-static bool crops_columns(const struct jpeg_decompress_struct *c, int eighths) {
-    for (int ci = 0; ci < c->num_components && eighths < 8; ci++) {
+/* Whether jpeg_crop_scanline leaves a component's samples as they are. In rare sampling it does not: where libjpeg gives a component a larger
+ * inverse DCT and still has to upsample it (2x4 at 1/4) it counts too few of its columns, and where one component becomes a sample wide
+ * (mixed factors, 4x1 with 2x1) it gives up interpolating the others too. */
+static bool crops_columns(const struct jpeg_decompress_struct *c) {
+    for (int ci = 0; ci < c->num_components; ci++) {
         const jpeg_component_info *part = &c->comp_info[ci];
         const bool full = part->h_samp_factor == c->max_h_samp_factor && part->v_samp_factor == c->max_v_samp_factor;
         const bool usual = part->h_samp_factor == 1 && part->v_samp_factor == 1 && c->max_h_samp_factor <= 2 && c->max_v_samp_factor <= 2;
@@ -217,7 +218,7 @@ static void decode_body(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *
                        scaled_end((uint64_t)box->x + box->width, eighths, c->output_width),
                        scaled_end((uint64_t)box->y + box->height, eighths, c->output_height)};
     area got = want;
-    const bool whole_rows = !crops_columns(c, eighths);
+    const bool whole_rows = !crops_columns(c);
     if (fl_jpeg_io_smooths(c)) got = (area){0, 0, c->output_width, want.y1};
     else if (whole_rows) got.x0 = 0, got.x1 = c->output_width;
     else add_margin(c, eighths, &got.x0, &got.x1);

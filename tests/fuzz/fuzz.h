@@ -1,5 +1,5 @@
 /* What every fuzz target shares. A target is one .c file with LLVMFuzzerTestOneInput; CHECK aborts, which libFuzzer takes for a crash.
- * FUZZ_OWN_CODE: built without libjpeg and liblmdb, for the memory sanitizer, which must have compiled all code that it watches. */
+ * FUZZ_OWN_CODE: built without libjpeg, for the memory sanitizer, which must have compiled all code that it watches. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -34,9 +34,14 @@ static struct {
 } fuzz_counts[8];
 
 static void fuzz_print_counts(void) {
-    for (int i = 0; i < 8 && fuzz_counts[i].name; i++)
+    const char *to = getenv("FUZZ_COUNTS"); /* a file that is added to: under -fork=1 every job has a log of its own */
+    FILE *file = to ? fopen(to, "a") : NULL;
+    for (int i = 0; i < 8 && fuzz_counts[i].name; i++) {
         fprintf(stderr, "%s%ld %s", i ? ", " : "compared: ", fuzz_counts[i].count, fuzz_counts[i].name);
+        if (file) fprintf(file, "%ld %s\n", fuzz_counts[i].count, fuzz_counts[i].name);
+    }
     fputc('\n', stderr);
+    if (file) fclose(file);
 }
 
 static void fuzz_count(const char *name) {

@@ -8,9 +8,9 @@ SECONDS ?= 60
 FUZZ := build/fuzz
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TARGETS ?= $(FUZZ_TARGETS)
-# What needs neither libjpeg nor liblmdb, which the memory sanitizer would have to have compiled.
+# What does not need libjpeg, which the memory sanitizer would have to have compiled.
 FUZZ_OWN := $(filter-out fuzz_pack,$(FUZZ_TARGETS))
-OWN_FILES := $(shell grep -LE '<(jpeglib|lmdb|turbojpeg)\.h>|"fl_(jpeg_io|jpeg|decoder|store|pipeline)\.h"' csrc/*.c)
+OWN_FILES := $(shell grep -LE '<(jpeglib|lmdb|turbojpeg)\.h>|"fl_(jpeg_io|jpeg|decoder|pipeline)\.h"' csrc/*.c)
 CLANG ?= $(firstword $(foreach name,clang clang-19 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
 FUZZ_FLAGS := -Itests/fuzz -Wno-unused-function -Wno-unused-but-set-variable
 FLAGS_fuzz := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -33,7 +33,7 @@ $(foreach kind,fuzz msan,$(eval $(call fuzz_kind,$(kind))))
 
 $(FUZZ)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ)/fuzz/libcsrc.a
 	@$(CLANG) $(CTEST_FLAGS) $(FLAGS_fuzz) -fsanitize=fuzzer $(FUZZ_FLAGS) $(FUZZ_JPEG_CFLAGS) -MMD -MP -MF $@.d $< \
-	    $(FUZZ)/fuzz/libcsrc.a -o $@ $(FUZZ_JPEG_LIBS) -llmdb -lm
+	    $(FUZZ)/fuzz/libcsrc.a -o $@ $(FUZZ_JPEG_LIBS) $(shell pkg-config --libs lmdb) -lm
 $(FUZZ)/msan/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(FUZZ)/msan/libcsrc.a
 	@$(CLANG) $(CTEST_FLAGS) $(FLAGS_msan) $(FUZZ_FLAGS) -MMD -MP -MF $@.d $< tests/fuzz/replay.c $(FUZZ)/msan/libcsrc.a -o $@ -lm
 $(FUZZ)/asan/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(CTEST)/asan/libcsrc.a

@@ -1,13 +1,28 @@
 /* Shards of any depth with fields changed: fl_store refuses them as FL_ESHARD, or every sample read is right or fails its checksum. */
 #define _GNU_SOURCE
-#include "fl_store_tree.h"
-#include "shard_maker.h"
-
-#ifndef FUZZ_OWN_CODE
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "fl_store.h"
+#include "fl_store_tree.h"
+#include "shard_maker.h"
+
+static void read_column(const fl_store *store, const made_shard *s, bool changed) {
+    fl_error err;
+    size_t size = 0;
+    fl_code code = fl_store_column_size(store, 0, "crcs", &size, &err);
+    fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ESHARD) : 0);
+    if (code) return;
+    CHECK(size <= SHARD_ROOM);
+    uint8_t *sums = fuzz_allocate(size);
+    CHECK(fl_store_column(store, 0, "crcs", sums, size, &err) == FL_OK);
+    FUZZ_INITIALIZED(sums, size);
+    CHECK(changed || (size == s->samples * 4 && memcmp(sums, s->sums, size) == 0));
+    CHECK(fl_store_column(store, 0, "crcs", sums, size + 1, &err) == FL_EARG);
+    free(sums);
+    CHECK(fl_store_column_size(store, 0, "none", &size, &err) == FL_ESHARD &&
+          fl_store_column_size(store, 1, "crcs", &size, &err) == FL_EARG);
+}
 
 static void read_samples(fl_store *store, const made_shard *s, bool changed) {
     static fl_reader *reader;
@@ -17,33 +32,23 @@ static void read_samples(fl_store *store, const made_shard *s, bool changed) {
     if (!reader) CHECK(fl_reader_create(&reader, &err) == FL_OK);
     fl_store_set_checksums(store, 0, s->sums);
     for (uint32_t i = 0; i < s->samples; i++) {
-        (void)fl_store_ahead(store, s->first + i);
-        const fl_code code = fl_reader_get(reader, store, s->first + i, &span, &err);
+        (void)fl_store_ahead(store, i);
+        const fl_code code = fl_reader_get(reader, store, i, &span, &err);
         fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ECHECKSUM) : 0);
         if (code) continue;
         fill_sample(s, i, expected);
-        CHECK(span.size == s->sizes[i] && memcmp(span.bytes, expected, span.size) == 0);
+        CHECK(span.size == s->sizes[i] && (span.size == 0 || memcmp(span.bytes, expected, span.size) == 0));
         fuzz_count("samples read");
     }
-    CHECK(fl_reader_get(reader, store, s->first + s->samples, &span, &err) == FL_ENOTFOUND);
-    const fl_code code = fl_store_column(store, 0, "crcs", &span, &err);
-    fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ESHARD) : 0);
-    if (code == FL_OK) {
-        volatile uint32_t sum = fl_crc32c(0, span.bytes, span.size);
-        CHECK(changed || (span.size == s->samples * 4 && sum == fl_crc32c(0, s->sums, span.size)));
-    }
-    CHECK(fl_store_column(store, 0, "none", &span, &err) == FL_ESHARD && fl_store_column(store, 1, "crcs", &span, &err) == FL_EARG);
+    CHECK(fl_reader_get(reader, store, s->samples, &span, &err) == FL_ENOTFOUND);
 }
 
 /* A store's first sample is 0, so only such shards are opened. */
-static void check_store(const made_shard *s, size_t size, uint64_t told, bool changed) {
-    static int file = -1;
+static void check_store(const made_shard *s, int file, uint64_t told, bool changed) {
     char path[64];
     fl_error err;
     fl_store *store;
     if (s->first) return;
-    if (file < 0) CHECK((file = memfd_create("shard", 0)) >= 0);
-    CHECK(ftruncate(file, 0) == 0 && pwrite(file, s->bytes, size, 0) == (ssize_t)size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     CHECK(fl_store_create(&store, &err) == FL_OK);
     const fl_code code = fl_store_add(store, path, 0, s->samples, told, &err);
@@ -51,45 +56,48 @@ static void check_store(const made_shard *s, size_t size, uint64_t told, bool ch
     if (code == FL_OK) {
         fuzz_count("shards opened");
         read_samples(store, s, changed);
+        read_column(store, s, changed);
     }
     fl_store_close(store);
 }
-#endif
 
-/* On an allocation of the file's own size, which a sanitizer watches. Places must lie in the file. */
-static void check_tree(const made_shard *s, size_t size, bool changed) {
-    fl_place *places = NULL;
+/* Places must lie in the file. */
+static void check_tree(const made_shard *s, int file, uint64_t told, bool changed) {
+    fl_tree tree;
     fl_error err;
-    uint8_t *copy = fuzz_copy(s->bytes, size);
-    const fl_code code = fl_tree_check(copy, size, s->first, s->samples, "shard", &places, &err);
+    const fl_code code = fl_tree_read(file, told, s->first, s->samples, "shard", &tree, &err);
     fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ESHARD) : 0);
-    CHECK((code == FL_OK) == (places != NULL));
-    if (code) CHECK(strstr(err.text, "shard"));
-    for (uint32_t i = 0; i < s->samples && places; i++) {
-        CHECK(fl_place_offset(places[i]) + places[i].size <= size);
-        CHECK(changed || (fl_place_offset(places[i]) == s->places[i] && places[i].size == s->sizes[i]));
+    fuzz_count(code ? "trees refused" : "trees that hold");
+    if (code) {
+        CHECK(strstr(err.text, "shard"));
+        return;
+    }
+    for (uint32_t i = 0; i < s->samples; i++) {
+        const uint64_t offset = fl_place_offset(tree.samples[i]);
+        CHECK(offset + tree.samples[i].size <= told);
+        CHECK(changed || (offset == s->places[i] && tree.samples[i].size == s->sizes[i]));
         fuzz_count("places");
     }
-    fuzz_count(code ? "trees refused" : "trees that hold");
-    free(places), free(copy);
+    for (uint32_t i = 0; i < tree.column_count; i++)
+        CHECK(fl_place_offset(tree.columns[i].place) + tree.columns[i].place.size <= told && tree.columns[i].name_size <= FL_COLUMN_NAME);
+    fl_tree_free(&tree);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static uint8_t bytes[SHARD_ROOM];
+    static int file = -1;
     made_shard s;
     memset(bytes, 0, sizeof bytes);
     draws_begin(data, size);
     make_shard(&s, bytes);
-    size_t length = (size_t)s.pages * s.page;
+    const uint64_t whole = (uint64_t)s.pages * s.page;
     const uint32_t changes = below(5);
     for (uint32_t i = 0; i < changes; i++) mutate_shard(&s);
     const bool cut = below(16) == 0;
-    const uint64_t whole = length;
-    if (cut) length = below((uint32_t)length + 1);
-    check_tree(&s, length, changes || cut);
-    fuzz_count(length < whole ? "cut shards" : "whole shards");
-#ifndef FUZZ_OWN_CODE
-    check_store(&s, length, below(2) ? whole : length, changes || cut);
-#endif
+    const uint64_t length = cut ? below((uint32_t)whole + 1) : whole, told = below(2) ? whole : length;
+    if (file < 0) CHECK((file = memfd_create("shard", 0)) >= 0);
+    CHECK(ftruncate(file, 0) == 0 && pwrite(file, bytes, length, 0) == (ssize_t)length);
+    check_tree(&s, file, told, changes || cut);
+    check_store(&s, file, told, changes || cut);
     return 0;
 }
