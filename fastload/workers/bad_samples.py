@@ -100,6 +100,8 @@ class Policy:
             SampleError: neither the sample nor any of its substitutes could be made.
             Whatever `get` raises that is no bad sample.
         """
+        if self.raises:
+            return get(index)
         sample, bad = self._attempt(dataset, get, index)
         if bad is None:
             return sample
@@ -122,7 +124,9 @@ class Policy:
         Raises:
             As make().
         """
-        if several is not None and (self.raises or not self.packed):
+        if self.raises:
+            return [get(index) for index in indices] if several is None else several(indices)
+        if several is not None and not self.packed:
             try:
                 return several(indices)
             except Exception as error:
@@ -144,8 +148,6 @@ class Policy:
             raise
 
     def _is_bad(self, error: Exception, dataset: Any, index: Any) -> bool:
-        if self.raises:
-            return False
         if isinstance(error, SampleError):
             return True
         return not self.packed and not isinstance(error, FastloadError) and not _is_outside(dataset, index)
