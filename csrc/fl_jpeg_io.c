@@ -143,8 +143,24 @@ void fl_jpeg_io_header(fl_jpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixe
         fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d components; 1, 3 and 4 are read: convert the file", cinfo->num_components);
 }
 
+/* What libjpeg allocates for a file of several scans: whole iMCUs of each component. */
+static uint64_t coefficient_bytes(j_decompress_ptr cinfo) {
+    const uint64_t across = (uint64_t)cinfo->max_h_samp_factor * DCTSIZE, down = (uint64_t)cinfo->max_v_samp_factor * DCTSIZE;
+    const uint64_t units = ((cinfo->image_width + across - 1) / across) * ((cinfo->image_height + down - 1) / down);
+    uint64_t blocks = 0;
+    for (int ci = 0; ci < cinfo->num_components; ci++)
+        blocks += units * (uint64_t)cinfo->comp_info[ci].h_samp_factor * (uint64_t)cinfo->comp_info[ci].v_samp_factor;
+    return blocks * sizeof(JBLOCK);
+}
+
 void fl_jpeg_io_data(fl_jpeg_io *io, j_decompress_ptr cinfo) {
     bool scans = jpeg_has_multiple_scans(cinfo) != FALSE;
+    const uint64_t bytes = scans ? coefficient_bytes(cinfo) : 0;
+    if (bytes > FL_JPEG_COEFFICIENTS_MAX)
+        fl_jpeg_io_fail(io, FL_ELIMIT,
+                        "the JPEG of %u x %u pixels has several scans, whose coefficients need %llu MiB of memory; the limit is %d MiB: "
+                        "save it as baseline",
+                        cinfo->image_width, cinfo->image_height, (unsigned long long)(bytes >> 20), FL_JPEG_COEFFICIENTS_MAX >> 20);
     io->end_allowed = !scans && !cinfo->arith_code;
     cinfo->progress = scans ? &io->progress : NULL;
 }

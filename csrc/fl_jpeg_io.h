@@ -28,6 +28,10 @@
  * some 70 (every bit of every band alone); more is a decompression bomb. */
 enum { FL_JPEG_SCANS_MAX = 100 };
 
+/* Of a file of several scans libjpeg keeps every coefficient, 2 bytes each, however small the box: 3 bytes a pixel in 4:2:0, 6 in 4:4:4. Files
+ * that need more than this are refused before it is allocated: 178 million pixels in 4:2:0, 89 million in 4:4:4. */
+enum { FL_JPEG_COEFFICIENTS_MAX = 512 << 20 };
+
 typedef struct fl_jpeg_io {
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr source;
@@ -58,7 +62,8 @@ __attribute__((noreturn, format(printf, 3, 4))) void fl_jpeg_io_fail(fl_jpeg_io 
 /* jpeg_read_header, then what this build accepts: pixels within the limit, 8 bit, DCT, 1, 3 or 4 components. Jumps otherwise. */
 void fl_jpeg_io_header(fl_jpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixels);
 
-/* After jpeg_read_header, before any data: sets the rules for running out of bytes and for the number of scans. */
+/* After jpeg_read_header, before any data: sets the rules for running out of bytes and for the number of scans. Jumps where several scans need
+ * more memory than FL_JPEG_COEFFICIENTS_MAX. */
 void fl_jpeg_io_data(fl_jpeg_io *io, j_decompress_ptr cinfo);
 
 /* True when a progressive file stops short of full precision, so that libjpeg smooths across its blocks: then a

@@ -142,7 +142,7 @@ static fl_code find_column(const fl_store *store, uint32_t index, const char *na
 }
 
 fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *name, size_t *size, fl_error *err) {
-    const shard *s;
+    const shard *s = NULL;
     fl_place place = {0, 0, 0};
     fl_code code = find_column(store, index, name, &s, &place, err);
     *size = place.size;
@@ -150,7 +150,7 @@ fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *
 }
 
 fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name, void *into, size_t size, fl_error *err) {
-    const shard *s;
+    const shard *s = NULL;
     fl_place place = {0, 0, 0};
     fl_code code = find_column(store, index, name, &s, &place, err);
     if (code) return code;

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -182,8 +181,7 @@ class PackedDataset(Dataset[Any]):
         if named is None:
             raise AttributeError(f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}")
         targets = self.targets
-        number = self.opened.numbers[named]
-        names = [self._stored(self._record(i), number, named, i).decode("utf-8", "replace") for i in range(len(self))]
+        names = [self.stored_values(i, [named])[named] for i in range(len(self))]
         return list(zip(names, targets, strict=True))
 
     @Computed
@@ -286,7 +284,14 @@ class PackedDataset(Dataset[Any]):
         if plan.fixed_size is not None:
             return plan.fixed_size
         heights, widths = self.opened.sizes
-        width, height = plan.program.size(int(widths[index]), int(heights[index]))
+        width, height = int(widths[index]), int(heights[index])
+        if width < 1 or height < 1:
+            raise self.sample_error(index, f"its columns say {width} x {height} pixels, which no image has")
+        if width * height > self.max_pixels:
+            raise self.sample_error(index, f"its columns say {width} x {height} pixels; the limit is {self.max_pixels}")
+        width, height = plan.program.size(width, height)
+        if width * height > self.max_pixels:
+            raise self.sample_error(index, f"the transform makes {width} x {height} pixels of it; the limit is {self.max_pixels}")
         return height, width
 
     def sample_error(self, index: int, reason: str) -> SampleError:
@@ -302,41 +307,30 @@ class PackedDataset(Dataset[Any]):
 
     def values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
         """Every delivered field but the image, by name: a list with one Python value per index."""
-        opened = self.opened
-        names = [f for f in self.fields if opened.kinds[f] != "image"]
-        out: dict[str, list[Any]] = {}
-        for name in names:
+        out = self.column_values(indices)
+        stored = [self.stored_values(i) for i in indices] if self.stored_fields else []
+        return out | {name: [row[name] for row in stored] for name in self.stored_fields}
+
+    def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """The delivered fields that are columns, by name: a list with one Python value per index."""
+        opened, out = self.opened, {}
+        for name in self.fields:
             if opened.kinds[name] in ("int", "float", "array"):
                 rows = opened.reader.column(name)[np.asarray(indices)]
                 out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.kinds[name] == "array" else rows.tolist()
-        stored = [n for n in names if n not in out]
-        if stored:
-            records = [self._record(i) for i in indices]
-            for name in stored:
-                number = opened.numbers[name]
-                out[name] = [
-                    _parse(opened.kinds[name], self._stored(record, number, name, i)) for record, i in zip(records, indices, strict=True)
-                ]
         return out
 
-    def _record(self, index: int) -> dict[int, bytes]:
+    @property
+    def stored_fields(self) -> list[str]:
+        """The delivered fields that lie in records beside the image: bytes, text and JSON."""
+        return [name for name in self.fields if self.opened.kinds[name] in ("bytes", "text", "json")]
+
+    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """The values of sample index's stored fields, by name. Raises SampleError where one cannot be read."""
         try:
-            return {number: data for number, _, data in self.opened.reader.record_fields(index)}
+            return self.opened.reader.stored_values(index, self.stored_fields if names is None else names)
         except SampleError as error:
             raise self.sample_error(index, error.reason or str(error)) from None
-
-    def _stored(self, record: dict[int, bytes], number: int, name: str, index: int) -> bytes:
-        if number not in record:
-            raise self.sample_error(index, f"its record lacks the field {name!r}")
-        return record[number]
-
-
-def _parse(kind: str, data: bytes) -> Any:
-    if kind == "text":
-        return data.decode("utf-8")
-    if kind == "json":
-        return json.loads(data)
-    return data
 
 
 def _position(index: Any, count: int) -> int:

@@ -16,9 +16,15 @@ from fastload.delivery.batch_steps import Key
 from fastload.delivery.lease import images_of
 from fastload.delivery.losses import Counts, PassLosses
 from fastload.delivery.transfer import Moved, Moving, Transfer
+from fastload.errors import SampleError
 from fastload.sampling import substitutes
 from fastload.workers.bad_samples import NOTHING, Lost, reason_of
 from fastload.workers.threads import ThreadEngine
+
+Failure = tuple[int, int, int, int, str]
+"""(row, index, source, code, reason) of a row that could not be made; code 0: its image was, but not its other fields."""
+Stored = dict[str, Any]
+"""A row's fields that lie in its record beside the image, by name."""
 
 _redoing = threading.Lock()
 """An engine has one worker for rows that are made again, and the iterators of an engine may each have a thread."""
@@ -81,17 +87,19 @@ class Finisher:
             Whatever the collate function and the batch transforms raise.
         """
         failures = batch.failures()
-        lost = self._settle(batch, failures) if failures else None
+        stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
+        lost = self._settle(batch, failures, stored) if failures else None
         keep = lost.kept(batch.rows) if lost is not None and lost.skipped else None
         if keep == []:
             return Finished(None, lost)
         sources, indices = batch.row_arrays()
         if keep is not None:
             sources, indices = sources[keep], indices[keep]
+        rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
             images = images_of(batch, self._engine.output)
-            return self._assemble(images if keep is None else images[keep], sources, indices)
+            return self._assemble(images if keep is None else images[keep], sources, indices, rest)
 
         def key() -> Key:
             return Key(self._seed, self._epoch, number, indices)
@@ -103,33 +111,55 @@ class Finisher:
         self.losses.add(finished.lost)
         return NOTHING if finished.moved is None else self._transfer.get(finished.moved)
 
-    def _settle(self, batch: core.Batch, failures: list[tuple[int, int, int, int, str]]) -> Lost:
+    def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
+        """Each row's fields that lie in records. A row where one cannot be read is added to the failures."""
+        stored: dict[int, Stored] = {}
+        failed = {failure[0] for failure in failures}
+        sources, indices = batch.row_arrays()
+        for row, (source, index) in enumerate(zip(sources.tolist(), indices.tolist(), strict=True)):
+            if row not in failed:
+                try:
+                    stored[row] = self._engine.stored_values(source, index)
+                except SampleError as error:
+                    failures.append((row, index, source, 0, error.reason or str(error)))
+        failures.sort()
+        return stored
+
+    def _settle(self, batch: core.Batch, failures: list[Failure], stored: dict[int, Stored]) -> Lost:
         """Applies on_error to a batch's failed rows."""
         lost = Lost()
         with _redoing:
             for row, index, source, _, reason in failures:
                 if self._delivery.on_error == "raise":
                     raise self._engine.sample_error(source, index, reason)
-                instead = self._replace(batch, row, index, source, reason) if self._delivery.on_error == "replace" else None
+                instead = self._replace(batch, row, index, source, reason, stored) if self._delivery.on_error == "replace" else None
                 lost.add(row, instead, reason_of(self._engine.sample_error(source, index, reason)))
         return lost
 
-    def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str) -> int:
+    def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored]) -> int:
         """Makes another sample into the row; returns its position."""
         view = self._engine.view
         tried = substitutes(self._seed, self._epoch, index, len(view))
         for position in tried:
             sources, indices = view.rows([position])
-            if (int(sources[0]), int(indices[0])) != (source, index) and batch.redo(row, int(sources[0]), int(indices[0])):
-                return position
+            other = int(sources[0]), int(indices[0])
+            if other == (source, index) or not batch.redo(row, *other):
+                continue
+            try:
+                if self._engine.has_stored:
+                    stored[row] = self._engine.stored_values(*other)
+            except SampleError:
+                continue
+            return position
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
-    def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> Any:
+    def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]) -> Any:
         first = self._engine.view.datasets[0]
         collate = self._delivery.collate
         if collate is None and self._delivery.batched:
-            return _as_collated(first.assemble(self._columns(images, sources, indices)))
-        values: dict[str, Any] = dict(self._engine.values(sources, indices))
+            return _as_collated(first.assemble(self._columns(images, sources, indices, stored)))
+        values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
+        values |= {name: [row[name] for row in stored] for name in first.stored_fields}
         if first.image_field in first.fields:
             values[first.image_field] = list(images.unbind(0))
         samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
@@ -138,12 +168,13 @@ class Finisher:
             return collate(samples)
         return _as_collated(samples[0]) if collate is None else collate(samples[0])
 
-    def _columns(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> dict[str, Any]:
+    def _columns(
+        self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
+    ) -> dict[str, Any]:
         """A batch by field as default_collate would give it, without a Python object per sample where the field is a column."""
         datasets = self._engine.view.datasets
         first = datasets[0]
         out: dict[str, Any] = {}
-        rest: dict[str, list[Any]] | None = None
         for name in first.fields:
             kind = first.opened.kinds[name]
             if kind == "image":
@@ -151,8 +182,7 @@ class Finisher:
             elif kind in ("int", "float", "array"):
                 out[name] = torch.from_numpy(_gather([d.column(name) for d in datasets], sources, indices))
             else:
-                rest = self._engine.values(sources, indices) if rest is None else rest
-                out[name] = default_collate(rest[name])
+                out[name] = default_collate([row[name] for row in stored])
         return out
 
 

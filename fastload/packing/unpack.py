@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from fastload._native import core
-from fastload.errors import DatasetError, PackError
+from fastload.errors import DatasetError, PackError, SampleError
 from fastload.files import expanded
 from fastload.packing.progress import Progress
 from fastload.packing.verify import RAW_HEADER
-from fastload.store import DatasetReader, Field
+from fastload.store import DatasetReader, Field, parse_stored
 from fastload.system import available_cpus
 
 FIELDS_NAME = "fields.jsonl"
@@ -156,7 +156,7 @@ class _Job:
             elif kind == core.KIND_RAW:
                 name, content = _picture(stem, data, index, self._reader)
             else:
-                raise DatasetError(f"sample {index} of {self._reader.path}: its image is of a kind this version does not know")
+                raise self._reader.sample_error(index, "its image is of a kind this version does not know")
             with open(folder / name, "xb") as file:
                 file.write(content)
             written += len(content)
@@ -169,10 +169,7 @@ class _Job:
     def _stored(self, record: dict[int, tuple[int, bytes]], name: str, index: int) -> tuple[int, bytes]:
         number = self._numbers[name]
         if number not in record:
-            raise DatasetError(
-                f"sample {index} of {self._reader.path}: its record lacks the field {name!r}; "
-                f"`fastload verify {self._reader.path}` lists every bad sample"
-            )
+            raise self._reader.sample_error(index, f"its record lacks the field {name!r}")
         return record[number]
 
     def _value(self, field: Field, record: dict[int, tuple[int, bytes]], index: int) -> Any:
@@ -181,8 +178,10 @@ class _Job:
         data = self._stored(record, field.name, index)[1]
         if field.kind == "bytes":
             return base64.b64encode(data).decode("ascii")
-        text = data.decode("utf-8")
-        return json.loads(text) if field.kind == "json" else text
+        try:
+            return parse_stored(field, data)
+        except SampleError as error:
+            raise self._reader.sample_error(index, str(error)) from None
 
 
 def safe_name(name: str) -> str:
@@ -197,9 +196,7 @@ def _picture(stem: str, data: bytes, index: int, reader: DatasetReader) -> tuple
     """Raw pixels as a file's name and content."""
     height, width, channels = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
     if channels != 3 or len(data) != RAW_HEADER + height * width * channels:
-        raise DatasetError(
-            f"sample {index} of {reader.path}: its raw image does not hold; `fastload verify {reader.path}` lists every bad one"
-        )
+        raise reader.sample_error(index, "its raw image does not hold")
     try:
         from PIL import Image
     except ImportError:

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, FastloadError, SampleError
 from fastload.files import expanded, open_regular
 from fastload.limits import default_max_pixels
 from fastload.packing.progress import Progress
-from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Manifest, Schema, ShardEntry, file_crc32c
+from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Manifest, Schema, ShardEntry, file_crc32c, parse_stored
 from fastload.system import available_cpus
 
 _BLOCK = 256
@@ -185,7 +184,7 @@ class _RecordCheck:
             elif _KIND_NAMES.get(kind) != field.kind:
                 raise _Wrong(f"field {field.name!r} is stored as kind {kind}, not as {field.kind}")
             elif field.kind in ("text", "json"):
-                _check_text(field.name, field.kind, data)
+                parse_stored(field, data)
         return warned
 
     def _check_image(self, index: int, kind: int, data: bytes) -> int:
@@ -224,13 +223,3 @@ class _RecordCheck:
 
 class _Wrong(Exception):
     """A record that is whole, but not what the schema or the columns say."""
-
-
-def _check_text(name: str, kind: str, data: bytes) -> Any:
-    import json
-
-    try:
-        text = data.decode("utf-8")
-        return json.loads(text) if kind == "json" else text
-    except (ValueError, RecursionError) as error:
-        raise _Wrong(f"field {name!r} is no {kind}: {error}") from error

@@ -1,7 +1,7 @@
 """A packed dataset on disk: its schema, its manifest, its shards, and how they are read and written."""
 
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, ShardEntry
-from fastload.store.reader import DatasetReader
+from fastload.store.reader import DatasetReader, parse_stored
 from fastload.store.rewrite import DatasetRewriter, ShardRewrite
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema, with_index
 from fastload.store.shard import file_crc32c
@@ -23,5 +23,6 @@ __all__ = [
     "ShardEntry",
     "ShardRewrite",
     "file_crc32c",
+    "parse_stored",
     "with_index",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -16,12 +17,25 @@ from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
 from fastload.files import expanded
 from fastload.store.manifest import Manifest, ShardEntry
-from fastload.store.schema import CRC_COLUMN, Schema
+from fastload.store.schema import CRC_COLUMN, Field, Schema
 
 T = TypeVar("T")
 
 EAGER_BYTES = 64 << 20
 """Columns up to this size are compared with their checksums when the dataset is opened, larger ones on first use."""
+
+
+def parse_stored(field: Field, data: bytes | None) -> Any:
+    """The value of a field that lies in records, from its bytes (None: the record lacks it). Raises SampleError with the bare reason."""
+    reason = f"its record lacks the field {field.name!r}"
+    if data is not None:
+        try:
+            if field.kind == "text":
+                return data.decode("utf-8")
+            return json.loads(data.decode("utf-8")) if field.kind == "json" else data
+        except (ValueError, RecursionError) as error:
+            reason = f"field {field.name!r} is no {field.kind}: {error}"
+    raise SampleError(reason, reason=reason)
 
 
 class DatasetReader:
@@ -218,15 +232,29 @@ class DatasetReader:
         """
         return self._sample(index, self.store.fields)
 
-    def _sample(self, index: int, read: Callable[[int], T]) -> T:
+    def stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
+        """The values of fields that lie in sample index's record: bytes, str, or what JSON makes.
+
+        Raises:
+            SampleError: as `record_fields`; or a field is missing, no UTF-8 text, or no JSON.
+        """
+        found = {number: data for number, _, data in self.record_fields(index)}
+        schema = self.schema
+        return self._sample(index, lambda _: {name: parse_stored(schema[name], found.get(schema.number(name))) for name in names})
+
+    def sample_error(self, index: int, reason: str) -> SampleError:
+        """The exception that names sample index, its file and what is wrong with it."""
         file = self.shard_of(index)
+        return SampleError(
+            f"sample {index} of {self.path} ({file}): {reason}. `fastload verify {self.path}` lists every bad one",
+            index=index,
+            shard=file,
+            reason=reason,
+        )
+
+    def _sample(self, index: int, read: Callable[[int], T]) -> T:
+        self.shard_of(index)  # IndexError first
         try:
             return read(index)
         except (SampleError, DatasetError) as error:
-            reason = getattr(error, "reason", None) or str(error)
-            raise SampleError(
-                f"sample {index} of {self.path} ({file}): {reason}. `fastload verify {self.path}` lists every bad one",
-                index=index,
-                shard=file,
-                reason=reason,
-            ) from None
+            raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None

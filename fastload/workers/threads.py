@@ -75,22 +75,32 @@ class ThreadEngine:
             for index in rows.tolist():
                 try:
                     size = dataset.image_size(index)
+                except SampleError:
+                    continue  # the row fails when it is made, for its image is not of this size
                 except ValueError as error:
                     raise dataset.sample_error(index, str(error)) from None
                 if found is not None and size != found:
                     raise _different_sizes(first, found, (int(number), index), size)
                 if found is None:
                     found, first = size, (int(number), index)
-        assert found is not None  # a batch has at least one row
-        return found
+        return found or (1, 1)
 
-    def values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
-        """The fields besides the image, row by row, as Python values."""
+    def column_values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
+        """The fields that are columns, row by row, as Python values."""
         datasets = self.view.datasets
         if len(datasets) == 1:
-            return datasets[0].values(indices.astype(np.int64).tolist())
-        rows = [datasets[s].values([int(i)]) for s, i in zip(sources.tolist(), indices.tolist(), strict=True)]
+            return datasets[0].column_values(indices.astype(np.int64).tolist())
+        rows = [datasets[s].column_values([int(i)]) for s, i in zip(sources.tolist(), indices.tolist(), strict=True)]
         return {name: [row[name][0] for row in rows] for name in rows[0]}
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether any delivered field lies in records beside the image."""
+        return bool(self.view.datasets[0].stored_fields)
+
+    def stored_values(self, source: int, index: int) -> dict[str, object]:
+        """Those fields of one row. Raises SampleError where one cannot be read."""
+        return self.view.datasets[source].stored_values(index)
 
     def sample_error(self, source: int, index: int, reason: str) -> SampleError:
         """The exception that names a failed row's sample."""
