@@ -211,6 +211,11 @@ def _check_fits(loader: Any, state: dict[str, Any]) -> None:
     for name, value in ours.items():
         if state[name] != value:
             raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
+    if ours["kind"] == "map" and not is_stateful(loader.dataset) and any(each["state"] for each in state["replicas"]):
+        raise ArgumentError(
+            f"the state holds one of the dataset, and {type(loader.dataset).__name__} has no load_state_dict() that takes it: "
+            "resume with the dataset's class that the state was taken with"
+        )
     if state["replicas"] and len(state["replicas"]) != max(1, loader.num_workers):
         raise ArgumentError(
             f"the state holds where the dataset stood in {state['num_workers']} workers, and this loader has "
