@@ -1,5 +1,8 @@
 """Runs PyTorch's own test_dataloader.py twice, with torch's DataLoader and with FastLoader in its place, and compares test by test.
 
+torchdata's test/stateful_dataloader/test_state_dict.py goes as well (it needs parameterized): FastLoader also stands for
+StatefulDataLoader. Its tests that look into a state's layout fail, since a FastLoader's state has its own.
+
 The file is not part of this project: take it from a PyTorch source tree near the installed version and name its path. It needs
 expecttest (and psutil for its exit tests), which `--path` can add from a folder made by `pip install --target`.
 
@@ -13,6 +16,7 @@ and counts as "hang". The exit status is 1 when a test that torch's DataLoader p
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import signal
@@ -111,9 +115,20 @@ def _cases(module: Any) -> list[Any]:
     return [kind(name) for kind in here for name in unittest.defaultTestLoader.getTestCaseNames(kind)]
 
 
+def _stand_for_torchdata() -> None:
+    """Where FastLoader has DataLoader's name, it gets StatefulDataLoader's as well."""
+    import torch.utils.data
+
+    if torch.utils.data.DataLoader.__name__ == "FastLoader":
+        stateful: Any = importlib.import_module("torchdata.stateful_dataloader")
+        stateful.StatefulDataLoader = torch.utils.data.DataLoader
+
+
 def inside(file: Path, only: str, seen: set[str], out: Path) -> None:
     """The process that runs tests: every test of the file not yet seen, in the file's order of classes."""
     sys.path.insert(0, str(file.parent))
+    if importlib.util.find_spec("torchdata") is not None:
+        _stand_for_torchdata()
     module = __import__(file.stem)
     cases = [case for case in _cases(module) if only in case.id() and case.id() not in seen]
     with out.open("a") as lines:
