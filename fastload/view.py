@@ -23,7 +23,8 @@ from fastload.errors import ArgumentError
 from fastload.sampling import as_positions
 
 _MAKERS = (
-    *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column", "_record", "_stored"),
+    *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
+    *("column_values", "stored_values", "stored_fields"),
     *("decode", "_decoded", "image_size", "_size", "image_field", "fields", "plan", "source", "_source_for", "opened"),
 )
 """Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
