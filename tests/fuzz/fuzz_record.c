@@ -44,7 +44,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     const uint32_t room = (uint32_t)(size - FL_RECORD_HEADER) / FL_RECORD_ENTRY, count = noise() % (room + 1 + (noise() % 16 == 0));
     const uint32_t table = FL_RECORD_HEADER + count * FL_RECORD_ENTRY;
     put(data + 6, count, 2);
-    for (uint32_t i = 0; i < count && i < room && noise() % 32; i++) {
+    for (uint32_t i = 0; i < count && table <= size && noise() % 32; i++) {
         uint8_t *entry = data + FL_RECORD_HEADER + i * FL_RECORD_ENTRY;
         const uint32_t offset = table + noise() % ((uint32_t)size - table + 1);
         put(entry, noise() % 4 | (noise() % 2 ? FL_RECORD_INDEX : 0), 2), put(entry + 2, noise() % 8, 1);

@@ -40,7 +40,7 @@ static size_t replace(uint8_t *data, size_t size, size_t max_size, size_t from, 
 static size_t mutate_payload(uint8_t *data, size_t size, size_t max_size, size_t from, size_t to) {
     enum { ROOM = 2048 };
     uint8_t payload[ROOM];
-    if (to - from < 4 || to - from - 4 > ROOM) return size;
+    if (to - from < 4 || to - from > ROOM) return size;
     memcpy(payload + 4, data + from + 4, to - from - 4);
     const size_t length = LLVMFuzzerMutate(payload + 4, to - from - 4, ROOM - 4) + 2;
     payload[0] = 0xFF, payload[1] = data[from + 1], payload[2] = (uint8_t)(length >> 8), payload[3] = (uint8_t)length;
