@@ -6,10 +6,11 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, Protocol, cast
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+from typing_extensions import Self, TypeVar
 
 from fastload.dataset import PackedDataset
 from fastload.delivery import account, resume
@@ -26,7 +27,14 @@ from fastload.plan import DeviceOp
 from fastload.sampling import checked_epoch, checked_seed
 from fastload.system import share_of_cpus
 
-_T = TypeVar("_T", covariant=True)
+_T = TypeVar("_T", covariant=True, default=Any)
+
+
+class _Samples(Protocol[_T]):
+    """What indexes into samples without being a Dataset, such as a list."""
+
+    def __getitem__(self, index: int, /) -> _T: ...
+    def __len__(self) -> int: ...
 
 
 class FastLoader(DataLoader[_T]):
@@ -108,7 +116,7 @@ class FastLoader(DataLoader[_T]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: str | os.PathLike[str] | Dataset[_T] | _Samples[_T],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Any = None,
@@ -168,7 +176,7 @@ class FastLoader(DataLoader[_T]):
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
         settings.show_on(self)
         super().__init__(
-            dataset,
+            cast("Dataset[_T]", dataset),
             batch_size=batch_size,
             shuffle=shuffle,
             sampler=sampler,
@@ -195,7 +203,7 @@ class FastLoader(DataLoader[_T]):
             _warn_unused(worker_init_fn, multiprocessing_context)
             self._fastload.packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
-    def __enter__(self) -> FastLoader[_T]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -225,7 +233,7 @@ class FastLoader(DataLoader[_T]):
         self._fastload.read_dataset(self)
 
     @uncompiled
-    def __iter__(self) -> Any:
+    def __iter__(self) -> LoaderIterator:
         began = time.perf_counter()
         kept = cast("WorkerIterator | None", self._iterator)
         if kept is not None and _goes_on(self, kept):
@@ -239,7 +247,7 @@ class FastLoader(DataLoader[_T]):
         return iterator
 
     @uncompiled
-    def _get_iterator(self) -> Any:
+    def _get_iterator(self) -> LoaderIterator:
         """A new iterator over the next epoch, by the engine that iter() takes. Programs that keep an iterator themselves call this."""
         began, state = time.perf_counter(), self._fastload
         state.read_dataset(self)

@@ -1,0 +1,96 @@
+"""ignite, MONAI, torch_geometric and skorch over a FastLoader: what each does to a loader that others do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from numbers_data import COUNT, FORMS, Net, Numbers, loader_of
+
+from fastload import FastLoader
+
+EVERY = list(range(COUNT))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ignite_deterministic(numbered: Path, form: str, workers: int, no_children: None) -> None:
+    """ignite's DeterministicEngine makes the loader anew from its public attributes, around a sampler of its own: every sample comes once
+    an epoch, and a second run of the same seed has the same order."""
+    deterministic = pytest.importorskip("ignite.engine.deterministic")
+    runs = []
+    for _ in range(2):
+        seen: list[int] = []
+        trainer = deterministic.DeterministicEngine(lambda _, batch, seen=seen: seen.extend(batch[1].tolist()))
+        loader = loader_of(form, numbered, shuffle=True, num_workers=workers)
+        torch.manual_seed(5)
+        trainer.run(loader, max_epochs=2)
+        assert type(trainer.state.dataloader) is FastLoader
+        trainer.state.dataloader.close()
+        loader.close()
+        runs.append(seen)
+    assert sorted(runs[0][:COUNT]) == sorted(runs[0][COUNT:]) == EVERY
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_monai(workers: int, no_children: None) -> None:
+    """A MONAI dataset of dicts with random transforms, collated by MONAI's list_data_collate and seeded by its worker_init_fn."""
+    data = pytest.importorskip("monai.data")
+    transforms = pytest.importorskip("monai.transforms")
+    items = [{"image": torch.full((1, 8, 8), float(i)), "label": i} for i in range(12)]
+    dataset = data.Dataset(
+        items,
+        transforms.Compose(
+            [transforms.RandFlipd(keys="image", prob=0.5), transforms.ScaleIntensityd(keys="image", minv=None, maxv=None, factor=1.0)]
+        ),
+    )
+    loader: FastLoader[Any] = FastLoader(
+        dataset, batch_size=4, num_workers=workers, collate_fn=data.list_data_collate, worker_init_fn=data.utils.worker_init_fn
+    )
+    batches = list(loader)
+    assert [label for batch in batches for label in batch["label"].tolist()] == list(range(12))
+    for batch in batches:
+        assert batch["image"].shape == (4, 1, 8, 8)
+        assert torch.equal(batch["image"][:, 0, 0, 0].as_tensor(), 2.0 * batch["label"])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torch_geometric(workers: int, no_children: None) -> None:
+    """Graphs of different sizes, joined by torch_geometric's Collater into one Batch."""
+    data = pytest.importorskip("torch_geometric.data")
+    loader_module = pytest.importorskip("torch_geometric.loader.dataloader")
+    graphs = [data.Data(x=torch.full((i + 1, 2), float(i)), edge_index=torch.zeros(2, i, dtype=torch.long), y=i) for i in range(10)]
+    loader: FastLoader[Any] = FastLoader(graphs, batch_size=4, num_workers=workers, collate_fn=loader_module.Collater(graphs))
+    batches = list(loader)
+    assert [batch.num_graphs for batch in batches] == [4, 4, 2]
+    assert torch.cat([batch.x for batch in batches])[:, 0].tolist() == [float(i) for i in range(10) for _ in range(i + 1)]
+    assert [label for batch in batches for label in batch.y.tolist()] == list(range(10))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_skorch(workers: int, no_children: None) -> None:
+    """A skorch net whose iterator_train is FastLoader trains to the same weights as with torch's DataLoader."""
+    skorch = pytest.importorskip("skorch")
+    weights = []
+    for kind in (FastLoader, torch.utils.data.DataLoader):
+        torch.manual_seed(1)
+        net = skorch.NeuralNetClassifier(
+            Net,
+            criterion=torch.nn.CrossEntropyLoss,
+            max_epochs=2,
+            batch_size=6,
+            train_split=None,
+            verbose=0,
+            iterator_train=kind,
+            iterator_train__shuffle=True,
+            iterator_train__num_workers=workers,
+            iterator_valid=kind,
+        )
+        images = torch.stack([Numbers()[i][0] for i in range(12)])
+        net.fit(images.numpy(), torch.arange(12).numpy() % 2)
+        weights.append(torch.cat([parameter.detach().flatten() for parameter in net.module_.parameters()]))
+        assert len(net.predict(images.numpy())) == 12
+    assert torch.equal(*weights)
