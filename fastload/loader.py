@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, cast
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset
 from typing_extensions import Self, TypeVar
 
 from fastload.dataset import PackedDataset
 from fastload.delivery import account, resume
+from fastload.delivery.arguments import refuse_native_only, refuse_on_error, refuse_without_use, warn_unused
 from fastload.delivery.caller import CallerIterator
 from fastload.delivery.course import begin
-from fastload.delivery.entries import Makers, has_floats
+from fastload.delivery.entries import Makers
 from fastload.delivery.loader_state import LoaderState, OnError, Settings, shown
 from fastload.delivery.loop import LoaderIterator, uncompiled
 from fastload.delivery.packed_epochs import native_view
@@ -166,14 +167,12 @@ class FastLoader(DataLoader[_T]):
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
         if not packed:
-            _refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
-        _refuse_on_error(dataset, on_error)
-        if seed_by is not None and isinstance(dataset, IterableDataset):
-            raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
-        if num_workers == 0 and isinstance(timeout, int | float) and timeout > 0:
-            raise ArgumentError(f"timeout={timeout} bounds the wait for workers, and num_workers=0 has none: drop one of them")
-        if batch_transform is not None and batch_size is None and batch_sampler is None:
-            raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
+            refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
+        refuse_on_error(dataset, on_error)
+        unbatched = batch_size is None and batch_sampler is None
+        refuse_without_use(
+            dataset, num_workers=num_workers, timeout=timeout, seed_by=seed_by, unbatched=unbatched, batch_transform=batch_transform
+        )
         settings.show_on(self)
         super().__init__(
             cast("Dataset[_T]", dataset),
@@ -200,7 +199,7 @@ class FastLoader(DataLoader[_T]):
             if multiprocessing_context is not None and not num_workers:
                 raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
         else:
-            _warn_unused(worker_init_fn, multiprocessing_context)
+            warn_unused(worker_init_fn, multiprocessing_context)
             self._fastload.packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
 
     def __enter__(self) -> Self:
@@ -362,36 +361,6 @@ def _warn_pinning(loader: FastLoader[Any]) -> None:
         warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=4)
     if loader.pin_memory and not torch.accelerator.is_available():
         warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=4)
-
-
-def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
-    if worker_init_fn is not None:
-        warnings.warn(
-            "worker_init_fn is not called on packed data: native threads run no Python, and random transforms follow seed=",
-            stacklevel=3,
-        )
-    if multiprocessing_context is not None:
-        warnings.warn("multiprocessing_context is not used on packed data: threads need no start method", stacklevel=3)
-
-
-def _refuse_native_only(batch_transform: Any, **arguments: Any) -> None:
-    for name, value in arguments.items():
-        if value is not None and not has_floats(batch_transform):
-            raise ArgumentError(
-                f"{name}= acts on packed data only, or with Normalize or ToFloat in batch_transform=; this dataset is not a PackedDataset"
-            )
-
-
-def _refuse_on_error(dataset: Any, on_error: OnError) -> None:
-    if on_error != "raise" and isinstance(dataset, IterableDataset):
-        raise ArgumentError(
-            f'on_error="{on_error}" leaves out samples by their index, and an IterableDataset has none: an iterator that has raised is at '
-            "its end. Catch the error inside __iter__, and go on there"
-        )
-    if on_error == "replace" and not hasattr(dataset, "__len__"):
-        raise ArgumentError(
-            f'on_error="replace" chooses substitutes among the samples, and {type(dataset).__name__} has no __len__: add it, or use "skip"'
-        )
 
 
 def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
