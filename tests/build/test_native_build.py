@@ -15,7 +15,7 @@ import pytest
 from fastload._native import core
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("libjpeg", "libturbojpeg", "lmdb")
+LIBRARIES = ("libjpeg", "libturbojpeg")
 
 
 def run_build(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -40,8 +40,8 @@ def found_by_pkg_config(module: str) -> str:
 @pytest.mark.parametrize(
     ("missing", "names"),
     [
-        (LIBRARIES, ("libjpeg62-turbo-dev", "libturbojpeg0-dev", "liblmdb-dev", "brew install jpeg-turbo lmdb", "conda")),
-        (("lmdb",), ("apt install liblmdb-dev", "brew install lmdb", "conda install lmdb")),
+        (LIBRARIES, ("libjpeg62-turbo-dev", "libturbojpeg0-dev", "brew install jpeg-turbo", "conda")),
+        (("libjpeg",), ("apt install libjpeg62-turbo-dev", "brew install jpeg-turbo", "conda install libjpeg-turbo")),
         (("libturbojpeg",), ("libturbojpeg0-dev", "brew install jpeg-turbo", "conda install libjpeg-turbo")),
     ],
 )
@@ -69,7 +69,7 @@ def test_a_missing_pkg_config_stops_the_build_with_one_line(tmp_path: Path) -> N
     done = run_build(tmp_path, PKG_CONFIG=str(tmp_path / "absent-pkg-config"))
     assert done.returncode == 1
     (line,) = (done.stdout + done.stderr).strip().splitlines()
-    for name in ("absent-pkg-config is missing", "apt install pkg-config", "brew install pkgconf", "liblmdb-dev"):
+    for name in ("absent-pkg-config is missing", "apt install pkg-config", "brew install pkgconf", "libturbojpeg0-dev"):
         assert name in line
 
 
@@ -95,7 +95,7 @@ def aarch64(tmp_path_factory: pytest.TempPathFactory) -> Path:
     include = folder / "include"
     include.mkdir()
     # The headers of the two libraries say the same for every 64-bit Linux; the rest of /usr/include does not.
-    for name in ("jpeglib.h", "jmorecfg.h", "jerror.h", "jconfig.h", "turbojpeg.h", "lmdb.h"):
+    for name in ("jpeglib.h", "jmorecfg.h", "jerror.h", "jconfig.h", "turbojpeg.h"):
         places = [Path("/usr/include") / name, *Path("/usr/include").glob(f"*-linux-gnu/{name}")]
         header = next((each for each in places if each.is_file()), None)
         if header is None:
