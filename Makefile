@@ -89,7 +89,7 @@ format: $(STAMPS)/dev
 	$(BIN)/clang-format -i $(C_FILES)
 
 # Those that neither kill processes nor count what is left of them run beside the others; their output comes in one piece.
-BESIDE := $(addprefix tests/,augment build cli native packing plan store)
+BESIDE := $(addprefix tests/,augment build cli dataset delivery examples fuzz health native packing plan store system)
 .PHONY: pytest-beside pytest-rest
 ifeq ($(strip $(PYTEST)),)
 pytest: build

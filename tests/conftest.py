@@ -16,6 +16,8 @@ from fastload._native import core
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a background job of a shell: programs started from here would never hear of the Ctrl-C that tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup, the same of hang-ups
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def shared_folder() -> Path | None:

@@ -226,7 +226,7 @@ def test_only_our_own_exceptions_leave_a_tar(
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as tar:
         for name, data, kind in members:
-            entry = tarfile.TarInfo(name if form == tarfile.PAX_FORMAT else name[:60])
+            entry = tarfile.TarInfo(name if form == tarfile.PAX_FORMAT else name.encode()[:60].decode("utf-8", "ignore"))
             entry.size, entry.type, entry.linkname = len(data), kind, "0.jpg"
             tar.addfile(entry, io.BytesIO(data))
     content = bytearray(out.getvalue())
