@@ -132,9 +132,9 @@ class PackedDataset(Dataset[Any]):
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the delivered fields."""
-        known = [f.name for f in self.opened.reader.schema.fields]
+        known = self.opened.names
         if self._fields is None:
-            return tuple(known)
+            return known
         if not self._checked:
             for name in self._fields:
                 if name not in known:
@@ -367,6 +367,7 @@ class _Opened:
         self.pid = os.getpid()
         self.reader = DatasetReader(path) if reader is None else reader
         fields = self.reader.schema.fields
+        self.names = tuple(f.name for f in fields)
         self.kinds = {f.name: f.kind for f in fields}
         self.numbers = {f.name: i for i, f in enumerate(fields)}
         images = [f.name for f in fields if f.kind == "image"]
