@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -172,18 +173,23 @@ class Finisher:
         self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
     ) -> dict[str, Any]:
         """A batch by field as default_collate would give it, without a Python object per sample where the field is a column."""
-        datasets = self._engine.view.datasets
-        first = datasets[0]
         out: dict[str, Any] = {}
-        for name in first.fields:
-            kind = first.opened.kinds[name]
+        for name, kind, columns in self._fields:
             if kind == "image":
                 out[name] = images
-            elif kind in ("int", "float", "array"):
-                out[name] = torch.from_numpy(_gather([d.column(name) for d in datasets], sources, indices))
+            elif columns:
+                out[name] = torch.from_numpy(_gather(columns, sources, indices))
             else:
                 out[name] = default_collate([row[name] for row in stored])
         return out
+
+    @cached_property
+    def _fields(self) -> list[tuple[str, str, list[np.ndarray[Any, Any]]]]:
+        """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns where its values lie in records."""
+        datasets = self._engine.view.datasets
+        kinds = datasets[0].opened.kinds
+        column = {name: kinds[name] in ("int", "float", "array") for name in datasets[0].fields}
+        return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 
 
 def _as_collated(values: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,9 @@ class ThreadEngine:
 
     1. Made in the process that iterates; `pid` says which. After a fork the child makes its own.
     2. announce() starts read-ahead; the batch's submit() queues it; batches belong to whoever holds them.
+
+    Attributes:
+        has_stored: whether any delivered field lies in records beside the image.
     """
 
     def __init__(self, view: PackedView, threads: int, output: core.Output, depth: int, batch_size: int) -> None:
@@ -38,6 +42,7 @@ class ThreadEngine:
         _require_memory(slot_bytes, depth + 1)
         self.ring = core.Ring(depth + 1, slot_bytes)
         self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)
+        self.has_stored = bool(view.datasets[0].stored_fields)
 
     def _image_bytes(self) -> int:
         """Bytes of one image where every sample has one size, else 0."""
@@ -60,14 +65,28 @@ class ThreadEngine:
         height, width = self._batch_size(sources, indices)
         return core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
 
+    @cached_property
+    def _one_size(self) -> tuple[int, int] | None:
+        """(height, width) that every image ends at: the transform's, or what it makes of the one size that is stored."""
+        fixed = self._fixed_size()
+        if fixed is not None:
+            return fixed
+        if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.opened.sizes):
+            return None
+        try:
+            sizes = {d.image_size(0) for d in self.view.datasets}
+        except (SampleError, ValueError):
+            return None
+        return sizes.pop() if len(sizes) == 1 else None
+
     def _batch_size(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> tuple[int, int]:
-        found: tuple[int, int] | None = self._fixed_size()
+        found = self._one_size
         if found is not None:
             return found
-        first = (0, 0)
-        for number in np.unique(sources):
-            dataset = self.view.datasets[number]
-            rows = indices[sources == number].astype(np.int64)
+        first, datasets = (0, 0), self.view.datasets
+        for number in np.unique(sources) if len(datasets) > 1 else (0,):
+            dataset = datasets[number]
+            rows = (indices[sources == number] if len(datasets) > 1 else indices).astype(np.int64)
             if dataset.plan.fixed_size is not None:
                 rows = rows[:1]
             else:
@@ -92,11 +111,6 @@ class ThreadEngine:
             return datasets[0].column_values(indices.astype(np.int64).tolist())
         rows = [datasets[s].column_values([int(i)]) for s, i in zip(sources.tolist(), indices.tolist(), strict=True)]
         return {name: [row[name][0] for row in rows] for name in rows[0]}
-
-    @property
-    def has_stored(self) -> bool:
-        """Whether any delivered field lies in records beside the image."""
-        return bool(self.view.datasets[0].stored_fields)
 
     def stored_values(self, source: int, index: int) -> dict[str, object]:
         """Those fields of one row. Raises SampleError where one cannot be read."""
