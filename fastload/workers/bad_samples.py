@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from torch._utils import ExceptionWrapper
+
 from fastload.errors import ArgumentError, FastloadError, SampleError
 from fastload.sampling import substitutes
 
@@ -185,6 +187,22 @@ def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any) -
             f'one sample, not {type(made).__name__}; on_error="raise" shows the batch\'s own error: {type(error).__name__}: {error}'
         ) from error
     return made[0]
+
+
+class WrappedSampleError(ExceptionWrapper):
+    """A SampleError on its way out of a worker process, with its index, shard and reason; torch's wrapper keeps an exception's text only."""
+
+    def __init__(self, error: SampleError, where: str) -> None:
+        super().__init__(where=where)  # type: ignore[no-untyped-call]
+        self.index, self.shard, self.reason = error.index, error.shard, error.reason
+
+    def reraise(self) -> None:
+        """Raises it in the loop's process."""
+        try:
+            super().reraise()  # type: ignore[no-untyped-call]
+        except SampleError as error:
+            error.index, error.shard, error.reason = self.index, self.shard, self.reason
+            raise
 
 
 def reason_of(error: Exception, index: Any = None) -> str:

@@ -24,9 +24,10 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from fastload._native import core
+from fastload.errors import SampleError
 from fastload.sampling import Replica
 from fastload.workers import rows
-from fastload.workers.bad_samples import NOTHING, RAISE, Lost, Policy
+from fastload.workers.bad_samples import NOTHING, RAISE, Lost, Policy, WrappedSampleError
 from fastload.workers.channel import Channel, DescriptorsLost, Disconnected
 from fastload.workers.envelope import INLINE_MOST, Arena, Packer
 from fastload.workers.replica import fetched, fetcher_at, load_at_start, replica_of, told_after
@@ -398,4 +399,5 @@ class Worker:
         self._channel.send_bytes(body, fds)
 
     def _wrapped(self) -> ExceptionWrapper:
-        return ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
+        where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
+        return WrappedSampleError(error, where) if isinstance(error, SampleError) else ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]

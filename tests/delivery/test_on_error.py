@@ -296,6 +296,15 @@ def test_packed_data_with_a_python_step(broken: Path, engine: str, on_error: str
     assert results[0][1] + results[0][2] == 4
 
 
+@by_engine
+def test_the_error_knows_its_sample_outside_a_worker(broken: Path, engine: str) -> None:
+    data = PackedDataset(broken, transform=[T.Resize((32, 32)), torch.clone])
+    with FastLoader(data, batch_size=4, **ENGINES[engine], seed=1) as loader, pytest.raises(SampleError) as caught:
+        list(loader)
+    assert (caught.value.index, caught.value.shard) == (3, "shard-00000.lmdb")
+    assert caught.value.reason and caught.value.reason in str(caught.value)
+
+
 def test_errors_of_a_python_step_are_the_programs(broken: Path) -> None:
     """On packed data a bad sample is one whose record cannot be made; what a Python step raises ends the loop."""
 
