@@ -7,20 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch._C._autograd import _profiler_enabled
-from torch.autograd import profiler
-
 from fastload._native import core
 from fastload.delivery.ahead import Ahead
 from fastload.delivery.finish import Delivery, Finisher
-from fastload.delivery.loop import LoaderIterator, uncompiled
+from fastload.delivery.loop import LoaderIterator
 from fastload.sampling import Course
 from fastload.system import available_cpus
 from fastload.workers.bad_samples import NOTHING
 from fastload.workers.threads import ThreadEngine
-
-_EVENT = "enumerate(DataLoader)#PackedIterator.__next__"
-"""In a profiler's trace, as torch names its own. Entered only where a profiler runs: that costs a batch more than all else here."""
 
 READ_AHEAD = 96
 """Samples whose pages are asked for before their turn. On random 100 KB reads 64 were enough to keep a disk of 1.2 GB/s busy."""
@@ -130,15 +124,9 @@ class PackedIterator(LoaderIterator):
         self._auto_collation, self._collate_fn, self._drop_last = loader._auto_collation, loader.collate_fn, loader.drop_last
         self._timeout, self._pin_memory = loader.timeout, self._delivery.moving.pin
         self._base_seed, self._num_yielded = self._seed, self.course.batches
+        self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._shared_seed = self._pin_memory_device = self._IterableDataset_len_called = None
         return self
-
-    @uncompiled
-    def _advance(self) -> Any:
-        if _profiler_enabled() or profiler._is_profiler_enabled:
-            with profiler.record_function(_EVENT):
-                return self._next_data()
-        return self._next_data()
 
     def _next_data(self) -> Any:
         while True:
@@ -152,7 +140,6 @@ class PackedIterator(LoaderIterator):
             delivered = self._taken_ahead(self._ahead) if self._ahead is not None else self._taken()
             if delivered is not NOTHING:
                 self.course.deliver()
-                self._num_yielded += 1
                 return delivered
 
     def _begin_next_epoch(self) -> None:

@@ -190,7 +190,7 @@ def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any) -
 
 
 class WrappedSampleError(ExceptionWrapper):
-    """A SampleError on its way out of a worker process, with its index, shard and reason; torch's wrapper keeps an exception's text only."""
+    """A SampleError on its way out of a worker process, with its index, shard and reason; torch's wrapper keeps only the text."""
 
     def __init__(self, error: SampleError, where: str) -> None:
         super().__init__(where=where)  # type: ignore[no-untyped-call]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 QUEUE = 4096
 """Jobs that the native queue holds; the loader's own bound on batches in flight is far below."""
+ASKED_FROM = 64 << 20
+"""Bytes of slots from which it is asked whether there is memory for them: reading all control groups takes a millisecond."""
 
 
 class ThreadEngine:
@@ -142,6 +144,8 @@ def _different_sizes(a: tuple[int, int], size_a: tuple[int, int], b: tuple[int, 
 
 
 def _require_memory(slot_bytes: int, slots: int) -> None:
+    if slot_bytes * slots < ASKED_FROM:
+        return
     free = available_memory()
     if free is not None and slot_bytes * slots > free:
         raise ResourceError(
