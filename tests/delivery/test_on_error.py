@@ -302,7 +302,8 @@ def test_the_error_knows_its_sample_outside_a_worker(broken: Path, engine: str) 
     with FastLoader(data, batch_size=4, **ENGINES[engine], seed=1) as loader, pytest.raises(SampleError) as caught:
         list(loader)
     assert (caught.value.index, caught.value.shard) == (3, "shard-00000.lmdb")
-    assert caught.value.reason and caught.value.reason in str(caught.value)
+    assert caught.value.reason
+    assert caught.value.reason in str(caught.value)
 
 
 def test_errors_of_a_python_step_are_the_programs(broken: Path) -> None:
