@@ -19,8 +19,8 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/stamps
-NATIVE := $(wildcard csrc/*.c csrc/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
-C_FILES := $(wildcard $(foreach folder,csrc tests/c tests/fuzz benchmarks,$(folder)/*.c $(folder)/*.h))
+NATIVE := $(wildcard csrc/*/*.c csrc/*/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
+C_FILES := $(wildcard $(foreach folder,csrc/* tests/c tests/fuzz benchmarks,$(folder)/*.c $(folder)/*.h))
 PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
@@ -125,7 +125,7 @@ $(CTEST)/$(1)/%.o: csrc/%.c | $(STAMPS)/system
 	@mkdir -p $$(@D)
 	@$(CC) $(CTEST_FLAGS) $(FLAGS_$(1)) $$(CTEST_CFLAGS) -MMD -MP -c $$< -o $$@
 
-$(CTEST)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(CTEST)/$(1)/%.o,$(wildcard csrc/*.c))
+$(CTEST)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(CTEST)/$(1)/%.o,$(wildcard csrc/*/*.c))
 	@rm -f $$@ && $(AR) rcs $$@ $$^
 
 $(CTEST)/$(1)/test_%: tests/c/test_%.c $(CTEST)/$(1)/libcsrc.a
@@ -136,7 +136,7 @@ run-$(1)-%: $(CTEST)/$(1)/%
 	@$(RUN_$(1)) ./$$< || { echo "C test $$* ($(1)) failed"; exit 1; }
 	@echo "C test $$* ($(1)) passed"
 
--include $(wildcard $(CTEST)/$(1)/*.d)
+-include $(wildcard $(CTEST)/$(1)/*.d $(CTEST)/$(1)/*/*.d)
 endef
 $(foreach kind,plain asan tsan,$(eval $(call ctest_kind,$(kind))))
 .SECONDARY:

@@ -186,9 +186,9 @@ setup(
     ext_modules=[
         Extension(
             "fastload._native.core",
-            ["fastload/_native/core.pyx", *files("csrc/*.c")],
+            ["fastload/_native/core.pyx", *files("csrc/*/*.c")],
             include_dirs=["csrc"],
-            depends=files("csrc/*.h", "fastload/_native/*.pxi"),
+            depends=files("csrc/*/*.h", "fastload/_native/*.pxi"),
         )
     ],
     cmdclass={"build_ext": BuildNative},

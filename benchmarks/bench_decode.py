@@ -67,9 +67,9 @@ LISTED = {"in500": 1, "big": 4}  # so that a pass of decode.c is long enough to 
 def build_decode() -> Path:
     """Compiles decode.c with csrc as the native module is compiled; returns the program."""
     sources = [common.HERE / name for name in ("decode.c", "decode_modes.c", "floor_decode.c")]
-    headers = [*common.HERE.glob("*.h"), *CSRC.glob("*.h")]
+    headers = [*common.HERE.glob("*.h"), *CSRC.glob("*/*.h")]
     flags = ["-O3", "-std=gnu11", "-ffp-contract=off", f"-I{CSRC}"]
-    return common.build_program("decode", [*sources, *sorted(CSRC.glob("*.c"))], ["libjpeg", "libturbojpeg", "lmdb"], flags, headers)
+    return common.build_program("decode", [*sources, *sorted(CSRC.glob("*/*.c"))], ["libjpeg", "libturbojpeg", "lmdb"], flags, headers)
 
 
 def decode_turn(listing: Path, modes: Sequence[str], threads: Sequence[int], seconds: float) -> Callable[[int], common.Json]:

@@ -6,10 +6,10 @@
 
 #include <turbojpeg.h>
 
-#include "fl_baseline.h"
-#include "fl_entropy.h"
-#include "fl_jpeg.h"
-#include "fl_resize.h"
+#include "jpeg/baseline.h"
+#include "jpeg/entropy.h"
+#include "jpeg/libjpeg.h"
+#include "resize/resize.h"
 
 enum { FLOOR, CROP, CROP_UNMARKED, REGION, TURBOJPEG, FULL, FLOOR_CENTRE, CENTRE, WALK, INDEX };
 const char *const MODE_NAMES[MODES] = {"floor", "crop",         "crop_unmarked", "region", "turbojpeg",

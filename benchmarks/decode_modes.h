@@ -2,7 +2,7 @@
 #ifndef DECODE_MODES_H
 #define DECODE_MODES_H
 
-#include "fl_image.h"
+#include "common/image.h"
 #include "floor_decode.h"
 
 enum { MODES = 10 };

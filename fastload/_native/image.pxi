@@ -12,7 +12,7 @@ from collections import namedtuple as _namedtuple
 
 import numpy as _np
 
-cdef extern from "fl_image.h" nogil:
+cdef extern from "common/image.h" nogil:
     ctypedef struct fl_view:
         const uint8_t *pixels
         size_t stride
@@ -36,7 +36,7 @@ cdef extern from "fl_image.h" nogil:
         const void *lut
         bint hflip, vflip
 
-cdef extern from "fl_jpeg.h" nogil:
+cdef extern from "jpeg/libjpeg.h" nogil:
     ctypedef struct fl_jpeg:
         pass
     ctypedef struct fl_jpeg_info:
@@ -51,7 +51,7 @@ cdef extern from "fl_jpeg.h" nogil:
     uint32_t fl_jpeg_warnings(const fl_jpeg *, const char **)
     int fl_jpeg_scale(uint32_t, uint32_t, uint32_t, uint32_t)
 
-cdef extern from "fl_transcode.h" nogil:
+cdef extern from "jpeg/transcode.h" nogil:
     ctypedef struct fl_jpeg_segment:
         uint8_t marker
         size_t offset, length, data

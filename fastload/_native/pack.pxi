@@ -10,7 +10,7 @@ cdef extern from "Python.h":
     ctypedef struct PyObject:
         pass
 
-cdef extern from "fl_entropy.h" nogil:
+cdef extern from "jpeg/entropy.h" nogil:
     ctypedef struct fl_entropy:
         pass
     enum:
@@ -102,10 +102,10 @@ cdef class JpegPreparer:
                         layout.orientation, layout.scans, whole, sound, out, found)
 
     def index(self, bytes data not None):
-        """The entropy index of a JPEG (fl_index.h): where in its coded data MCUs start, in at most 1.5 % of the file's size.
+        """The entropy index of a JPEG (jpeg/entropy_index.h): where in its coded data MCUs start, in at most 1.5 % of the file's size.
 
         Returns:
-            bytes; b"" for a file that is damaged, not of the usual kind (see fl_baseline.h), or for which no index is small enough.
+            bytes; b"" for a file that is damaged, not of the usual kind (see jpeg/baseline.h), or for which no index is small enough.
         """
         cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef const uint8_t *made = NULL

@@ -14,7 +14,7 @@ cimport cython as _cython
 
 import numpy as _np
 
-cdef extern from "fl_crop.h" nogil:
+cdef extern from "engine/crop.h" nogil:
     ctypedef struct fl_key:
         uint64_t seed
         uint32_t epoch
@@ -48,7 +48,7 @@ cdef extern from "fl_crop.h" nogil:
     fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_geometry *, fl_error *)
     fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, uint32_t *, uint32_t *, fl_error *)
 
-cdef extern from "fl_rng.h" nogil:
+cdef extern from "common/rng.h" nogil:
     ctypedef struct fl_rng:
         pass
     fl_rng fl_rng_start(fl_key, uint16_t)
@@ -56,7 +56,7 @@ cdef extern from "fl_rng.h" nogil:
     double fl_rng_uniform(fl_rng *)
     void fl_philox(const uint32_t *, const uint32_t *, uint32_t *)
 
-cdef extern from "fl_ring.h" nogil:
+cdef extern from "engine/ring.h" nogil:
     ctypedef struct fl_ring:
         pass
     ctypedef struct fl_slot:
@@ -81,10 +81,10 @@ cdef extern from "fl_ring.h" nogil:
     void fl_ring_stop(fl_ring *, fl_stop *)
     void fl_ring_count(fl_ring *, fl_ring_counts *)
 
-cdef extern from "fl_shm.h" nogil:
+cdef extern from "engine/shm.h" nogil:
     uint64_t fl_shm_forks()
 
-cdef extern from "fl_pool.h" nogil:
+cdef extern from "engine/pool.h" nogil:
     ctypedef struct fl_pool:
         pass
     ctypedef void (*fl_work)(void *, uint32_t, void *) noexcept nogil
@@ -93,7 +93,7 @@ cdef extern from "fl_pool.h" nogil:
     void fl_pool_cancel(fl_pool *, const void *)
     void fl_pool_close(fl_pool *)
 
-cdef extern from "fl_pipeline.h" nogil:
+cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_pipe_sink "fl_sink":
         void *data
         uint32_t width, height

@@ -1,6 +1,6 @@
 # Resampling and checksums; included by image.pxi, whose fl_view, fl_sink and helpers it uses.
 
-cdef extern from "fl_resize.h" nogil:
+cdef extern from "resize/resize.h" nogil:
     ctypedef struct fl_resizer:
         pass
     ctypedef enum fl_filter:

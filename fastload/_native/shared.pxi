@@ -6,7 +6,7 @@
 # meanwhile, because the child may still look at it: then it must not be refilled. Under a guard (see NOTE [ engine: pinned slots ])
 # it is pinned at once, is `cooling` after each lease until the event of that lease has passed, and is unpinned after the last event.
 
-cdef extern from "fl_shm.h" nogil:
+cdef extern from "engine/shm.h" nogil:
     ctypedef struct fl_shm:
         void *data
         size_t bytes
@@ -18,7 +18,7 @@ cdef extern from "fl_shm.h" nogil:
     void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)
     int64_t fl_ticket_claim(const fl_shm *, uint32_t, uint32_t, uint32_t)
 
-cdef extern from "fl_watch.h" nogil:
+cdef extern from "engine/watch.h" nogil:
     fl_code fl_watch_process(int, fl_error *)
 
 cdef long _live_shared = 0, _live_shared_leases = 0

@@ -2,7 +2,7 @@
 
 from fastload import errors as _errors
 
-cdef extern from "fl_status.h" nogil:
+cdef extern from "common/status.h" nogil:
     ctypedef enum fl_code:
         FL_OK
         FL_ENOMEM

@@ -12,7 +12,7 @@ cdef extern from "<fcntl.h>" nogil:
     unsigned int SYNC_FILE_RANGE_WRITE
     int sync_file_range(int fd, long long offset, long long size, unsigned int flags)
 
-cdef extern from "fl_record.h" nogil:
+cdef extern from "store/record.h" nogil:
     ctypedef struct fl_span:
         const uint8_t *bytes
         size_t size
@@ -37,7 +37,7 @@ cdef extern from "fl_record.h" nogil:
     fl_field fl_record_entry(fl_span record, uint32_t i)
     uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size)
 
-cdef extern from "fl_store.h" nogil:
+cdef extern from "store/store.h" nogil:
     ctypedef struct fl_store:
         pass
     ctypedef struct fl_reader:
@@ -123,7 +123,7 @@ cdef uint32_t _gather(uint8_t *out, size_t head, const Py_buffer *parts, size_t 
 
 
 def build_record(entries):
-    """One sample's record (see fl_record.h) and its CRC32C, made in one pass.
+    """One sample's record (see store/record.h) and its CRC32C, made in one pass.
 
     Args:
         entries: (field number, kind, data) each; data is bytes-like, or a tuple of bytes-likes that are joined.

@@ -1,6 +1,6 @@
 """Random numbers for a batch of samples at once: the native generator's words, and what is made of them in NumPy.
 
-The generator is csrc/fl_rng.c's Philox4x32-10: row i of words(seed, epoch, indices, stream, n) is
+The generator is csrc/common/rng.c's Philox4x32-10: row i of words(seed, epoch, indices, stream, n) is
 core.random_words(seed, epoch, indices[i], stream, n).
 Plain functions of their arguments: neither the other rows nor their number can change a row.
 """

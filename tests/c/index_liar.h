@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "draws.h"
-#include "fl_index.h"
+#include "jpeg/entropy_index.h"
 
 /* An index of this image's size with other marks. */
 static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_t down, size_t file_size) {

@@ -1,11 +1,11 @@
 /* Random inputs for the kernels of fl_baseline, on which the SIMD ones must give the plain C ones' bytes; for test_kernels.c and a fuzz target.
- * Under the address sanitizer they also show that nothing is read or written beyond the margins that fl_baseline_parts.h allows. */
+ * Under the address sanitizer they also show that nothing is read or written beyond the margins that jpeg/baseline_parts.h allows. */
 #ifndef KERNEL_CASES_H
 #define KERNEL_CASES_H
 
 #include "check.h"
 #include "draws.h"
-#include "fl_baseline_parts.h"
+#include "jpeg/baseline_parts.h"
 
 static const fl_decode_kernels *fast;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "draws.h"
-#include "fl_resize.h"
+#include "resize/resize.h"
 
 static uint64_t check_seed;
 
@@ -296,7 +296,7 @@ static void test_within_one_of_the_definition(void) {
         const uint32_t x = between(0, s.spec.out_width - 1), y = between(0, s.spec.out_height - 1), c = between(0, 2);
         const double wanted = exact(&s, x, y, c);
         const int got = ((uint8_t *)s.sink.data)[offset(&s.sink, x, y, c)];
-        CHECK(fabs(got - wanted) <= 0.8, "(%u, %u) is %d, not %g", x, y, got, wanted); /* see fl_resize_rows.h: one rounding */
+        CHECK(fabs(got - wanted) <= 0.8, "(%u, %u) is %d, not %g", x, y, got, wanted); /* see resize/parts.h: one rounding */
     }
     free_scene(&s);
 }

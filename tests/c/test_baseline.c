@@ -1,10 +1,10 @@
 /* fl_baseline against libjpeg's plain full decode, cropped: every sampling, quality, small size and scale, random boxes, both kernel sets.
  * Then damaged files: where it delivers, libjpeg-turbo delivers the same bytes. Under the sanitizers also: no damage makes it read or write
  * where it must not. */
-#include "fl_baseline.h"
+#include "jpeg/baseline.h"
 #include "check.h"
-#include "fl_entropy.h"
-#include "fl_jpeg.h"
+#include "jpeg/entropy.h"
+#include "jpeg/libjpeg.h"
 #include "index_liar.h"
 /* of its helpers only some are needed here */
 #pragma GCC diagnostic push

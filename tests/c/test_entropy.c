@@ -1,8 +1,8 @@
 /* The entropy walk: files of libjpeg's compressor are proved; of damaged ones only those of which libjpeg has nothing to say.
  * Under the sanitizers this is also the test that no damage makes it read or write where it must not. */
 #include "check.h"
-#include "fl_entropy.h"
-#include "fl_transcode.h"
+#include "jpeg/entropy.h"
+#include "jpeg/transcode.h"
 /* of its helpers only some are needed here */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"

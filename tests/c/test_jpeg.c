@@ -1,9 +1,7 @@
 /* fl_jpeg and fl_transcode against libjpeg's plain full decode, on JPEGs made here; then the same files cut, flipped and made to lie.
- *
- * Build with csrc/fl_jpeg.c fl_jpeg_io.c fl_jpeg_walk.c fl_transcode.c fl_status.c, -ljpeg -lturbojpeg -lm; also under
- * -fsanitize=address,undefined, which is what turns "never crashes" into a check. */
-#include "../../csrc/fl_jpeg.h"
-#include "../../csrc/fl_transcode.h"
+ * The address and undefined-behaviour sanitizers are what turns "never crashes" into a check. */
+#include "jpeg/libjpeg.h"
+#include "jpeg/transcode.h"
 #include "check.h"
 #include "jpeg_maker.h"
 

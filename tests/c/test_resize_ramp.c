@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "fl_resize_rows.h"
+#include "resize/parts.h"
 
 #if !defined(__x86_64__)
 int main(void) {

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../csrc/fl_pool.h"
-#include "../../csrc/fl_ring.h"
+#include "engine/pool.h"
+#include "engine/ring.h"
 #include "check.h"
 
 enum { ITEMS = 64, JOBS = 200, THREADS = 7 };

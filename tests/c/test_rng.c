@@ -1,5 +1,5 @@
 /* Philox gives the known answers of its paper's library (Random123, kat_vectors), and streams do not meet. */
-#include "../../csrc/fl_rng.h"
+#include "common/rng.h"
 
 #include <string.h>
 

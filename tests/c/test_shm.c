@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../csrc/fl_shm.h"
-#include "../../csrc/fl_watch.h"
+#include "engine/shm.h"
+#include "engine/watch.h"
 #include "check.h"
 
 enum { BYTES = 10000, UNITS = 500, THREADS = 4, CHILDREN = 3, BATCHES = 20, PATIENCE_MS = 20000 };

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fl_record.h"
-#include "fl_store.h"
+#include "store/record.h"
+#include "store/store.h"
 
 enum { SAMPLES = 200, BIG_EVERY = 3 };
 static uint64_t seed = 1;

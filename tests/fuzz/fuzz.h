@@ -11,7 +11,7 @@
 
 #include "check.h"
 #include "draws.h"
-#include "fl_status.h"
+#include "common/status.h"
 
 #if defined(__has_feature)
 #if __has_feature(memory_sanitizer)
@@ -52,7 +52,7 @@ static void fuzz_count(const char *name) {
     fuzz_counts[i].count++;
 }
 
-/* A failure must have a code of fl_status.h, its own among those that the function's header names, and a text. */
+/* A failure must have a code of common/status.h, its own among those that the function's header names, and a text. */
 static void fuzz_known(fl_code code, const fl_error *err, uint32_t allowed) {
     if (code == FL_OK) return;
     if (!(code > 0 && code < 32 && allowed >> code & 1)) fprintf(stderr, "code %d: %s\n", (int)code, err->text);

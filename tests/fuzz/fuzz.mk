@@ -10,7 +10,7 @@ FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TARGETS ?= $(FUZZ_TARGETS)
 # What does not need libjpeg, which the memory sanitizer would have to have compiled.
 FUZZ_OWN := $(filter-out fuzz_pack,$(FUZZ_TARGETS))
-OWN_FILES := $(shell grep -LE '<(jpeglib|lmdb|turbojpeg)\.h>|"fl_(jpeg_io|jpeg|decoder|pipeline)\.h"' csrc/*.c)
+OWN_FILES := $(shell grep -LE '<(jpeglib|lmdb|turbojpeg)\.h>|"(jpeg/(libjpeg|libjpeg_io|decoder)|engine/pipeline)\.h"' csrc/*/*.c)
 CLANG ?= $(firstword $(foreach name,clang clang-19 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
 FUZZ_FLAGS := -Itests/fuzz -Wno-unused-function -Wno-unused-but-set-variable
 FLAGS_fuzz := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -24,10 +24,10 @@ $(FUZZ)/$(1)/%.o: csrc/%.c | $(STAMPS)/system
 	@mkdir -p $$(@D)
 	@$(CLANG) $(CTEST_FLAGS) $(FLAGS_$(1)) $$(FUZZ_JPEG_CFLAGS) -MMD -MP -c $$< -o $$@
 
-$(FUZZ)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(FUZZ)/$(1)/%.o,$(if $(filter msan,$(1)),$(OWN_FILES),$(wildcard csrc/*.c)))
+$(FUZZ)/$(1)/libcsrc.a: $(patsubst csrc/%.c,$(FUZZ)/$(1)/%.o,$(if $(filter msan,$(1)),$(OWN_FILES),$(wildcard csrc/*/*.c)))
 	@rm -f $$@ && $(AR) rcs $$@ $$^
 
--include $(wildcard $(FUZZ)/$(1)/*.d)
+-include $(wildcard $(FUZZ)/$(1)/*.d $(FUZZ)/$(1)/*/*.d)
 endef
 $(foreach kind,fuzz msan,$(eval $(call fuzz_kind,$(kind))))
 

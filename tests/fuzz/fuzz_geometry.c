@@ -1,7 +1,7 @@
 /* Transform lists: whatever fl_geometry_resolve makes of one lies inside the image, has the size that fl_geometry_size says for every random
  * draw, and can be rendered by fl_resize. */
-#include "fl_crop.h"
-#include "fl_resize.h"
+#include "engine/crop.h"
+#include "resize/resize.h"
 #include "fuzz.h"
 
 static uint32_t side(uint32_t most) { return below(16) ? 1 + below(most) : below(8) ? 1 : FL_SIDE_MAX - below(2); }

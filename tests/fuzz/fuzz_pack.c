@@ -3,9 +3,9 @@
  *   2. Transcoded files are proved sound, and stripping or transcoding them again changes no pixel.
  *   3. A turn and the turn back give the coefficients of the transcoded file.
  *   4. What fl_jpeg_check finds no fault with decodes. Every failure has its code. */
-#include "fl_entropy.h"
-#include "fl_jpeg.h"
-#include "fl_transcode.h"
+#include "jpeg/entropy.h"
+#include "jpeg/libjpeg.h"
+#include "jpeg/transcode.h"
 #include "jpeg_mutator.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"

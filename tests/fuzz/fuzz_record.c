@@ -1,5 +1,5 @@
 /* A record's bytes: what passes fl_record_check has every field inside, and nothing else is FL_OK. */
-#include "fl_record.h"
+#include "store/record.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fl_store.h"
-#include "fl_store_tree.h"
+#include "store/store.h"
+#include "store/tree.h"
 #include "shard_maker.h"
 
 static void read_column(const fl_store *store, const made_shard *s, bool changed) {

@@ -8,12 +8,12 @@
 #ifndef JPEG_PROPERTIES_H
 #define JPEG_PROPERTIES_H
 
-#include "fl_baseline.h"
-#include "fl_entropy.h"
+#include "jpeg/baseline.h"
+#include "jpeg/entropy.h"
 #ifndef FUZZ_OWN_CODE
-#include "fl_decoder.h"
-#include "fl_jpeg.h"
-#include "fl_transcode.h"
+#include "jpeg/decoder.h"
+#include "jpeg/libjpeg.h"
+#include "jpeg/transcode.h"
 #include "libjpeg_truth.h"
 #else
 enum { FUZZ_PIXELS_MOST = 1 << 17 };

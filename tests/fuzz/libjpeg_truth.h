@@ -10,7 +10,7 @@
 
 typedef struct truth {
     bool decodes; /* to the end, with or without warnings */
-    bool limited; /* not tried: too many pixels, or more scans than fl_jpeg_io.h allows */
+    bool limited; /* not tried: too many pixels, or more scans than jpeg/libjpeg_io.h allows */
     long warnings;
     uint32_t width, height; /* at this scale */
     uint32_t components;

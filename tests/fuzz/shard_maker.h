@@ -2,7 +2,7 @@
 #ifndef SHARD_MAKER_H
 #define SHARD_MAKER_H
 
-#include "fl_record.h"
+#include "store/record.h"
 #include "fuzz.h"
 
 enum { SHARD_SAMPLES_MOST = 260, SHARD_PAGES_MOST = 1024, SHARD_ROOM = 1 << 20 };

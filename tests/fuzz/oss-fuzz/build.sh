@@ -6,11 +6,11 @@ set -eu
 cd "$SRC/fastload"
 
 flags="-std=gnu11 -ffp-contract=off -pthread -Icsrc -Itests/c -Itests/fuzz -Wno-unused-function"
-own=$(grep -LE '<(jpeglib|lmdb|turbojpeg)\.h>|"fl_(jpeg_io|jpeg|decoder|pipeline)\.h"' csrc/*.c)
+own=$(grep -LE '<(jpeglib|lmdb|turbojpeg)\.h>|"(jpeg/(libjpeg|libjpeg_io|decoder)|engine/pipeline)\.h"' csrc/*/*.c)
 if [ "${SANITIZER:-address}" = memory ]; then
     sources=$own targets=$(ls tests/fuzz/fuzz_*.c | grep -v fuzz_pack) flags="$flags -DFUZZ_OWN_CODE" libraries=""
 else
-    sources=$(ls csrc/*.c) targets=$(ls tests/fuzz/fuzz_*.c)
+    sources=$(ls csrc/*/*.c) targets=$(ls tests/fuzz/fuzz_*.c)
     flags="$flags $(pkg-config --cflags libjpeg libturbojpeg lmdb)"
     libraries="-Wl,-Bstatic $(pkg-config --libs libjpeg libturbojpeg lmdb) -Wl,-Bdynamic"
 fi

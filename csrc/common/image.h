@@ -1,0 +1,36 @@
+/* common/image: the plain data that the decoder, the resizer and the pipeline hand to each other. Owns nothing. */
+#ifndef FL_COMMON_IMAGE_H
+#define FL_COMMON_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. */
+typedef struct fl_view {
+    const uint8_t *pixels;
+    size_t stride; /* bytes from one row to the next */
+    uint32_t width, height;
+    size_t tail; /* bytes readable after the last pixel of the last row: lets SIMD loads run over the end */
+} fl_view;
+
+/* An integer box in the pixels of the full-size image. */
+typedef struct fl_box {
+    uint32_t x, y, width, height;
+} fl_box;
+
+typedef enum fl_dtype { FL_U8 = 0, FL_F32 = 1, FL_F16 = 2, FL_BF16 = 3 } fl_dtype;
+typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1 } fl_layout;
+
+/* Where an image ends up: its row of the batch. The mirror is applied last, over the whole target:
+ * pixel (x, y) of the unmirrored image is stored at (width - 1 - x, ...) when hflip is set. */
+typedef struct fl_sink {
+    void *data;
+    uint32_t width, height;
+    fl_dtype dtype;
+    fl_layout layout;
+    const void *lut; /* 3 x 256 values of dtype, [channel][byte]; NULL for FL_U8 */
+    bool hflip, vflip;
+} fl_sink;
+
+#endif

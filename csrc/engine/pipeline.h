@@ -1,0 +1,73 @@
+/* engine/pipeline: one sample into its row; the last row publishes the slot.
+ *
+ * NOTE [ pipeline: who owns what ]
+ * fl_source   borrowed: its store and program outlive every batch and worker that used it.
+ * fl_worker   one thread's decoder, resizer and reader; used by one thread at a time.
+ * fl_batch    made by the loader's thread, written by the workers, read again by the loader's thread once its slot is READY.
+ *             Between submit and READY only its rows' fields are written, each by the one thread that took the row.
+ *
+ * fl_pipeline_row is the one function that makes pixels: batches, and dataset[i], go through it.
+ */
+#ifndef FL_ENGINE_PIPELINE_H
+#define FL_ENGINE_PIPELINE_H
+
+#include <stdatomic.h>
+
+#include "engine/crop.h"
+#include "common/image.h"
+#include "engine/pool.h"
+#include "engine/ring.h"
+#include "common/rng.h"
+#include "common/status.h"
+#include "store/store.h"
+
+typedef struct fl_source {
+    fl_store *store;
+    fl_program program;
+    uint16_t image_field;
+    uint64_t max_pixels;
+} fl_source;
+
+/* What a worker has done; added to by its thread, read by others at any time. */
+typedef struct fl_counters {
+    _Atomic uint64_t samples, failed, warnings, bytes, read_ns, decode_ns, resize_ns;
+} fl_counters;
+
+typedef struct fl_worker fl_worker;
+
+fl_code fl_worker_create(fl_worker **out, fl_error *err);
+void fl_worker_free(fl_worker *worker); /* NULL is allowed */
+const fl_counters *fl_worker_counters(const fl_worker *worker);
+
+/* Makes sample key.index of source into the sink, whose width and height must be what fl_geometry_size gives for it. */
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err);
+
+typedef struct fl_row {
+    uint32_t source; /* into the batch's sources */
+    uint64_t index;
+} fl_row;
+
+typedef struct fl_batch {
+    fl_ring *ring;
+    fl_slot *slot;
+    const fl_source *const *sources;
+    uint32_t rows;
+    fl_row *row;      /* [rows] */
+    fl_error *errors; /* [rows]; code FL_OK where the row is good */
+    fl_sink sink;     /* of row 0; row i starts image_bytes * i further */
+    size_t image_bytes;
+    uint64_t seed;
+    uint32_t epoch;
+    _Atomic uint32_t left, failed;
+} fl_batch;
+
+/* fl_work of a batch: opaque is the fl_batch, context an fl_worker. */
+void fl_batch_run(void *batch, uint32_t row, void *worker);
+
+/* fl_work of the read-ahead thread: the same batch, before or while it is submitted; touches its rows and sources only. */
+void fl_batch_ahead(void *batch, uint32_t row, void *unused);
+
+/* Whether reading ahead can be left out for a batch: its records are in the page cache, judged by many before it and by two of its own. */
+bool fl_batch_cached(const fl_batch *batch);
+
+#endif

@@ -1,0 +1,163 @@
+#define _GNU_SOURCE
+#include "engine/pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct job {
+    fl_work work;
+    void *opaque;
+    uint32_t next, items; /* items next .. items-1 are not taken yet */
+} job;
+
+typedef struct worker {
+    fl_pool *pool;
+    void *context;
+    const void *running; /* the opaque of the item it runs, or NULL; under the pool's lock */
+    pthread_t thread;
+} worker;
+
+struct fl_pool {
+    pthread_mutex_t lock;
+    pthread_cond_t work_there, item_done;
+    uint32_t waiting; /* under lock: threads that wait for item_done */
+    bool closing;             /* under lock */
+    job *jobs;                /* under lock: a circular queue of `capacity`, jobs with items left */
+    uint32_t head, used, capacity;
+    worker *workers;
+    uint32_t threads; /* started; written before any other thread sees it */
+    pid_t pid;
+};
+
+/* Under the lock: takes the oldest job's next item. */
+static bool take(fl_pool *pool, job *out, uint32_t *item) {
+    if (!pool->used) return false;
+    job *j = &pool->jobs[pool->head];
+    *out = *j;
+    *item = j->next++;
+    if (j->next == j->items) {
+        pool->head = (pool->head + 1) % pool->capacity;
+        pool->used--;
+    }
+    return true;
+}
+
+static void *run(void *arg) {
+    worker *self = arg;
+    fl_pool *pool = self->pool;
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        job j;
+        uint32_t item;
+        if (pool->closing) break;
+        if (!take(pool, &j, &item)) {
+            pthread_cond_wait(&pool->work_there, &pool->lock);
+            continue;
+        }
+        self->running = j.opaque;
+        pthread_mutex_unlock(&pool->lock);
+        j.work(j.opaque, item, self->context);
+        pthread_mutex_lock(&pool->lock);
+        self->running = NULL;
+        if (pool->waiting) pthread_cond_broadcast(&pool->item_done);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *const *contexts, fl_error *err) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = 0;
+    for (uint32_t i = 0; i < threads && !failed; i++) {
+        worker *w = &pool->workers[i];
+        w->pool = pool, w->context = contexts ? contexts[i] : NULL;
+        failed = pthread_create(&w->thread, NULL, run, w);
+        if (failed) break;
+        pool->threads = i + 1;
+        char title[16]; /* the kernel's limit */
+        snprintf(title, sizeof title, "%.10s-%u", name, i % 1000);
+        pthread_setname_np(w->thread, title);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) return fl_fail_sys(err, failed, "thread %u of %u could not be started", pool->threads + 1, threads);
+    return FL_OK;
+}
+
+fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts, fl_pool **out, fl_error *err) {
+    *out = NULL;
+    if (!threads || !capacity || threads > 4096) return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
+    fl_pool *pool = calloc(1, sizeof *pool);
+    if (!pool) return fl_fail(err, FL_ENOMEM, "no memory for a thread pool");
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->work_there, NULL);
+    pthread_cond_init(&pool->item_done, NULL);
+    pool->pid = getpid();
+    pool->capacity = capacity;
+    pool->jobs = calloc(capacity, sizeof *pool->jobs);
+    pool->workers = calloc(threads, sizeof *pool->workers);
+    fl_code code = pool->jobs && pool->workers ? start(pool, name, threads, contexts, err)
+                                               : fl_fail(err, FL_ENOMEM, "no memory for %u threads", threads);
+    if (code) {
+        fl_pool_close(pool);
+        return code;
+    }
+    *out = pool;
+    return FL_OK;
+}
+
+fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items, fl_error *err) {
+    if (!items) return fl_fail(err, FL_EARG, "a job of no items");
+    if (pool->pid != getpid()) return fl_fail(err, FL_EFORK, "these threads belong to process %d", (int)pool->pid);
+    fl_code code = FL_OK;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->closing) code = fl_fail(err, FL_ECLOSED, "the thread pool is closed");
+    else if (pool->used == pool->capacity) code = fl_fail(err, FL_EFULL, "%u jobs are waiting already", pool->used);
+    else pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){work, opaque, 0, items};
+    pthread_mutex_unlock(&pool->lock);
+    if (!code) pthread_cond_broadcast(&pool->work_there); /* not under the lock, which those who wake want at once */
+    return code;
+}
+
+static bool runs(const fl_pool *pool, const void *opaque) {
+    for (uint32_t i = 0; i < pool->threads; i++)
+        if (pool->workers[i].running == opaque) return true;
+    return false;
+}
+
+void fl_pool_cancel(fl_pool *pool, const void *opaque) {
+    if (pool->pid != getpid()) return;
+    pthread_mutex_lock(&pool->lock);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < pool->used; i++) {
+        job j = pool->jobs[(pool->head + i) % pool->capacity];
+        if (j.opaque != opaque) pool->jobs[(pool->head + kept++) % pool->capacity] = j;
+    }
+    pool->used = kept;
+    pool->waiting++;
+    while (runs(pool, opaque)) pthread_cond_wait(&pool->item_done, &pool->lock);
+    pool->waiting--;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void fl_pool_close(fl_pool *pool) {
+    if (!pool) return;
+    if (pool->pid == getpid()) {
+        pthread_mutex_lock(&pool->lock);
+        pool->closing = true;
+        pthread_cond_broadcast(&pool->work_there);
+        pthread_mutex_unlock(&pool->lock);
+        for (uint32_t i = 0; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
+        pthread_cond_destroy(&pool->work_there);
+        pthread_cond_destroy(&pool->item_done);
+        pthread_mutex_destroy(&pool->lock);
+    }
+    free(pool->workers);
+    free(pool->jobs);
+    free(pool);
+}

@@ -1,0 +1,33 @@
+/* engine/pool: a bounded pool of threads that knows nothing of the work.
+ *
+ * A job is `items` calls of work(opaque, item, context). The unit is the item: all threads take from the oldest unfinished job, so
+ * the first job is done as early as it can be. `context` is the calling thread's own, handed over at creation;
+ * it and `opaque` belong to the caller and must outlive the job (fl_pool_cancel or fl_pool_close ends it early).
+ *
+ * Threads block every signal, so that a signal always reaches a thread of the program's own. A pool belongs to the process that made it.
+ */
+#ifndef FL_ENGINE_POOL_H
+#define FL_ENGINE_POOL_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+
+typedef struct fl_pool fl_pool;
+typedef void (*fl_work)(void *opaque, uint32_t item, void *context);
+
+/* Starts the threads; contexts[i] is thread i's. At most `capacity` unfinished jobs. */
+fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, void *const *contexts, fl_pool **out, fl_error *err);
+
+/* FL_EFULL when capacity jobs wait or run. items > 0. Any thread. */
+fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items, fl_error *err);
+
+/* Drops the job's items that no thread has taken, and returns when those that were taken have returned: from then on nobody
+ * touches `opaque`. Not from inside an item of the same job. */
+void fl_pool_cancel(fl_pool *pool, const void *opaque);
+
+/* Ends every job as fl_pool_cancel would (their items are not run), joins the threads, frees the pool. NULL is allowed. In a forked
+ * child, where the threads do not exist, only memory is freed. */
+void fl_pool_close(fl_pool *pool);
+
+#endif

@@ -1,0 +1,206 @@
+#define _GNU_SOURCE
+#include "engine/ring.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/map.h"
+
+struct fl_slot {
+    _Atomic uint32_t state; /* fl_slot_state; see the note for who moves it */
+    void *data;             /* mapped while the slot exists; changed only while FILLING by its taker */
+    size_t bytes;
+    fl_slot *next; /* in ring->all, under ring->lock */
+};
+
+struct fl_ring {
+    pthread_mutex_t lock; /* all, slots, free */
+    fl_slot *all;
+    uint32_t slots, free, keep;
+    _Atomic uint32_t published; /* counts fl_slot_publish and fl_ring_stop: the futex that waiters sleep on */
+    fl_unmapping tell;          /* set once, before other threads see the ring */
+    void *opaque;               /* for tell */
+};
+
+static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
+    size_t rounded = (bytes + 4095) & ~(size_t)4095;
+    if (rounded < bytes) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
+    fl_mapped mapped = fl_map(-1, rounded, &slot->data);
+    if (mapped == FL_MAP_REFUSED)
+        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and the system has no room for them: lower batch_size or prefetch_factor",
+                       rounded);
+    if (mapped == FL_MAP_SHORT)
+        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size or prefetch_factor", rounded);
+    slot->bytes = rounded;
+    return FL_OK;
+}
+
+static void unmap(const fl_ring *ring, fl_slot *slot) {
+    if (slot->data && ring->tell) ring->tell(ring->opaque, slot->data);
+    if (slot->data) munmap(slot->data, slot->bytes);
+    slot->data = NULL;
+    slot->bytes = 0;
+}
+
+fl_code fl_ring_create(uint32_t keep, size_t bytes, fl_ring **out, fl_error *err) {
+    *out = NULL;
+    fl_ring *ring = calloc(1, sizeof *ring);
+    if (!ring) return fl_fail(err, FL_ENOMEM, "no memory for a ring");
+    pthread_mutex_init(&ring->lock, NULL);
+    ring->keep = keep;
+    fl_slot *taken[64];
+    uint32_t made = 0;
+    fl_code code = FL_OK;
+    for (; bytes && made < keep && made < 64 && !code; made += !code) code = fl_ring_take(ring, bytes, &taken[made], err);
+    for (uint32_t i = 0; i < made; i++) fl_slot_release(ring, taken[i]);
+    if (code) {
+        fl_ring_free(ring);
+        return code;
+    }
+    *out = ring;
+    return FL_OK;
+}
+
+void fl_ring_tell(fl_ring *ring, fl_unmapping tell, void *opaque) {
+    ring->tell = tell;
+    ring->opaque = opaque;
+}
+
+void fl_ring_free(fl_ring *ring) {
+    if (!ring) return;
+    while (ring->all) {
+        fl_slot *slot = ring->all;
+        ring->all = slot->next;
+        unmap(ring, slot);
+        free(slot);
+    }
+    pthread_mutex_destroy(&ring->lock);
+    free(ring);
+}
+
+/* Under the lock: the free slot that wastes least, large enough if there is one. */
+static fl_slot *best_free(fl_ring *ring, size_t bytes) {
+    fl_slot *best = NULL;
+    for (fl_slot *s = ring->all; s; s = s->next) {
+        if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_FREE) continue;
+        bool fits = s->bytes >= bytes, best_fits = best && best->bytes >= bytes;
+        if (!best || (fits && !best_fits) || (fits == best_fits && (fits ? s->bytes < best->bytes : s->bytes > best->bytes))) best = s;
+    }
+    return best;
+}
+
+fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) {
+    *out = NULL;
+    pthread_mutex_lock(&ring->lock);
+    fl_slot *slot = best_free(ring, bytes);
+    if (slot) {
+        ring->free--;
+    } else if ((slot = calloc(1, sizeof *slot))) {
+        slot->next = ring->all;
+        ring->all = slot;
+        ring->slots++;
+    }
+    if (slot) atomic_store_explicit(&slot->state, FL_FILLING, memory_order_relaxed);
+    pthread_mutex_unlock(&ring->lock);
+    if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
+    if (slot->bytes < bytes || !slot->data) {
+        unmap(ring, slot);
+        fl_code code = map(bytes, slot, err);
+        if (code) {
+            fl_slot_release(ring, slot);
+            return code;
+        }
+    }
+    *out = slot;
+    return FL_OK;
+}
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
+    return syscall(SYS_futex, (uint32_t *)word, op, value, timeout, NULL, 0);
+}
+
+void fl_slot_publish(fl_ring *ring, fl_slot *slot) {
+    atomic_store_explicit(&slot->state, FL_READY, memory_order_release);
+    atomic_fetch_add_explicit(&ring->published, 1, memory_order_release);
+    futex(&ring->published, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL);
+}
+
+void fl_slot_lease(fl_slot *slot) { atomic_store_explicit(&slot->state, FL_LEASED, memory_order_release); }
+
+void fl_slot_release(fl_ring *ring, fl_slot *slot) {
+    pthread_mutex_lock(&ring->lock);
+    bool drop = !slot->data || ring->free >= ring->keep;
+    if (drop) {
+        fl_slot **link = &ring->all;
+        while (*link != slot) link = &(*link)->next;
+        *link = slot->next;
+        ring->slots--;
+    } else {
+        atomic_store_explicit(&slot->state, FL_FREE, memory_order_release);
+        ring->free++;
+    }
+    pthread_mutex_unlock(&ring->lock);
+    if (drop) {
+        unmap(ring, slot);
+        free(slot);
+    }
+}
+
+void *fl_slot_data(const fl_slot *slot) { return slot->data; }
+
+size_t fl_slot_bytes(const fl_slot *slot) { return slot->bytes; }
+
+fl_slot_state fl_slot_state_of(const fl_slot *slot) { return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire); }
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, const fl_stop *stop, uint32_t *which,
+                     fl_error *err) {
+    int64_t deadline = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * 1000000;
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&ring->published, memory_order_acquire);
+        if (stop && atomic_load_explicit(&stop->set, memory_order_acquire)) return fl_fail(err, FL_EINTR, "told to stop");
+        for (uint32_t i = 0; i < count; i++)
+            if (fl_slot_state_of(slots[i]) == FL_READY) return *which = i, FL_OK;
+        struct timespec left, *limit = NULL;
+        if (timeout_ms >= 0) {
+            int64_t ns = deadline - now_ns();
+            if (ns <= 0) return fl_fail(err, FL_ETIMEOUT, "no batch became ready within %lld ms", (long long)timeout_ms);
+            left = (struct timespec){ns / 1000000000, ns % 1000000000};
+            limit = &left;
+        }
+        if (futex(&ring->published, FUTEX_WAIT_PRIVATE, seen, limit) != 0 && errno == EINTR)
+            return fl_fail(err, FL_EINTR, "interrupted by a signal");
+    }
+}
+
+void fl_ring_stop(fl_ring *ring, fl_stop *stop) {
+    atomic_store_explicit(&stop->set, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ring->published, 1, memory_order_release);
+    futex(&ring->published, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL);
+}
+
+void fl_ring_count(fl_ring *ring, fl_ring_counts *out) {
+    *out = (fl_ring_counts){0};
+    pthread_mutex_lock(&ring->lock);
+    for (fl_slot *s = ring->all; s; s = s->next) {
+        fl_slot_state state = fl_slot_state_of(s);
+        out->slots++;
+        out->bytes += s->bytes;
+        out->free += state == FL_FREE, out->filling += state == FL_FILLING;
+        out->ready += state == FL_READY, out->leased += state == FL_LEASED;
+    }
+    pthread_mutex_unlock(&ring->lock);
+}

@@ -1,0 +1,88 @@
+#define _GNU_SOURCE
+#include "engine/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/map.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static _Atomic uint64_t forks;
+
+static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
+
+__attribute__((constructor)) static void count_forks(void) { pthread_atfork(count_fork, NULL, NULL); }
+
+uint64_t fl_shm_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
+
+static fl_code map(fl_shm *shm, fl_error *err) {
+    fl_mapped mapped = fl_map(shm->fd, shm->bytes, &shm->data);
+    if (mapped == FL_MAP_REFUSED) return fl_fail(err, FL_ENOMEM, "mapping a batch of %zu bytes: %s", shm->bytes, strerror(errno));
+    if (mapped == FL_MAP_SHORT)
+        return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size, prefetch_factor or num_workers",
+                       shm->bytes);
+    return FL_OK;
+}
+
+static fl_code finish(fl_shm *shm, fl_code code) {
+    if (code) {
+        close(shm->fd);
+        *shm = (fl_shm){NULL, 0, -1};
+    }
+    return code;
+}
+
+fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err) {
+    *out = (fl_shm){NULL, (bytes + 4095) & ~(size_t)4095, -1};
+    if (!bytes || out->bytes < bytes || out->bytes > (size_t)INT64_MAX) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
+    out->fd = memfd_create("fastload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (out->fd < 0)
+        return fl_fail(err, errno == EMFILE || errno == ENFILE ? FL_EFULL : FL_ENOMEM, "memory for a batch: %s", strerror(errno));
+    if (ftruncate(out->fd, (off_t)out->bytes) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALS) != 0)
+        return finish(out, fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes of shared memory: %s", out->bytes, strerror(errno)));
+    return finish(out, map(out, err));
+}
+
+fl_code fl_shm_attach(int fd, fl_shm *out, fl_error *err) {
+    *out = (fl_shm){NULL, 0, fd};
+    struct stat st;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) != 0 || st.st_size <= 0)
+        return finish(out, fl_fail(err, FL_EARG, "file descriptor %d is no slot", fd));
+    out->bytes = (size_t)st.st_size;
+    return finish(out, map(out, err));
+}
+
+void fl_shm_release_fd(fl_shm *shm) {
+    if (shm->fd >= 0) close(shm->fd);
+    shm->fd = -1;
+}
+
+void fl_shm_close(fl_shm *shm) {
+    fl_shm_release_fd(shm);
+    if (shm->data) munmap(shm->data, shm->bytes);
+    *shm = (fl_shm){NULL, 0, -1};
+}
+
+static _Atomic uint64_t *ticket_at(const fl_shm *shm, uint32_t ticket) {
+    return (_Atomic uint64_t *)shm->data + ticket % (shm->bytes / sizeof(uint64_t));
+}
+
+void fl_ticket_open(const fl_shm *shm, uint32_t ticket, uint32_t batch) {
+    atomic_store_explicit(ticket_at(shm, ticket), (uint64_t)batch << 32, memory_order_release);
+}
+
+int64_t fl_ticket_claim(const fl_shm *shm, uint32_t ticket, uint32_t batch, uint32_t limit) {
+    _Atomic uint64_t *word = ticket_at(shm, ticket);
+    uint64_t seen = atomic_load_explicit(word, memory_order_acquire);
+    while (seen >> 32 == batch && (uint32_t)seen < limit)
+        if (atomic_compare_exchange_weak_explicit(word, &seen, seen + 1, memory_order_acq_rel, memory_order_acquire)) return (uint32_t)seen;
+    return -1;
+}

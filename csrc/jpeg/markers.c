@@ -1,0 +1,285 @@
+/* The marker walk of jpeg/transcode.h: fl_jpeg_scan and fl_jpeg_strip. Source of the rules: ITU-T T.81, annex B, and what libjpeg
+ * makes of files that break them (it looks for the next marker, over stray bytes and stuffed zeros). */
+#include "jpeg/transcode.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SOF0 = 0xC0,
+    DHT = 0xC4,
+    JPG = 0xC8,
+    DAC = 0xCC,
+    SOF15 = 0xCF,
+    RST0 = 0xD0,
+    RST7 = 0xD7,
+    SOI = 0xD8,
+    EOI = 0xD9,
+    SOS = 0xDA,
+    DQT = 0xDB,
+    DNL = 0xDC,
+    DRI = 0xDD,
+    APP0 = 0xE0,
+    APP1 = 0xE1,
+    APP2 = 0xE2,
+    APP14 = 0xEE,
+    APP15 = 0xEF,
+    COM = 0xFE,
+    TEM = 0x01
+};
+/* What libjpeg reads of the two markers that decide the colour space; shorter ones it passes over. */
+enum { JFIF_DATA = 14, ADOBE_DATA = 12 };
+
+typedef struct walk {
+    const uint8_t *bytes;
+    size_t size, at;
+    fl_jpeg_layout *layout;
+    fl_jpeg_segment *segments;
+    size_t capacity;
+    uint8_t *out; /* NULL: nothing is copied */
+    size_t written;
+    bool framed;
+    uint32_t interval; /* of the scan to come */
+} walk;
+
+static uint32_t be16(const uint8_t *p) { return (uint32_t)p[0] << 8 | p[1]; }
+
+static void copy(walk *w, const uint8_t *bytes, size_t size) {
+    if (!w->out) return;
+    memcpy(w->out + w->written, bytes, size);
+    w->written += size;
+}
+
+__attribute__((format(printf, 2, 3))) static void damage(walk *w, const char *format, ...) {
+    if (w->layout->damaged) return;
+    w->layout->damaged = true;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w->layout->damage, sizeof w->layout->damage, format, args);
+    va_end(args);
+}
+
+/* Moves to the next marker and returns its code, 0 at the end of the bytes. Stray bytes are counted, fill bytes are not. */
+static uint8_t next_marker(walk *w, size_t *offset) {
+    while (w->at < w->size) {
+        if (w->bytes[w->at] != 0xFF) {
+            const uint8_t *found = memchr(w->bytes + w->at, 0xFF, w->size - w->at);
+            size_t next = found ? (size_t)(found - w->bytes) : w->size;
+            w->layout->stray += (uint32_t)(next - w->at);
+            w->at = next;
+            continue;
+        }
+        while (w->at < w->size && w->bytes[w->at] == 0xFF) w->at++;
+        if (w->at == w->size) break;
+        uint8_t code = w->bytes[w->at++];
+        if (code != 0) {
+            *offset = w->at - 2;
+            return code;
+        }
+        w->layout->stray += 2;
+    }
+    return 0;
+}
+
+/* From the first byte after an SOS header over stuffed zeros, fill bytes and restart markers to the marker that ends the scan. */
+static size_t coded_data(walk *w) {
+    size_t start = w->at;
+    uint8_t expected = RST0;
+    for (;;) {
+        const uint8_t *found = w->at < w->size ? memchr(w->bytes + w->at, 0xFF, w->size - w->at) : NULL;
+        if (!found) {
+            w->at = w->size;
+            break;
+        }
+        size_t first = (size_t)(found - w->bytes), code = first;
+        while (code < w->size && w->bytes[code] == 0xFF) code++;
+        if (code == w->size) {
+            w->at = w->size;
+            break;
+        }
+        uint8_t marker = w->bytes[code];
+        if (marker != 0 && !(marker >= RST0 && marker <= RST7)) {
+            w->at = first;
+            break;
+        }
+        if (marker != 0) {
+            if (!w->interval) damage(w, "a restart marker at byte %zu, though the file declares no restarts", first);
+            else if (marker != expected) damage(w, "restart marker %d at byte %zu where %d is due", marker - RST0, first, expected - RST0);
+            expected = (uint8_t)(RST0 + ((marker - RST0 + 1) & 7));
+        }
+        w->at = code + 1;
+    }
+    return w->at - start;
+}
+
+static uint32_t tiff(const uint8_t *p, int bytes, bool little) {
+    uint32_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= (uint32_t)p[i] << 8 * (little ? i : bytes - 1 - i);
+    return value;
+}
+
+/* EXIF 2.3, 4.6.4: tag 0x0112 of IFD0, a SHORT (LONG is also met with). 0 when there is none that holds. */
+static uint8_t exif_orientation(const uint8_t *p, size_t size) {
+    if (size < 14 || memcmp(p, "Exif\0", 6) != 0) return 0;
+    p += 6, size -= 6;
+    bool little = p[0] == 'I' && p[1] == 'I';
+    if ((!little && !(p[0] == 'M' && p[1] == 'M')) || tiff(p + 2, 2, little) != 42) return 0;
+    size_t ifd = tiff(p + 4, 4, little);
+    if (ifd > size || size - ifd < 2) return 0;
+    size_t count = tiff(p + ifd, 2, little);
+    for (size_t i = 0, at = ifd + 2; i < count && size - at >= 12; i++, at += 12) {
+        if (tiff(p + at, 2, little) != 0x0112) continue;
+        uint32_t type = tiff(p + at + 2, 2, little);
+        uint32_t value = type == 3 ? tiff(p + at + 8, 2, little) : type == 4 ? tiff(p + at + 8, 4, little) : 0;
+        return value >= 1 && value <= 8 ? (uint8_t)value : 0;
+    }
+    return 0;
+}
+
+static bool frame(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
+    fl_jpeg_layout *l = w->layout;
+    if (w->framed) return damage(w, "a second frame header"), false;
+    if (size < 6 || size != 6 + 3 * (size_t)p[5]) return damage(w, "a frame header of the wrong length"), false;
+    int n = marker - SOF0;
+    static const fl_jpeg_kind kinds[4] = {FL_JPEG_EXTENDED, FL_JPEG_EXTENDED, FL_JPEG_PROGRESSIVE, FL_JPEG_LOSSLESS};
+    l->kind = n == 0 ? FL_JPEG_BASELINE : n & 4 ? FL_JPEG_HIERARCHICAL : kinds[n & 3];
+    l->arithmetic = n >= 8;
+    l->precision = p[0];
+    l->height = be16(p + 1);
+    l->width = be16(p + 3);
+    l->components = p[5];
+    for (int i = 0; i < l->components && i < 4; i++) l->h[i] = p[7 + 3 * i] >> 4, l->v[i] = p[7 + 3 * i] & 15;
+    w->framed = true;
+    return true;
+}
+
+/* An application segment or comment: noted, and of those that decide the colour space, the deciding part kept. */
+static void application(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
+    fl_jpeg_layout *l = w->layout;
+    if (l->scans) return; /* libjpeg settles the colour space at the first scan */
+    if (marker == APP0 && size >= JFIF_DATA && memcmp(p, "JFIF", 5) == 0) {
+        l->jfif = true;
+        const uint8_t head[4] = {0xFF, APP0, 0, JFIF_DATA + 2}, no_thumbnail[2] = {0, 0};
+        copy(w, head, sizeof head);
+        copy(w, p, JFIF_DATA - 2);
+        copy(w, no_thumbnail, sizeof no_thumbnail);
+    } else if (marker == APP14 && size >= ADOBE_DATA && memcmp(p, "Adobe", 5) == 0) {
+        l->adobe = p[11];
+        const uint8_t head[4] = {0xFF, APP14, 0, ADOBE_DATA + 2};
+        copy(w, head, sizeof head);
+        copy(w, p, ADOBE_DATA);
+    } else if (marker == APP1 && size >= 6 && memcmp(p, "Exif\0", 6) == 0) {
+        l->exif = true;
+        uint8_t found = exif_orientation(p, size);
+        if (found && l->orientation == 0) l->orientation = found;
+    } else if (marker == APP2 && size >= 12 && memcmp(p, "ICC_PROFILE", 12) == 0) {
+        l->icc = true;
+    }
+}
+
+static fl_code cut(walk *w, fl_error *err) {
+    w->layout->end = w->size;
+    if (w->layout->scans) return FL_OK;
+    return fl_fail(err, FL_ETRUNCATED, "the JPEG is cut off: its %zu bytes end before its first scan", w->size);
+}
+
+static bool has_payload(uint8_t m) {
+    return (m >= SOF0 && m <= SOF15 && m != JPG) || (m >= SOS && m <= DRI) || (m >= APP0 && m <= APP15) || m == COM;
+}
+
+static void note(walk *w, uint8_t marker, size_t offset, size_t data) {
+    fl_jpeg_layout *l = w->layout;
+    if (l->segments < w->capacity) w->segments[l->segments] = (fl_jpeg_segment){marker, offset, w->at - offset - data, data};
+    l->segments++;
+}
+
+/* One segment; *more becomes false at the end of the image. */
+static fl_code step(walk *w, bool *more, fl_error *err) {
+    fl_jpeg_layout *l = w->layout;
+    size_t offset = 0;
+    uint8_t marker = next_marker(w, &offset);
+    *more = false;
+    if (marker == 0) return cut(w, err);
+    l->end = w->at;
+    if (marker == EOI) {
+        l->eoi = true;
+        const uint8_t eoi[2] = {0xFF, EOI};
+        copy(w, eoi, sizeof eoi);
+        note(w, marker, offset, 0);
+        if (l->scans == 0) return fl_fail(err, FL_EJPEG, "the JPEG ends at byte %zu without a scan: it holds no picture", w->at);
+        return FL_OK;
+    }
+    if (marker == TEM || (marker >= RST0 && marker <= RST7)) {
+        damage(w, "marker 0x%02x at byte %zu, outside a scan", marker, offset);
+        *more = true;
+        return FL_OK;
+    }
+    if (!has_payload(marker)) {
+        damage(w, "marker 0x%02x at byte %zu, which no JPEG has there", marker, offset);
+        return l->scans ? FL_OK : fl_fail(err, FL_EJPEG, "not a JPEG that can be read: %s", l->damage);
+    }
+    if (w->size - w->at < 2) return cut(w, err);
+    size_t length = be16(w->bytes + w->at);
+    if (length < 2) {
+        damage(w, "segment 0x%02x at byte %zu is shorter than its own length field", marker, offset);
+        return l->scans ? FL_OK : fl_fail(err, FL_EJPEG, "not a JPEG that can be read: %s", l->damage);
+    }
+    if (length > w->size - w->at) return cut(w, err);
+    const uint8_t *payload = w->bytes + w->at + 2;
+    size_t size = length - 2, data = 0;
+    w->at += length;
+    *more = true;
+    if (marker >= APP0) {
+        application(w, marker, payload, size);
+    } else {
+        if (marker >= SOF0 && marker <= SOF15 && marker != DHT && marker != DAC && !frame(w, marker, payload, size)) {
+            *more = false;
+            return l->scans ? FL_OK : fl_fail(err, FL_EJPEG, "not a JPEG that can be read: %s", l->damage);
+        }
+        if (marker == DRI && size >= 2) w->interval = be16(payload);
+        if (marker == SOS) {
+            if (!w->framed) return fl_fail(err, FL_EJPEG, "the JPEG has a scan at byte %zu before any frame header", offset);
+            if (l->scans++ == 0) l->restart_interval = w->interval;
+            data = coded_data(w);
+        }
+        copy(w, w->bytes + offset, w->at - offset);
+    }
+    note(w, marker, offset, data);
+    l->end = w->at;
+    return FL_OK;
+}
+
+static fl_code walk_file(walk *w, fl_error *err) {
+    fl_jpeg_layout *l = w->layout;
+    memset(l, 0, sizeof *l);
+    l->adobe = -1;
+    if (w->size < 2 || w->bytes[0] != 0xFF || w->bytes[1] != SOI) {
+        if (w->size < 2) return fl_fail(err, FL_ETRUNCATED, "the JPEG is cut off: it has %zu bytes", w->size);
+        return fl_fail(err, FL_EJPEG, "not a JPEG: it starts with 0x%02x 0x%02x", w->bytes[0], w->bytes[1]);
+    }
+    copy(w, w->bytes, 2);
+    w->at = 2;
+    for (bool more = true; more;) {
+        fl_code code = step(w, &more, err);
+        if (code != FL_OK) return code;
+    }
+    if (l->orientation == 0) l->orientation = 1;
+    return FL_OK;
+}
+
+fl_code fl_jpeg_scan(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_jpeg_segment *segments, size_t capacity, fl_error *err) {
+    walk w = {.bytes = bytes, .size = size, .layout = layout, .segments = segments, .capacity = segments ? capacity : 0};
+    return walk_file(&w, err);
+}
+
+fl_code fl_jpeg_strip(const uint8_t *bytes, size_t size, uint8_t *out, size_t capacity, size_t *written, fl_error *err) {
+    fl_jpeg_layout layout;
+    if (capacity < size) return fl_fail(err, FL_EARG, "fl_jpeg_strip: room for %zu bytes, %zu needed", capacity, size);
+    walk w = {.bytes = bytes, .size = size, .layout = &layout, .out = out};
+    fl_code code = walk_file(&w, err);
+    if (code != FL_OK) return code;
+    if (layout.damaged) return fl_fail(err, FL_EJPEG, "the JPEG's structure is damaged: %s", layout.damage);
+    *written = w.written;
+    return FL_OK;
+}

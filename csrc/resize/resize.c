@@ -1,0 +1,281 @@
+/* The resizer: checks what it is asked, makes the tables, and streams rows through the two passes.
+ *
+ * NOTE [ resize: rows stream, in either order ]
+ * No plane of the intermediate image exists. FL_QUAD makes four output rows of the source's columns, and at once takes them across.
+ * In FL_LONG, Pillow's order, rows are resampled horizontally only when the vertical pass comes to them, two at a time, into a ring of a
+ * few rows that stays in L1; each output row is then combined from the ring and goes to the sink. The vertical axis' first[] never
+ * decreases (a vertical mirror is done where the row is stored), so a ring of taps + 2 rows never overwrites a row that is still
+ * wanted. Antialiased bicubic clips between the passes what overshoots, so its order counts, and is that of every Pillow before 13.
+ * The choice depends on the box and the output, not on the window, so that a window equals the same part of the whole.
+ */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "resize/parts.h"
+
+struct fl_resizer {
+    fl_axis across, down;
+    fl_ramp ramp; /* of the last float32 table */
+    void *between; /* FL_QUAD: quads of the columns in use. FL_LONG: a ring, row r of the source at slot r % slots */
+    void *spare[2]; /* copies of rows whose end a kernel would read beyond */
+    void *line[4]; /* finished rows that the sink does not take as they are */
+    void *rows; /* pointers to the rows that one output row is made of */
+    size_t between_room, spare_room[2], line_room[4], rows_room;
+};
+
+/* One call's facts, so that the steps below take one argument. */
+typedef struct job {
+    fl_resizer *resizer;
+    const fl_view *view;
+    const fl_sink *sink;
+    const fl_kernels *kernels;
+    const fl_ramp *ramp; /* or NULL */
+    const fl_axis *across, *down;
+    uint32_t x, at_y; /* the window's left column and top row in the sink; the column is already mirrored */
+    size_t n; /* bytes of a row of the window */
+    bool in_place; /* the sink takes finished rows as they are */
+    fl_row_form form; /* of FL_LONG's rows between the passes */
+    size_t slots, pitch; /* the ring: rows, bytes from row to row */
+    uint32_t next; /* the first source row that is not in the ring yet */
+    uint32_t last; /* the last source row that any output needs */
+} job;
+
+static const fl_kernels *best_kernels(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) return &fl_kernels_avx2;
+#endif
+    return &fl_kernels_scalar;
+}
+
+static atomic_bool scalar_only; /* written by tests; read once at the start of a resize */
+
+const char *fl_resize_dispatch(int best) {
+    atomic_store(&scalar_only, !best);
+    return best ? best_kernels()->name : fl_kernels_scalar.name;
+}
+
+fl_code fl_resizer_create(fl_resizer **out, fl_error *err) {
+    *out = calloc(1, sizeof **out);
+    if (*out == NULL) return fl_fail(err, FL_ENOMEM, "resize: no memory for %zu bytes", sizeof **out);
+    return FL_OK;
+}
+
+void fl_resizer_free(fl_resizer *resizer) {
+    if (resizer == NULL) return;
+    fl_axis_free(&resizer->across);
+    fl_axis_free(&resizer->down);
+    free(resizer->between);
+    for (int i = 0; i < 2; i++) free(resizer->spare[i]);
+    for (int i = 0; i < 4; i++) free(resizer->line[i]);
+    free(resizer->rows);
+    free(resizer);
+}
+
+/* A box edge may be this far outside by rounding of the caller's arithmetic, in pixels; it is then moved inside. */
+static const double EDGE = 1e-6;
+
+/* Whether the part of the box that the window shows lies inside the view, along one side. Then every output has a pixel within
+ * 1/2 of its centre, and its weights cannot sum to 0. Written so that a NaN fails. */
+static bool sees(double start, double length, uint32_t out, uint32_t from, uint32_t count, uint32_t source) {
+    if (!(length > 0.0)) return false;
+    const double scale = length / out;
+    return start + from * scale >= -EDGE && start + ((double)from + count) * scale <= source + EDGE;
+}
+
+static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
+    enum { SIDE_MAX = 1 << 24 }; /* row offsets in bytes, and their sums, stay far below a uint32 */
+    if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > SIDE_MAX || view->height > SIDE_MAX ||
+        view->stride < (size_t)view->width * 3)
+        return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
+    if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > SIDE_MAX || spec->out_height > SIDE_MAX)
+        return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", spec->out_width, spec->out_height);
+    if (spec->filter != FL_BILINEAR && spec->filter != FL_BICUBIC) return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
+    const fl_box *window = &spec->window;
+    if (window->width > spec->out_width || window->x > spec->out_width - window->width || window->height > spec->out_height ||
+        window->y > spec->out_height - window->height)
+        return fl_fail(err, FL_EARG, "resize: the window (%u, %u) + %u x %u is not inside the %u x %u output", window->x, window->y,
+                       window->width, window->height, spec->out_width, spec->out_height);
+    if (!(sees(spec->x, spec->width, spec->out_width, window->x, window->width, view->width) &&
+          sees(spec->y, spec->height, spec->out_height, window->y, window->height, view->height)))
+        return fl_fail(err, FL_EARG, "resize: the box (%g, %g) + %g x %g is not inside the %u x %u view", spec->x, spec->y, spec->width,
+                       spec->height, view->width, view->height);
+    if (window->width > sink->width || spec->at_x > sink->width - window->width || window->height > sink->height ||
+        spec->at_y > sink->height - window->height)
+        return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width,
+                       window->height, spec->at_x, spec->at_y, sink->width, sink->height);
+    if (sink->data == NULL || (unsigned)sink->dtype > FL_BF16 || (unsigned)sink->layout > FL_CHW ||
+        (sink->dtype != FL_U8 && sink->lut == NULL))
+        return fl_fail(err, FL_EARG, "resize: a sink of dtype %d and layout %d without %s", (int)sink->dtype, (int)sink->layout,
+                       sink->data == NULL ? "data" : "a table");
+    return FL_OK;
+}
+
+static fl_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
+    fl_axis_key key = {
+        .start = start, .length = length, .source = source, .out = out, .filter = spec->filter, .antialias = spec->antialias};
+    const double over = key.start + key.length - source;
+    if (over > 0.0 && over <= EDGE) key.length -= over;
+    return key;
+}
+
+static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_axis_key *across, fl_axis_key *down) {
+    *across = key_of(spec->x, spec->width, view->width, spec->out_width, spec);
+    across->begin = spec->window.x;
+    across->count = spec->window.width;
+    across->mirror = sink->hflip;
+    across->horizontal = true;
+    *down = key_of(spec->y, spec->height, view->height, spec->out_height, spec);
+    down->begin = spec->window.y;
+    down->count = spec->window.height;
+    const bool quad = spec->filter == FL_BILINEAR && fl_axis_width(across) <= FL_QUAD_TAPS && fl_axis_width(down) <= FL_QUAD_TAPS;
+    across->sum = down->sum = quad ? FL_QUAD : FL_LONG;
+}
+
+static fl_code reserve_lines(const job *job, int count, fl_error *err) {
+    fl_code code = FL_OK;
+    for (int i = 0; i < count && code == FL_OK && !job->in_place; i++)
+        code = fl_scratch(&job->resizer->line[i], &job->resizer->line_room[i], job->n, 1, err);
+    return code;
+}
+
+/* Where finished output row y of the sink is written: in the sink, or in line `spare` for store_row. */
+static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
+    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * job->sink->width + job->x) * 3 : job->resizer->line[spare];
+}
+
+static uint32_t sink_y(const job *job, uint32_t i) { return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i; }
+
+static void store_row(const job *job, uint32_t y, const uint8_t *rgb) {
+    fl_sink_row(job->sink, job->kernels, job->ramp, job->x, y, rgb, job->n / 3);
+}
+
+static fl_code run_copy(const job *job, const fl_axis_key *across, const fl_axis_key *down, fl_error *err) {
+    const fl_code code = reserve_lines(job, 1, err);
+    if (code != FL_OK) return code;
+    const fl_view *view = job->view;
+    const uint8_t *row = view->pixels + (size_t)(down->start + down->begin) * view->stride + (size_t)(across->start + across->begin) * 3;
+    for (uint32_t i = 0; i < down->count; i++, row += view->stride) {
+        const uint32_t y = sink_y(job, i);
+        if (!across->mirror) {
+            store_row(job, y, row);
+            continue;
+        }
+        uint8_t *line = finished_row(job, y, 0);
+        job->kernels->mirror(row, line, job->n / 3);
+        if (!job->in_place) store_row(job, y, line);
+    }
+    return FL_OK;
+}
+
+static const int16_t *coef_of(const fl_axis *axis, uint32_t i) { return axis->coef + (size_t)i * axis->stride; }
+
+static fl_code run_quads(const job *job, fl_error *err) {
+    const fl_axis *down = job->down, *across = job->across;
+    fl_resizer *resizer = job->resizer;
+    const size_t columns = across->high - across->low;
+    fl_code code = fl_scratch(&resizer->between, &resizer->between_room, columns, FL_QUAD_LANES * sizeof(int16_t), err);
+    if (code == FL_OK) code = reserve_lines(job, 4, err);
+    if (code != FL_OK) return code;
+    int16_t *quads = resizer->between;
+    for (uint32_t i = 0; i < down->key.count; i += 4) {
+        fl_quad_rows rows = {.stride = job->view->stride, .taps = down->taps};
+        uint8_t *line[4];
+        for (uint32_t j = 0; j < 4; j++) { /* the last row stands in for those beyond it */
+            const uint32_t at = i + j < down->key.count ? i + j : down->key.count - 1;
+            rows.row[j] = job->view->pixels + down->first[at] * job->view->stride + (size_t)across->low * 3;
+            rows.coef[j] = coef_of(down, at);
+            line[j] = finished_row(job, sink_y(job, at), (int)(at - i));
+        }
+        for (int j = 0; j < 4 && job->in_place; j++) /* the batch is not in the cache: it is fetched while rows go down */
+            for (size_t at = 0; at < job->n; at += 64) __builtin_prefetch(line[j] + at, 1);
+        job->kernels->quad_down(&rows, quads, columns);
+        job->kernels->quad_across(across, quads, line);
+        for (uint32_t j = 0; j < 4 && i + j < down->key.count && !job->in_place; j++) store_row(job, sink_y(job, i + j), line[j]);
+    }
+    return FL_OK;
+}
+
+/* Source row r, or a copy of it when a horizontal kernel would read beyond what the view owns. */
+static const uint8_t *source_row(const job *job, uint32_t r, int spare) {
+    const fl_view *view = job->view;
+    const uint8_t *row = view->pixels + r * view->stride;
+    const size_t bytes = (size_t)view->width * 3, reach = job->across->reach;
+    const uint32_t below = view->height - 1 - r;
+    if (reach <= below * view->stride + bytes + view->tail) return row;
+    uint8_t *copy = job->resizer->spare[spare];
+    memcpy(copy, row, bytes);
+    memset(copy + bytes, 0, reach - bytes);
+    return copy;
+}
+
+static void *ring_row(const job *job, uint32_t r) { return (char *)job->resizer->between + r % job->slots * job->pitch; }
+
+/* Brings the ring up to source row `upto`. */
+static void advance(job *job, uint32_t upto) {
+    while (job->next <= upto) {
+        const uint32_t r = job->next, other = r < job->last ? r + 1 : r;
+        const uint8_t *const src[2] = {source_row(job, r, 0), source_row(job, other, 1)};
+        int16_t *const dst[2] = {ring_row(job, r), ring_row(job, other)};
+        job->kernels->long_across(job->across, job->form, src, dst);
+        job->next = other + 1;
+    }
+}
+
+static fl_code reserve_ring(job *job, fl_error *err) {
+    fl_resizer *resizer = job->resizer;
+    const size_t row = (size_t)job->view->width * 3, spare = job->across->reach > row ? job->across->reach : row;
+    job->slots = (size_t)job->down->taps + 2;
+    job->pitch = (job->n * sizeof(int16_t) + 63) / 64 * 64;
+    fl_code code = fl_scratch(&resizer->rows, &resizer->rows_room, job->down->taps, sizeof(void *), err);
+    if (code == FL_OK) code = fl_scratch(&resizer->between, &resizer->between_room, job->slots, job->pitch, err);
+    for (int i = 0; i < 2 && code == FL_OK; i++) code = fl_scratch(&resizer->spare[i], &resizer->spare_room[i], spare, 1, err);
+    return code == FL_OK ? reserve_lines(job, 1, err) : code;
+}
+
+static fl_code run_long(job *job, fl_error *err) {
+    const fl_axis *down = job->down;
+    const fl_code code = reserve_ring(job, err);
+    if (code != FL_OK) return code;
+    const void **rows = job->resizer->rows;
+    job->last = down->first[down->key.count - 1] + down->taps - 1;
+    for (uint32_t i = 0; i < down->key.count; i++) {
+        const uint32_t first = down->first[i], y = sink_y(job, i);
+        job->next = job->next > first ? job->next : first;
+        advance(job, first + down->taps - 1);
+        for (uint32_t k = 0; k < down->taps; k++) rows[k] = ring_row(job, first + k);
+        uint8_t *line = finished_row(job, y, 0);
+        job->kernels->long_down(down, job->form, coef_of(down, i), (const int16_t *const *)rows, line, job->n);
+        if (!job->in_place) store_row(job, y, line);
+    }
+    return FL_OK;
+}
+
+/* Antialiased bicubic is clipped as Pillow's; what torch interpolates is not, and overshoots by less than 64. */
+static fl_row_form form_of(const fl_resize_spec *spec, const fl_axis_key *down) {
+    const int bits = fl_row_bits(down);
+    return spec->antialias ? (fl_row_form){bits, 0, 255 << bits} : (fl_row_form){bits, -32768, 32767};
+}
+
+fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
+    fl_code code = check(view, spec, sink, err);
+    if (code != FL_OK) return code;
+    if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;
+
+    job job = {.resizer = resizer, .view = view, .sink = sink, .across = &resizer->across, .down = &resizer->down};
+    job.kernels = atomic_load(&scalar_only) ? &fl_kernels_scalar : best_kernels();
+    if (sink->dtype == FL_F32 && job.kernels != &fl_kernels_scalar) job.ramp = fl_ramp_of(&resizer->ramp, sink->lut);
+    job.x = sink->hflip ? sink->width - spec->at_x - spec->window.width : spec->at_x;
+    job.at_y = spec->at_y;
+    job.n = (size_t)spec->window.width * 3;
+    job.in_place = sink->dtype == FL_U8 && sink->layout == FL_HWC;
+    fl_axis_key across, down;
+    make_keys(view, spec, sink, &across, &down);
+    if (fl_axis_copies(&across) && fl_axis_copies(&down)) return run_copy(&job, &across, &down, err);
+    code = fl_axis_build(&resizer->across, &across, err);
+    if (code == FL_OK) code = fl_axis_build(&resizer->down, &down, err);
+    if (code != FL_OK) return code;
+    job.form = form_of(spec, &down);
+    return across.sum == FL_QUAD ? run_quads(&job, err) : run_long(&job, err);
+}

@@ -1,0 +1,101 @@
+/* The last step of a row: from RGB bytes to the sink's type and layout. */
+#include <string.h>
+
+#include "resize/parts.h"
+
+/* Table look-ups for one element type: n RGB pixels, interleaved or into planes `plane` elements apart. */
+#define LOOK_UP(NAME, TYPE)                                                                                                                \
+    static void NAME##_interleaved(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t n) {                                    \
+        const TYPE *red = lut, *green = lut + 256, *blue = lut + 512;                                                                      \
+        for (size_t i = 0; i < n; i++, rgb += 3, dst += 3) {                                                                               \
+            dst[0] = red[rgb[0]];                                                                                                          \
+            dst[1] = green[rgb[1]];                                                                                                        \
+            dst[2] = blue[rgb[2]];                                                                                                         \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void NAME##_planar(const uint8_t *rgb, const TYPE *lut, TYPE *restrict dst, size_t plane, size_t n) {                           \
+        for (int c = 0; c < 3; c++, rgb++, lut += 256, dst += plane)                                                                       \
+            for (size_t i = 0; i < n; i++) dst[i] = lut[rgb[3 * i]];                                                                       \
+    }
+LOOK_UP(word, uint32_t)
+LOOK_UP(half, uint16_t)
+#undef LOOK_UP
+
+static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
+
+size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) { return (size_t)width * height * 3 * element_size(dtype); }
+
+/* Planes of floats `plane` elements apart. */
+static void ramp_planar(const fl_ramp *ramp, const fl_kernels *kernels, const uint8_t *rgb, float *dst, size_t plane, size_t n) {
+    enum { PIXELS = 256 };
+    uint8_t bytes[3][PIXELS];
+    for (size_t i = 0; i < n; i += PIXELS) {
+        const size_t m = n - i < PIXELS ? n - i : PIXELS;
+        kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
+        for (int c = 0; c < 3; c++) fl_ramp_plane(ramp, c, bytes[c], dst + (size_t)c * plane + i, m);
+    }
+}
+
+void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, const fl_ramp *ramp, uint32_t x, uint32_t y, const uint8_t *rgb,
+                 size_t n) {
+    const size_t at = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;
+    if (sink->dtype == FL_U8) {
+        uint8_t *data = sink->data;
+        if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
+        else kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
+    } else if (ramp != NULL) {
+        float *data = sink->data;
+        if (sink->layout == FL_HWC) fl_ramp_interleaved(ramp, rgb, data + 3 * at, n);
+        else ramp_planar(ramp, kernels, rgb, data + at, plane, n);
+    } else if (sink->dtype == FL_F32) {
+        uint32_t *data = sink->data; /* the bits of a float: copied, never calculated with */
+        if (sink->layout == FL_HWC) word_interleaved(rgb, sink->lut, data + 3 * at, n);
+        else word_planar(rgb, sink->lut, data + at, plane, n);
+    } else {
+        uint16_t *data = sink->data;
+        if (sink->layout == FL_HWC) half_interleaved(rgb, sink->lut, data + 3 * at, n);
+        else half_planar(rgb, sink->lut, data + at, plane, n);
+    }
+}
+
+enum { FILL_PIXELS = 64, UNIT_MAX = 3 * sizeof(float) };
+
+/* One colour as the sink stores it: FILL_PIXELS pixels, or as many values of each plane. */
+typedef struct filling {
+    size_t planes, unit; /* bytes of a pixel in a plane */
+    uint8_t line[3][FILL_PIXELS * UNIT_MAX];
+} filling;
+
+static void make_filling(const fl_sink *sink, const uint8_t rgb[3], filling *f) {
+    const size_t size = element_size(sink->dtype);
+    uint8_t colour[UNIT_MAX];
+    for (size_t c = 0; c < 3; c++)
+        memcpy(colour + c * size, sink->dtype == FL_U8 ? rgb + c : (const uint8_t *)sink->lut + (256 * c + rgb[c]) * size, size);
+    f->planes = sink->layout == FL_HWC ? 1 : 3;
+    f->unit = 3 * size / f->planes;
+    for (size_t p = 0; p < f->planes; p++) {
+        memcpy(f->line[p], colour + p * f->unit, f->unit);
+        for (size_t have = f->unit; have < FILL_PIXELS * f->unit; have *= 2) memcpy(f->line[p] + have, f->line[p], have);
+    }
+}
+
+static void fill_run(const fl_sink *sink, const filling *f, uint32_t y, uint32_t from, uint32_t to) {
+    const size_t plane = f->unit * sink->width * sink->height;
+    for (uint32_t x = from; x < to; x += FILL_PIXELS) {
+        const size_t n = to - x < FILL_PIXELS ? to - x : FILL_PIXELS;
+        uint8_t *dst = (uint8_t *)sink->data + f->unit * ((size_t)y * sink->width + x);
+        for (size_t p = 0; p < f->planes; p++, dst += plane) memcpy(dst, f->line[p], n * f->unit);
+    }
+}
+
+void fl_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]) {
+    filling f;
+    make_filling(sink, rgb, &f);
+    const uint32_t left = sink->hflip ? sink->width - keep->x - keep->width : keep->x;
+    const uint32_t top = sink->vflip ? sink->height - keep->y - keep->height : keep->y;
+    for (uint32_t y = 0; y < sink->height; y++) {
+        const bool beside = y >= top && y - top < keep->height;
+        fill_run(sink, &f, y, 0, beside ? left : sink->width);
+        if (beside) fill_run(sink, &f, y, left + keep->width, sink->width);
+    }
+}

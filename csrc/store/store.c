@@ -1,0 +1,258 @@
+#define _GNU_SOURCE
+#include "store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "store/tree.h"
+
+/* A buffer larger than KEEP is given back when the next record needs less than a quarter of it: see jpeg/libjpeg.c. */
+enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10, SMALL = 16 << 10, WARM = 1024 };
+
+typedef struct shard {
+    uint64_t first, count, bytes;
+    int fd;
+    fl_tree tree;
+    const uint32_t *crc; /* set before readers read; NULL: not checked */
+    char name[NAME_SIZE]; /* the file's last name, for messages */
+} shard;
+
+struct fl_store {
+    uint32_t process; /* see process_now */
+    uint32_t shards;
+    shard *shard;
+    uint64_t count;
+    _Atomic uint32_t found; /* in the page cache, one after the other; counted up to WARM */
+};
+
+struct fl_reader {
+    uint8_t *buffer; /* the record last got */
+    size_t room;
+};
+
+static atomic_uint live_stores, live_readers;
+
+/* A number that differs in every forked child: a cheaper question than getpid. Kept by pthread_atfork. */
+static atomic_uint process_number;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static int process_result;
+static void process_child(void) { atomic_fetch_add_explicit(&process_number, 1, memory_order_relaxed); }
+static void process_init(void) { process_result = pthread_atfork(NULL, NULL, process_child); }
+static uint32_t process_now(void) { return atomic_load_explicit(&process_number, memory_order_relaxed); }
+
+static fl_code store_check(const fl_store *store, fl_error *err) {
+    if (store->process == process_now()) return FL_OK;
+    return fl_fail(err, FL_EFORK, "this store was opened before a fork and belongs to the parent: open the dataset again in the child");
+}
+
+fl_code fl_store_create(fl_store **out, fl_error *err) {
+    *out = NULL;
+    pthread_once(&process_once, process_init);
+    if (process_result) return fl_fail_sys(err, process_result, "cannot watch for forks");
+    fl_store *store = calloc(1, sizeof *store);
+    if (!store) return fl_fail(err, FL_ENOMEM, "no memory for a store of %zu bytes", sizeof *store);
+    store->process = process_now();
+    atomic_fetch_add(&live_stores, 1);
+    *out = store;
+    return FL_OK;
+}
+
+static fl_code shard_size(const shard *s, fl_error *err) {
+    struct stat st;
+    if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, errno, "cannot ask for the size of shard %.80s", s->name);
+    if (!S_ISREG(st.st_mode)) return fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
+    if ((uint64_t)st.st_size == s->bytes && s->bytes) return FL_OK;
+    return fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
+                   s->name, (uint64_t)st.st_size, s->bytes);
+}
+
+/* Opens the file, checks size and trees, and notes where the samples and columns are. */
+static fl_code shard_open(shard *s, const char *path, fl_error *err) {
+    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
+    if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
+    if (s->fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
+    fl_code code = shard_size(s, err);
+    if (code) return code;
+    /* tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
+    (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
+    return fl_tree_read(s->fd, s->bytes, s->first, s->count, s->name, &s->tree, err);
+}
+
+/* In another process the descriptor's number may mean another file by now. */
+static void shard_close(shard *s, bool ours) {
+    if (s->fd >= 0 && ours) close(s->fd);
+    fl_tree_free(&s->tree);
+}
+
+fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    if (first != store->count || count == 0 || count > UINT64_MAX - first || store->shards == UINT32_MAX - 1) {
+        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64, first, count, store->count);
+    }
+    shard *grown = realloc(store->shard, ((size_t)store->shards + 1) * sizeof *grown);
+    if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
+    store->shard = grown;
+    shard *s = &grown[store->shards];
+    *s = (shard){.first = first, .count = count, .bytes = bytes, .fd = -1};
+    const char *slash = strrchr(path, '/');
+    strncpy(s->name, slash ? slash + 1 : path, NAME_SIZE - 1);
+    code = shard_open(s, path, err);
+    if (code) {
+        shard_close(s, true);
+        return code;
+    }
+    store->shards++;
+    store->count += count;
+    return FL_OK;
+}
+
+void fl_store_close(fl_store *store) {
+    if (!store) return;
+    bool ours = store->process == process_now();
+    for (uint32_t i = 0; i < store->shards; i++) shard_close(&store->shard[i], ours);
+    free(store->shard);
+    free(store);
+    atomic_fetch_sub(&live_stores, 1);
+}
+
+/* The shard of that number, and where in it a column's chunk lies. */
+static fl_code find_column(const fl_store *store, uint32_t index, const char *name, const shard **in, fl_place *place, fl_error *err) {
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
+    const shard *s = *in = &store->shard[index];
+    const size_t size = strlen(name);
+    for (uint32_t i = 0; i < s->tree.column_count; i++) {
+        const fl_column *column = &s->tree.columns[i];
+        if (column->name_size != size || memcmp(column->name, name, size) != 0) continue;
+        *place = column->place;
+        return FL_OK;
+    }
+    return fl_fail(err, FL_ESHARD, "shard %.80s has no column %.60s: copy it again or pack again", s->name, name);
+}
+
+fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *name, size_t *size, fl_error *err) {
+    const shard *s = NULL;
+    fl_place place = {0, 0, 0};
+    fl_code code = find_column(store, index, name, &s, &place, err);
+    *size = place.size;
+    return code;
+}
+
+fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name, void *into, size_t size, fl_error *err) {
+    const shard *s = NULL;
+    fl_place place = {0, 0, 0};
+    fl_code code = find_column(store, index, name, &s, &place, err);
+    if (code) return code;
+    if (place.size != size) return fl_fail(err, FL_EARG, "column %.60s has %" PRIu32 " bytes, not %zu", name, place.size, size);
+    return fl_shard_read(s->fd, into, size, fl_place_offset(place), s->name, err);
+}
+
+uint64_t fl_store_count(const fl_store *store) { return store->count; }
+uint32_t fl_store_shards(const fl_store *store) { return store->shards; }
+
+uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard) { return store->shard[shard].count; }
+
+uint32_t fl_store_shard_of(const fl_store *store, uint64_t index) {
+    uint32_t low = 0, high = store->shards;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (store->shard[middle].first <= index) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc) {
+    if (shard < store->shards) store->shard[shard].crc = crc;
+}
+
+void fl_store_live(uint32_t *stores, uint32_t *readers) {
+    *stores = atomic_load(&live_stores);
+    *readers = atomic_load(&live_readers);
+}
+
+fl_code fl_reader_create(fl_reader **out, fl_error *err) {
+    *out = calloc(1, sizeof **out);
+    if (!*out) return fl_fail(err, FL_ENOMEM, "no memory for a reader");
+    atomic_fetch_add(&live_readers, 1);
+    return FL_OK;
+}
+
+void fl_reader_free(fl_reader *reader) {
+    if (!reader) return;
+    free(reader->buffer);
+    free(reader);
+    atomic_fetch_sub(&live_readers, 1);
+}
+
+static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
+    bool oversized = reader->room > KEEP && size < reader->room / 4;
+    if (size <= reader->room && !oversized) return FL_OK;
+    free(reader->buffer);
+    reader->room = size <= KEEP ? ROOM_MIN : size; /* powers of two: see fit_scratch in jpeg/libjpeg.c */
+    while (reader->room < size) reader->room *= 2;
+    reader->buffer = malloc(reader->room);
+    if (reader->buffer) return FL_OK;
+    reader->room = 0;
+    return fl_fail(err, FL_ENOMEM, "no memory for a record of %zu bytes", size);
+}
+
+fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
+    const shard *s = &store->shard[fl_store_shard_of(store, index)];
+    const fl_place place = s->tree.samples[index - s->first];
+    code = reader_fit(reader, place.size, err);
+    if (!code) code = fl_shard_read(s->fd, reader->buffer, place.size, fl_place_offset(place), s->name, err);
+    if (code) return code;
+    if (s->crc && fl_crc32c(0, reader->buffer, place.size) != s->crc[index - s->first]) {
+        return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
+                       s->name);
+    }
+    *record = (fl_span){reader->buffer, place.size};
+    return FL_OK;
+}
+
+/* Whether the file's page with this byte is in the page cache; where it is not, the kernel may begin to read it. False where it cannot tell.
+ * (mincore() says yes to everything when asked by who may not write the file.) */
+static bool cached(int fd, off_t at) {
+#ifdef RWF_NOWAIT
+    uint8_t byte;
+    const struct iovec to = {&byte, 1};
+    return preadv2(fd, &to, 1, at, RWF_NOWAIT) == 1;
+#else
+    (void)fd, (void)at;
+    return false;
+#endif
+}
+
+bool fl_store_ahead(fl_store *store, uint64_t index) {
+    if (store_check(store, NULL) || index >= store->count) return false;
+    const shard *s = &store->shard[fl_store_shard_of(store, index)];
+    const fl_place place = s->tree.samples[index - s->first];
+    const off_t offset = (off_t)fl_place_offset(place);
+    if (place.size && place.size <= SMALL && cached(s->fd, offset + place.size - 1)) {
+        if (!fl_store_warm(store)) atomic_fetch_add_explicit(&store->found, 1, memory_order_relaxed);
+        return true;
+    }
+    atomic_store_explicit(&store->found, 0, memory_order_relaxed);
+    (void)posix_fadvise(s->fd, offset, place.size, POSIX_FADV_WILLNEED);
+    return false;
+}
+
+bool fl_store_warm(const fl_store *store) { return atomic_load_explicit(&store->found, memory_order_relaxed) >= WARM; }
