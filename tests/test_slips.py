@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from stable_ids import named
 
 import fastload
 from fastload import FastLoader, PackedDataset
@@ -47,7 +48,7 @@ def containers() -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("transform", containers(), ids=str)
+@pytest.mark.parametrize("transform", containers(), ids=named)
 def test_a_transforms_class(packed: Path, transform: Any) -> None:
     """`T.CenterCrop` without parentheses is told as such, alone, in lists, in Compose and in other containers."""
     with pytest.raises(TransformError, match=r"CenterCrop is the class, not a transform made of it: write CenterCrop\(\.\.\.\)"):

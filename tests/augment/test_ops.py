@@ -22,6 +22,7 @@ from augment_helpers import EPOCH, SEED, assert_levels, draws, levels_apart, pic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
+from stable_ids import named
 from torch import Tensor
 from torchvision.transforms import InterpolationMode
 
@@ -66,7 +67,7 @@ def each(x: Tensor, op: Callable[[Tensor], Tensor]) -> Tensor:
         (A.GaussianBlur((5, 9), 1.3), lambda x: F.gaussian_blur(x, [5, 9], [1.3, 1.3]), 1),
         (A.GaussianBlur(23, 0.4), lambda x: F.gaussian_blur(x, [23, 23], [0.4, 0.4]), 1),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_ops_without_draws(spec: Any, reference: Callable[[Tensor], Tensor], level: int, dtype: torch.dtype) -> None:
     """Ops with one outcome give torchvision's."""
@@ -83,7 +84,7 @@ def test_ops_without_draws(spec: Any, reference: Callable[[Tensor], Tensor], lev
         (A.RandomPosterize(2, 1), lambda image: ImageOps.posterize(image, 2)),
         (A.RandomHorizontalFlip(1), ImageOps.mirror),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_against_pillow(spec: Any, reference: Callable[[Image.Image], Image.Image]) -> None:
     """The ops that Pillow defines on bytes are Pillow's, bit for bit."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conformance_helpers import LOADERS, Failure, Rows, agree, attempt, caught, same
+from stable_ids import named
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
 
 from fastload import FastLoader
@@ -68,7 +69,7 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("arguments", BAD, ids=repr)
+@pytest.mark.parametrize("arguments", BAD, ids=named)
 def test_bad_arguments(arguments: dict[str, Any]) -> None:
     """Each is refused, or let pass, as torch does: the same class (or one of its own that is also torch's) and the same words."""
     arguments = {"dataset": DATA, **arguments}
@@ -111,7 +112,7 @@ GOOD: list[dict[str, Any]] = [
 SHOWN = [p for p in inspect.signature(DataLoader.__init__).parameters if p not in ("self", "shuffle")]
 
 
-@pytest.mark.parametrize("arguments", GOOD, ids=repr)
+@pytest.mark.parametrize("arguments", GOOD, ids=named)
 def test_attributes(arguments: dict[str, Any]) -> None:
     """Every argument is an attribute of its name, and what torch's own code touches is there with torch's value."""
 
