@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 
 COUNT = 23
 
 
-class Numbers(Dataset[int]):
-    """COUNT samples: sample i is i."""
+class Numbers(Dataset[Any]):
+    """COUNT samples: sample i is i; remembers, in the calling process, what it was asked for."""
+
+    def __init__(self, count: int = COUNT) -> None:
+        self.count = count
+        self.asked: list[int] = []
 
     def __len__(self) -> int:
-        return COUNT
+        return self.count
 
-    def __getitem__(self, index: int) -> int:
+    def __getitem__(self, index: int) -> Any:
+        self.asked.append(index)
         return index
 
 
@@ -26,6 +33,7 @@ class Counting(Numbers):
     """A map-style dataset with a state: sample i is (i, how many samples this copy made before it)."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.made = 0
 
     def __getitem__(self, index: int) -> Any:
@@ -153,3 +161,70 @@ def check_resumes(make: Any, epochs: int, *points: int | None) -> None:
         rest = whole[epochs + 1 :] if steps is None else [whole[epochs][steps:], *whole[epochs + 1 :]]
         assert epochs_of(loader, len(rest)) == rest, f"resumed after {steps} batches"
         loader.close()
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [number for batch in batches for number in batch]
+
+
+def seeded() -> None:
+    torch.manual_seed(11)
+    random.seed(11)
+    np.random.seed(11)
+
+
+def scattered() -> None:
+    """Another process would find its generators anywhere."""
+    torch.manual_seed(999)
+    random.seed(999)
+    np.random.seed(999)
+
+
+def trained(loader: Any, steps: int | None = None) -> list[Any]:
+    """A loop that draws from torch's global generator, as dropout does; left after `steps` batches, if given."""
+    out: list[Any] = []
+    if steps == 0:
+        iter(loader)
+        return out
+    for batch in loader:
+        torch.rand(3)
+        out.append(plain(batch))
+        if steps is not None and len(out) == steps:
+            break
+    return out
+
+
+def interrupted(make: Any, epochs: int, steps: int) -> dict[str, Any]:
+    """The state after whole epochs and then some batches."""
+    seeded()
+    loader = make()
+    for _ in range(epochs):
+        trained(loader)
+    trained(loader, steps)
+    state = through_json(loader.state_dict())
+    loader.close()
+    return state
+
+
+def check_rest(make: Any, other: Any, epochs: int, steps: int, following: bool = True) -> None:
+    """What `other` makes of the state of `make`'s loader is the rest of an uninterrupted run."""
+    seeded()
+    loader = make()
+    whole = [trained(loader) for _ in range(epochs + 3)]
+    loader.close()
+    steps = min(steps, len(whole[epochs]))
+    state = interrupted(make, epochs, steps)
+    scattered()
+    resumed = other()
+    resumed.load_state_dict(state)
+    assert through_json(resumed.state_dict()) == {**state, "num_workers": resumed.num_workers}
+    assert trained(resumed) == whole[epochs][steps:]  # after the last batch, no more of them
+    if following:
+        assert [trained(resumed) for _ in range(2)] == whole[epochs + 1 : epochs + 3]
+    resumed.close()
+
+
+def resume(loader: Any, into: Any) -> Any:
+    """`into`, with the state of `loader`."""
+    into.load_state_dict(through_json(loader.state_dict()))
+    return into
