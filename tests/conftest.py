@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -18,6 +19,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup, the same of hang-ups
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_finish() -> None:
+    """What is alive now stays to the end: neither the collections that tests ask for nor those in forked workers go through it."""
+    gc.collect()
+    gc.freeze()
 
 
 def shared_folder() -> Path | None:
@@ -71,8 +78,6 @@ def live() -> dict[str, int]:
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     """The test leaves as many native objects as it found."""
-    import gc
-
     gc.collect()
     before = live()
     yield
