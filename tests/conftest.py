@@ -27,6 +27,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Libraries that count what is left of them at the interpreter's end find all of it collected."""
+    gc.unfreeze()
+
+
 def shared_folder() -> Path | None:
     """The folder of shared material: $FASTLOAD_SHARED, else `shared` beside the checkout; None where there is none."""
     named = os.environ.get("FASTLOAD_SHARED")

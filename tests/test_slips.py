@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import warm
 from stable_ids import named
 
 import fastload
@@ -109,7 +109,8 @@ def test_a_limit_on_pixels(packed: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_package_imports_with_any_environment() -> None:
     """A wrong variable is no error of the import."""
     code = "import os; os.environ['FASTLOAD_MAX_PIXELS'] = 'abc'; import fastload.dataset, fastload.packing"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = warm.run(code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_two_folders_or_tables(image_folder: Path, tmp_path: Path) -> None:
@@ -189,7 +190,8 @@ def test_the_home_folder(image_folder: Path, tmp_path: Path, capsys: pytest.Capt
 def test_the_packages_names() -> None:
     """dir() has what can be used, before its first use as well."""
     code = "import fastload, sys; sys.exit(not {'pack', 'index', *fastload.__all__} <= set(dir(fastload)))"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = warm.run(code)
+    assert done.returncode == 0, done.stderr
     assert set(fastload.__all__) <= set(dir(fastload))
     assert callable(fastload.pack)
     assert "fastload.pack(" in (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")

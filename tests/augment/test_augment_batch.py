@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import random
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import warm
 from augment_helpers import DRAWS, EPOCH, SEED, assert_frequencies, assert_levels, assert_uniform, draws, pictures
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -310,7 +309,8 @@ except ImportError as error:
     assert isinstance(error, FastloadError), type(error)
     print(error)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = warm.run(code)
+    assert found.returncode == 0, found.stderr
     assert "pip install 'fastload[augment]'" in found.stdout
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
+import warm
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 fuses = pytest.mark.skipif(tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9), reason="its interpreter rounds fused steps twice")
@@ -67,8 +67,7 @@ def run(program: str, interpret: bool) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     if interpret:
         environment["TRITON_INTERPRET"] = "1"
-    command = [sys.executable, "-c", program, ":".join(sys.path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = warm.run(program, ":".join(sys.path), environment=environment, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+import warm
 from torch.utils.data import Dataset, IterableDataset
 
 HERE = Path(__file__).resolve().parent
@@ -28,11 +29,14 @@ from crash_helpers import *
 
 
 def children(pid: int | str = "self") -> list[int]:
-    """Every child, zombies too, but the two helpers that multiprocessing itself keeps for a program's life."""
+    """Every child, zombies too, but the two helpers that multiprocessing itself keeps for a program's life, and the warm server."""
     found = []
+    server = warm.server()
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
             command = Path(f"/proc/{child}/cmdline").read_bytes()
+            if server is not None and int(child) == server.process.pid:
+                continue
             if b"resource_tracker" not in command and b"multiprocessing.forkserver" not in command:
                 found.append(int(child))
     return sorted(found)
@@ -156,25 +160,17 @@ class Pids(Dataset[int]):
         return os.getpid()
 
 
-def start(folder: Path, body: str, *, guard: bool = True, **options: Any) -> subprocess.Popen[str]:
-    """Runs `body` as a script's main program, in a session of its own."""
+def start(folder: Path, body: str, *, guard: bool = True, ignored: Sequence[int] = ()) -> warm.Program:
+    """Runs `body` as a script's main program, in a session of its own that ignores these signals."""
     body = textwrap.dedent(body)
     main = 'if __name__ == "__main__":\n' + textwrap.indent(body, "    ") if guard else body
-    (folder / "script.py").write_text(PRELUDE + main)
-    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
-    return subprocess.Popen(
-        [sys.executable, "script.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    )
+    script = folder / "script.py"
+    script.write_text(PRELUDE + main)
+    path = os.pathsep.join([str(HERE), str(HERE.parent), str(HERE.parents[1])])
+    return warm.Program(script, folder=folder, environment={**os.environ, "PYTHONPATH": path}, session=True, ignored=ignored)
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, str, str]:
+def finish(process: warm.Program, seconds: float = 60) -> tuple[int, str, str]:
     """Exit status, stdout, stderr; a script that does not end is killed with its session and fails the test."""
     try:
         out, err = process.communicate(timeout=seconds)
@@ -185,13 +181,12 @@ def finish(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, st
     return process.returncode, out, err
 
 
-def run(folder: Path, body: str, *, seconds: float = 60, **options: Any) -> tuple[int, str, str]:
-    return finish(start(folder, body, **options), seconds)
+def run(folder: Path, body: str, *, seconds: float = 60, guard: bool = True) -> tuple[int, str, str]:
+    return finish(start(folder, body, guard=guard), seconds)
 
 
-def numbers(process: subprocess.Popen[str]) -> list[int]:
+def numbers(process: warm.Program) -> list[int]:
     """One line of a script's output, of whole numbers."""
-    assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
         raise AssertionError(f"the script ended early: {finish(process)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -144,7 +143,7 @@ def test_hangup_by_default_ends_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_ignored_hangup_is_ignored_by_workers_too(method: str, tmp_path: Path) -> None:
     """Under nohup (SIGHUP ignored from the start) program and workers go on to the end."""
-    process = start(tmp_path, LOOP.format(method=method), preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process = start(tmp_path, LOOP.format(method=method), ignored=[signal.SIGHUP])
     workers = numbers(process)
     os.killpg(process.pid, signal.SIGHUP)
     code, out, err = finish(process, 20)
@@ -182,7 +181,7 @@ def test_terminated_parent_leaves_no_worker(tmp_path: Path) -> None:
 
 def test_stopped_and_continued(tmp_path: Path) -> None:
     """Ctrl-Z and fg: the group is stopped for a while and goes on where it was."""
-    process: subprocess.Popen[str] = start(tmp_path, LOOP.format(method="fork"))
+    process = start(tmp_path, LOOP.format(method="fork"))
     numbers(process)
     os.killpg(process.pid, signal.SIGSTOP)
     time.sleep(1.0)

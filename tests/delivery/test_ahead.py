@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm
 from pictures import photo
 from torch.utils.data import Sampler
 
@@ -279,7 +278,7 @@ iterator = iter(loader)
 next(iterator)
 raise SystemExit(7)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = warm.run(program)
     assert (done.returncode, done.stderr) == (7, "")
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
+import warm
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 fuses = pytest.mark.skipif(tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9), reason="its interpreter rounds fused steps twice")
@@ -41,7 +40,7 @@ print(cases, "cases")
 def test_interpreted(way: str) -> None:
     """In every layout and size the values of torch's ops, bit for bit. The interpreter's bfloat16 truncates, and is left out."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", INTERPRETED, way], capture_output=True, text=True, env=environment, check=False)
+    done = warm.run(INTERPRETED, way, environment=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["96", "cases"]
 
@@ -71,8 +70,7 @@ print(made.asm["ptx"])
 def compiled(*arguments: object) -> str:
     """The kernel's PTX for compute capability 9.0."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-c", COMPILED, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = warm.run(COMPILED, *map(str, arguments), environment=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
 
 import pytest
 import torch
+import warm
 
 from fastload import FastLoader, PackedDataset, system
 from fastload import transforms as T
@@ -27,15 +26,8 @@ ds = PackedDataset(sys.argv[1], transform=[T.RandomResizedCrop(64), T.RandomHori
 """
 
 
-def run(packed: Path, body: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    code = PRELUDE + textwrap.dedent(body)
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, str(packed)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+def run(packed: Path, body: str) -> subprocess.CompletedProcess[str]:
+    return warm.run(PRELUDE + textwrap.dedent(body), packed, error=True, timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -199,12 +191,9 @@ def test_kill_leaves_nothing(packed: Path) -> None:
     """kill -9 of a loading process leaves no file in /dev/shm."""
     before = set(os.listdir("/dev/shm"))
     code = PRELUDE + "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), flush=True)\ntime.sleep(60)\n"
-    child = subprocess.Popen([sys.executable, "-c", code, str(packed)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline().strip() == "13"
-    child.send_signal(signal.SIGKILL)
-    child.wait(20)
-    child.stdout.close()
+    with warm.Program(code, packed) as child:
+        assert child.stdout.readline().strip() == "13"
+        child.kill()
     assert set(os.listdir("/dev/shm")) == before
 
 

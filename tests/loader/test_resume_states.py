@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pickle
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from resume_helpers import COUNT, Numbers, flat, plain, resume, scattered, seeded, through_json, trained
 
 from fastload import FastLoader
@@ -207,8 +205,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
     """A program that saves the state after each step, is killed, and is started anew with other workers, trains as if never killed."""
 
     def run(name: str, workers: int, kill_at: int) -> tuple[int, str]:
-        command = [sys.executable, "-W", "error", "-c", textwrap.dedent(KILLED), str(tmp_path / name), str(workers), str(kill_at)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        done = warm.run(KILLED, tmp_path / name, str(workers), str(kill_at), error=True)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout
 

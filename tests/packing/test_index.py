@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import warm
 from packing_helpers import encoded, picture, tree
 
 import fastload
@@ -220,7 +221,8 @@ def test_whoever_has_it_open_goes_on(bare: Path) -> None:
         "    os._exit(0 if [reader.record(i) for i in range(len(before))] == expected else 3)\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", code, str(bare)], check=True, env=ENVIRONMENT)
+    done = warm.run(code, bare, error=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_lost_shard_is_no_replaced_one(bare: Path) -> None:

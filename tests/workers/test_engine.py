@@ -30,15 +30,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_collections() -> Iterator[None]:
-    """What was alive before these tests is left out of the many collections that they make."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """No process and no descriptor remains of a test."""
