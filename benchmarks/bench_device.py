@@ -42,7 +42,7 @@ from fastload import augment as A
 from fastload import transforms as T
 from fastload.augment import batch as augment_batch
 from fastload.bench.listing import list_folder
-from fastload.delivery.floats import _kernel, eager, to_float
+from fastload.device.to_float import _kernel, eager, to_float
 from fastload.gpu import working
 from fastload.packing.pillow_images import open_image
 

@@ -23,7 +23,8 @@ from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import fingerprint
-from fastload.sampling import checked_epoch, checked_seed, position_of
+from fastload.positions import position_of
+from fastload.rng import checked_epoch, checked_seed
 from fastload.store.reader import DatasetReader
 
 _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

@@ -12,21 +12,22 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 from typing_extensions import Self, TypeVar
 
+from fastload.base_iterator import LoaderIterator, uncompiled
 from fastload.dataset import PackedDataset
-from fastload.delivery import account, resume
-from fastload.delivery.arguments import refuse_native_only, refuse_on_error, refuse_without_use, warn_unused
-from fastload.delivery.caller import CallerIterator
-from fastload.delivery.course import begin
-from fastload.delivery.entries import Makers
-from fastload.delivery.loader_state import LoaderState, OnError, Settings, shown
-from fastload.delivery.loop import LoaderIterator, uncompiled
-from fastload.delivery.packed_epochs import native_view
-from fastload.delivery.worker_batches import WorkerIterator
+from fastload.device.batch_transform import Factories
 from fastload.errors import ArgumentError
+from fastload.execution.arguments import refuse_native_only, refuse_on_error, refuse_without_use, warn_unused
+from fastload.execution.state import LoaderState, OnError, Settings, shown
+from fastload.explain import report as account
 from fastload.health import HealthMonitor
 from fastload.plan import DeviceOp
-from fastload.sampling import checked_epoch, checked_seed
+from fastload.processes.in_process import InProcessIterator
+from fastload.processes.iterator import WorkerIterator
+from fastload.resume import state_dict as resume
+from fastload.resume.epoch_start import begin
+from fastload.rng import checked_epoch, checked_seed
 from fastload.system import share_of_cpus
+from fastload.threads.epochs import native_view
 
 _T = TypeVar("_T", covariant=True, default=Any)
 
@@ -162,7 +163,7 @@ class FastLoader(DataLoader[_T]):
             snapshot_every_n_steps=snapshot_every_n_steps,
         )
         own_generator = seed is not None and generator is None and bool(shuffle)
-        self._fastload = LoaderState(settings, own_generator, Makers(_seeded, _augment), _monitor_of(self), self)
+        self._fastload = LoaderState(settings, own_generator, Factories(_seeded, _augment), _monitor_of(self), self)
         packed = self._fastload.packed.read(dataset, device=False)
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
@@ -194,7 +195,7 @@ class FastLoader(DataLoader[_T]):
             in_order=in_order,
         )
         self._fastload.read_dataset(self)
-        self._fastload.moving(self)  # what cannot be called is an error here, not in the loop
+        self._fastload.transfer_plan(self)  # what cannot be called is an error here, not in the loop
         if native_view(self) is None:
             if multiprocessing_context is not None and not num_workers:
                 raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
@@ -345,7 +346,7 @@ def _begin_pass(loader: FastLoader[Any]) -> None:
 def _python_iterator(loader: FastLoader[Any]) -> LoaderIterator:
     """Of the caller's process, or of worker processes."""
     if loader.num_workers == 0:
-        return CallerIterator(loader)
+        return InProcessIterator(loader)
     loader.check_worker_number_rationality()
     iterator = WorkerIterator(loader)
     loader._fastload.alive.add(iterator)

@@ -15,11 +15,12 @@ from fastload import transforms as T
 from fastload.augment import space
 from fastload.augment.by_params import KorniaOp, is_kornia
 from fastload.augment.jitter import ColorJitter, at_once, fused
-from fastload.augment.philox import MIX_STREAM, OP_STREAM, Draw, as_indices, words_of
+from fastload.augment.philox import Draw, as_indices, words_of
 from fastload.augment.specs import Op
 from fastload.augment.steps import Frame, Step, run
 from fastload.errors import ArgumentError, TransformError
 from fastload.plan.torchvision import class_mistake
+from fastload.rng import MIX_STREAM, OP_STREAM
 
 _Plan = Callable[[Any, Draw, Frame], list[Step]]
 _NATIVE: dict[type, tuple[int, _Plan]] = {

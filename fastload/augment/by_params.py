@@ -16,7 +16,7 @@ from fastload.augment.philox import Draw, Ints
 from fastload.augment.specs import Op, fail
 from fastload.augment.steps import Array, Frame, Step
 from fastload.errors import TransformError
-from fastload.workers.seeding import kept_state
+from fastload.global_generators import kept_state
 
 ROWWISE = frozenset(
     """

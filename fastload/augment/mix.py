@@ -18,8 +18,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fastload.augment.philox import BETA_WORDS, MIX_STREAM, Draw, as_indices, batch_key, beta, words_of
+from fastload.augment.philox import BETA_WORDS, Draw, as_indices, batch_key, beta, words_of
 from fastload.errors import ArgumentError, TransformError
+from fastload.rng import MIX_STREAM
 
 _MIXUP, _CUTMIX, _CHOICE = MIX_STREAM, MIX_STREAM + 1, MIX_STREAM + 2
 Indices = Sequence[int] | npt.ArrayLike

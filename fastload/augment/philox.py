@@ -21,11 +21,6 @@ Words = npt.NDArray[np.uint32]
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-OP_STREAM = 0x8000
-"""The stream of the first op of an AugmentBatch; its others follow. Native transforms count up from 0; 0xFFFE and 0xFFFF are taken."""
-MIX_STREAM = 0xC000
-"""MixUp, CutMix and the choice between them, and the batch seeds of Seeded: streams of whole batches."""
-
 _HALF = np.uint64(32)
 _TRIES = 16
 """Of the gamma sampler: each is accepted with more than 95%, so that all fail less than once in 10^20 draws; such a one is the mode."""

@@ -12,8 +12,9 @@ import numpy.random
 import torch
 from torch import Tensor
 
-from fastload.augment.philox import MIX_STREAM, words
-from fastload.workers.seeding import kept_state
+from fastload.augment.philox import words
+from fastload.global_generators import kept_state
+from fastload.rng import MIX_STREAM
 
 _STREAM = MIX_STREAM + 3
 

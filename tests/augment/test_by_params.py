@@ -18,9 +18,10 @@ from torch.utils.data import TensorDataset
 from fastload import FastLoader
 from fastload import augment as A
 from fastload.augment.by_params import ROWWISE
-from fastload.augment.philox import OP_STREAM, words
+from fastload.augment.philox import words
 from fastload.augment.steps import Frame
 from fastload.errors import TransformError
+from fastload.rng import OP_STREAM
 
 P = 0.6
 ARGUMENTS: dict[str, tuple[Any, ...]] = {

@@ -16,7 +16,7 @@ from test_by_params import module
 from fastload import augment as A
 from fastload.augment import kernels
 from fastload.augment.by_params import ROWWISE
-from fastload.delivery.floats import eager
+from fastload.device.to_float import eager
 
 ROWS = 32
 OPS = [

@@ -9,6 +9,7 @@ from augment_helpers import DRAWS, assert_frequencies, assert_uniform, draws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastload import rng
 from fastload._native import core
 from fastload.augment import philox
 from fastload.augment.jitter import ORDERS
@@ -85,8 +86,8 @@ def test_bad_indices(indices: object) -> None:
 
 def test_streams_do_not_collide() -> None:
     """Ops, mixes, native transforms and seeds have streams of their own."""
-    assert philox.OP_STREAM + 0x4000 == philox.MIX_STREAM
-    assert philox.MIX_STREAM + 4 < 0xFFFE
+    assert rng.OP_STREAM + 0x4000 == rng.MIX_STREAM
+    assert rng.MIX_STREAM + 4 < rng.SUBSTITUTE_STREAM
 
 
 def test_uniform_and_below() -> None:

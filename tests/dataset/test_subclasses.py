@@ -12,7 +12,7 @@ import torch
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
-from fastload.view import _MAKERS, is_plain
+from fastload.packed_view import _MAKERS, is_plain
 
 CROP = T.CenterCrop(8)
 

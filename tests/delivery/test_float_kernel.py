@@ -13,8 +13,8 @@ fuses = pytest.mark.skipif(tuple(map(int, triton.__version__.split(".")[:2])) < 
 
 INTERPRETED = """
 import itertools, sys, torch
-from fastload.delivery import float_kernel
-from fastload.delivery.floats import FORMATS, eager
+from fastload.device import to_float_kernel as float_kernel
+from fastload.device.to_float import FORMATS, eager
 
 if sys.argv[1] == "divide":
     float_kernel.divides = lambda *constants: True
@@ -49,7 +49,7 @@ COMPILED = """
 import sys
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from fastload.delivery import float_kernel
+from fastload.device import to_float_kernel as float_kernel
 
 name, out, reciprocal, divide = sys.argv[1], sys.argv[2], sys.argv[3] == "True", sys.argv[4] == "True"
 kernel = getattr(float_kernel, name)

@@ -9,7 +9,7 @@ import torch
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
-from fastload.delivery.floats import to_float
+from fastload.device.to_float import to_float
 from fastload.errors import ArgumentError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

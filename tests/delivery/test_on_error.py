@@ -17,7 +17,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload.errors import ArgumentError, ClosedError, SampleError
-from fastload.sampling import substitutes
+from fastload.rng import substitutes
 from fastload.store.schema import Field, Schema
 from fastload.store.writer import DatasetWriter
 

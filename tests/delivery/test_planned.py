@@ -14,9 +14,10 @@ from torch.utils.data import default_collate
 from fastload import FastLoader, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
-from fastload.augment.philox import OP_STREAM, Draw, as_indices, words_of
-from fastload.delivery.packed_epochs import native_view
+from fastload.augment.philox import Draw, as_indices, words_of
 from fastload.errors import ArgumentError
+from fastload.rng import OP_STREAM
+from fastload.threads.epochs import native_view
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")

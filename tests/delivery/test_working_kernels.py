@@ -53,10 +53,10 @@ def test_without_a_compiler() -> None:
 def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """No warning: torch's own ops are what there is."""
     monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.delitem(sys.modules, "fastload.delivery.float_kernel", raising=False)
+    monkeypatch.delitem(sys.modules, "fastload.device.to_float_kernel", raising=False)
 
     def load() -> ModuleType:
-        from fastload.delivery import float_kernel
+        from fastload.device import to_float_kernel as float_kernel
 
         return float_kernel
 

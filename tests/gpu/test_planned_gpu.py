@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fastload import FastLoader
-from fastload.delivery.packed_epochs import native_view
+from fastload.threads.epochs import native_view
 
 v2 = pytest.importorskip("torchvision.transforms.v2")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from fastload import FastLoader, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
-from fastload.delivery.floats import DTYPES, FORMATS, eager, to_float
+from fastload.device.to_float import DTYPES, FORMATS, eager, to_float
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -52,7 +52,7 @@ def test_kernel_gives_the_bits_of_the_host(dtype: torch.dtype, source: Any, out:
 
 def test_another_batch_size_compiles_nothing() -> None:
     """The last, smaller batch runs the kernel there is."""
-    kernel = pytest.importorskip("fastload.delivery.float_kernel")
+    kernel = pytest.importorskip("fastload.device.to_float_kernel")
     for rows in (16, 16, 7, 1, 3):
         x = torch.zeros(rows, 3, 40, 40, dtype=torch.uint8, device="cuda").contiguous(memory_format=torch.channels_last)
         to_float(x, torch.bfloat16, MEAN, STD)

@@ -14,8 +14,8 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSamp
 
 from fastload import FastLoader, PackedDataset, pack
 from fastload import transforms as T
-from fastload.delivery.packed_epochs import native_view
 from fastload.errors import ArgumentError
+from fastload.threads.epochs import native_view
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 TRAIN = [T.RandomResizedCrop(32), T.RandomHorizontalFlip()]

@@ -14,8 +14,8 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
-from fastload.delivery.packed_epochs import native_view
 from fastload.errors import ArgumentError, BatchShapeError, ClosedError
+from fastload.threads.epochs import native_view
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 TRAIN = [T.RandomResizedCrop(64), T.RandomHorizontalFlip()]
@@ -278,7 +278,7 @@ def test_next_epoch_begins_early_and_is_dropped_when_wrong(packed: Path) -> None
     with FastLoader(ds, batch_size=10, shuffle=True, seed=6, num_workers=2) as loader:
         first = epoch(loader)
         assert loader._fastload.packed._ahead is not None
-        assert loader._fastload.packed._ahead.iterator.course.epoch == 1
+        assert loader._fastload.packed._ahead.iterator.epoch_state.epoch == 1
         second = epoch(loader)
         loader.set_epoch(0)
         assert all(batches_equal(a, b) for a, b in zip(first, epoch(loader), strict=True))

@@ -70,7 +70,7 @@ modes = pytest.mark.parametrize("mode", MODES)
 
 
 def slots_of(iterator: Any) -> Any:
-    return iterator._crew.slots
+    return iterator._scheduler.slots
 
 
 # ---- slots
@@ -318,7 +318,7 @@ def test_a_reset_waits_for_nothing_that_is_there() -> None:
         next(iter(loader))  # of two batches; the second is often made before the first
         iterator = loader._iterator
         deadline = time.monotonic() + 20
-        while any(task.made is None for task in iterator._crew.tasks.values()) and time.monotonic() < deadline:
+        while any(task.made is None for task in iterator._scheduler.tasks.values()) and time.monotonic() < deadline:
             iterator._listen([0, 1], 20)
         assert [task.made is not None for task in iterator._queue] == [True]
     assert [batch.flatten().tolist() for batch in loader] == [[0, 1], [2, 3]]

@@ -17,8 +17,8 @@ from worker_values import PLAIN, Pair, arrays, containers, numbers, odd_tensors,
 
 from fastload._native import core
 from fastload.errors import ClosedError
-from fastload.workers.envelope import ALIGN, Arena, Packer, unpack
-from fastload.workers.slots import Slot, Slots
+from fastload.processes.serialization import ALIGN, Arena, BatchPickler, unpack
+from fastload.processes.slots import Slot, Slots
 
 quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 # torch says once per process that nested tensors are a prototype, and quantized ones deprecated
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Deprecat
 anything = containers(st.one_of(plain_tensors(), odd_tensors(), arrays(), plain))
 
 
-def carried(batch: Any, room: int = 1 << 20) -> tuple[Any, core.SharedSlot, Packer]:
+def carried(batch: Any, room: int = 1 << 20) -> tuple[Any, core.SharedSlot, BatchPickler]:
     """The batch after its way through a slot, which must not be too small."""
-    slot, packer = core.SharedSlot(room), Packer()
+    slot, packer = core.SharedSlot(room), BatchPickler()
     arena = Arena(slot)
     envelope = packer.pack(batch, arena)
     assert not arena.overflowed
@@ -47,7 +47,7 @@ def test_round_trip(batch: Any) -> None:
 @given(anything)
 def test_too_small_a_slot(batch: Any) -> None:
     """Where the slot is too small, nothing is written beyond it, and packing again into `needed` bytes gives the batch."""
-    packer = Packer()
+    packer = BatchPickler()
     for slot in (None, core.SharedSlot(1)):
         arena = Arena(slot)
         envelope = packer.pack(batch, arena)
@@ -64,7 +64,7 @@ def test_too_small_a_slot(batch: Any) -> None:
 @given(st.lists(plain_tensors(), max_size=6))
 def test_tensors_are_aligned_views_of_the_slot(tensors: list[torch.Tensor]) -> None:
     """Dense tensors lie in the slot, each at a multiple of ALIGN, apart from each other, and none goes by value."""
-    slot, packer = core.SharedSlot(1 << 20), Packer()
+    slot, packer = core.SharedSlot(1 << 20), BatchPickler()
     got = unpack(packer.pack(tensors, Arena(slot)), slot)
     assert packer.by_value == 0
     spans = []
@@ -86,7 +86,7 @@ def test_arena_tensors_are_not_copied(dtype: torch.dtype) -> None:
     made = arena.empty((3, 5), dtype)
     made.copy_(numbers((3, 5), dtype, 1))
     taken = arena.needed
-    body = Packer().pack({"x": made, "same": made, "part": made[1]}, arena)
+    body = BatchPickler().pack({"x": made, "same": made, "part": made[1]}, arena)
     assert arena.needed == taken
     got = unpack(body, slot)
     assert got["x"].data_ptr() == made.data_ptr()
@@ -103,10 +103,10 @@ def test_arena_gives_room_once(asked: list[tuple[tuple[int, ...], torch.dtype]])
     made = [arena.empty(shape, dtype) for shape, dtype in asked]
     for number, tensor in enumerate(made):
         tensor.copy_(numbers(tuple(tensor.shape), tensor.dtype, number))
-    envelope = Packer().pack(made, arena)
+    envelope = BatchPickler().pack(made, arena)
     if arena.overflowed:
         slot = core.SharedSlot(arena.needed)
-        envelope = Packer().pack(made, Arena(slot))
+        envelope = BatchPickler().pack(made, Arena(slot))
     for number, (tensor, (shape, dtype)) in enumerate(zip(unpack(envelope, slot), asked, strict=True)):
         assert torch.equal(tensor, numbers(shape, dtype, number))
 
@@ -136,7 +136,7 @@ def test_local_things_travel() -> None:
 
 def test_what_goes_by_value_is_counted() -> None:
     """Tensors that are more than dense numbers are counted, for each batch anew."""
-    packer = Packer()
+    packer = BatchPickler()
     odd = [torch.ones(2, requires_grad=True), torch.ones(2, 2).to_sparse(), torch.ones(2, dtype=torch.complex64).conj()]
     packer.pack([*odd, torch.ones(2)], Arena(core.SharedSlot(4096)))
     assert packer.by_value == 3
@@ -149,7 +149,7 @@ def test_large_arrays_lie_in_the_slot(order: Any) -> None:
     """Arrays from ARRAY_LEAST bytes on are views of the slot, writable, in their own order."""
     array = np.asarray(np.arange(6000, dtype=">i4").reshape(20, 300), order=order)
     slot = core.SharedSlot(1 << 16)
-    envelope = Packer().pack(array, Arena(slot))
+    envelope = BatchPickler().pack(array, Arena(slot))
     assert len(envelope) < 500
     got = unpack(envelope, slot)
     assert same(array, got)
@@ -167,7 +167,7 @@ def test_large_arrays_lie_in_the_slot(order: Any) -> None:
 def test_leased_until_the_last_view_is_gone() -> None:
     """A slot is leased while a tensor, a view of one, or an array of its batch lives, and only then can be unpacked again."""
     slot = core.SharedSlot(1 << 16)
-    envelope = Packer().pack({"x": torch.arange(100), "y": np.zeros(3000)}, Arena(slot))
+    envelope = BatchPickler().pack({"x": torch.arange(100), "y": np.zeros(3000)}, Arena(slot))
     batch = unpack(envelope, slot)
     assert slot.leased
     part, numpy = batch["x"][3:5], batch["y"][10:]
@@ -190,7 +190,7 @@ def test_leased_until_the_last_view_is_gone() -> None:
 def test_views_outlive_the_slot_object() -> None:
     """Tensors stay valid when everything else that knew the slot is gone."""
     slot = core.SharedSlot(1 << 16)
-    got = unpack(Packer().pack(torch.arange(1000), Arena(slot)), slot)
+    got = unpack(BatchPickler().pack(torch.arange(1000), Arena(slot)), slot)
     del slot
     gc.collect()
     assert torch.equal(got, torch.arange(1000))
@@ -199,7 +199,7 @@ def test_views_outlive_the_slot_object() -> None:
 def test_a_batch_without_tensors_leases_nothing() -> None:
     """Strings, numbers and tensors by value leave the slot free."""
     slot = core.SharedSlot(4096)
-    batch = unpack(Packer().pack(["a", 1, torch.ones(3, requires_grad=True), torch.empty(0)], Arena(slot)), slot)
+    batch = unpack(BatchPickler().pack(["a", 1, torch.ones(3, requires_grad=True), torch.empty(0)], Arena(slot)), slot)
     assert not slot.leased
     assert batch[0] == "a"
 
@@ -207,7 +207,7 @@ def test_a_batch_without_tensors_leases_nothing() -> None:
 def test_no_slot_for_an_envelope_that_needs_one() -> None:
     """An envelope whose tensors lie in a slot is refused without it, and leaves nothing leased."""
     slot = core.SharedSlot(4096)
-    envelope = Packer().pack([torch.ones(3)], Arena(slot))
+    envelope = BatchPickler().pack([torch.ones(3)], Arena(slot))
     with pytest.raises(RuntimeError, match="without one"):
         unpack(envelope, None)
     assert not slot.leased
@@ -216,7 +216,7 @@ def test_no_slot_for_an_envelope_that_needs_one() -> None:
 def test_unpacking_that_fails_frees_the_slot() -> None:
     """When the rest of a batch cannot be unpickled, its slot is free again."""
     slot = core.SharedSlot(4096)
-    envelope = Packer().pack([torch.ones(3), Refused()], Arena(slot))
+    envelope = BatchPickler().pack([torch.ones(3), Refused()], Arena(slot))
     with pytest.raises(ValueError, match="no such thing"):
         unpack(envelope, slot)
     gc.collect()
@@ -237,7 +237,7 @@ def _refuse() -> None:
 def test_retired_after_a_fork() -> None:
     """A slot whose batch was held across a fork is retired: the child may still look at it, and sees what was there."""
     slot = core.SharedSlot(4096)
-    envelope = Packer().pack(torch.arange(50), Arena(slot))
+    envelope = BatchPickler().pack(torch.arange(50), Arena(slot))
     batch = unpack(envelope, slot)
     ready, go = os.pipe()
     pid = os.fork()
@@ -298,7 +298,7 @@ class SlotsMachine(RuleBasedStateMachine):
     @rule(data=st.data(), hold=st.booleans())
     def deliver(self, data: st.DataObject, hold: bool) -> None:
         slot = self.busy.pop(data.draw(st.integers(0, len(self.busy) - 1)))
-        envelope = Packer().pack(torch.full((8,), slot.number), Arena(slot.memory))
+        envelope = BatchPickler().pack(torch.full((8,), slot.number), Arena(slot.memory))
         batch = unpack(envelope, slot.memory)
         slot.busy = False
         if hold:

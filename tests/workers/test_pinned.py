@@ -10,7 +10,7 @@ import torch
 from copies import Copies
 
 from fastload._native import core
-from fastload.workers.slots import Slots
+from fastload.processes.slots import Slots
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

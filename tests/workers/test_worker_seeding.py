@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastload.workers.seeding import kept_state, seed_sample, seed_worker
+from fastload.global_generators import kept_state, seed_sample, seed_worker
 
 
 def drawn() -> tuple[Any, ...]:
@@ -137,7 +137,7 @@ def held(**env: str) -> dict[str, Any]:
         import torch
         from threadpoolctl import threadpool_info
         np.ones((8, 8)) @ np.ones((8, 8))
-        from fastload.workers.seeding import hold_threads
+        from fastload.thread_limits import hold_threads
         hold_threads()
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
         print(json.dumps({

@@ -1,0 +1,213 @@
+"""on_error= for samples that Python makes: which exceptions count as a bad sample, and what becomes of its row.
+
+NOTE [ bad samples: which exceptions ]
+On packed data with a Python step a bad sample is a SampleError: its record cannot be read or decoded. What the Python step raises is an
+error of the program. On any other map-style Dataset it is every Exception that `__getitem__` raises, since nobody can tell a broken file
+from a broken program there; for that reason an epoch whose samples are all skipped is an error. These are never bad samples: fastload's
+other errors (ClosedError, ResourceError, ...), KeyboardInterrupt and SystemExit, an index that the dataset does not have (an error of the
+sampler), and what collate_fn or worker_init_fn raise.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+
+from fastload.errors import ArgumentError, FastloadError, SampleError
+from fastload.rng import substitutes
+
+NOTHING: Any = object()
+"""No sample, or no batch: the next one is to be taken."""
+REASON_MOST = 300
+"""Characters of a reason that are kept."""
+
+Get = Callable[[Any], Any]
+
+
+@dataclass
+class Lost:
+    """What on_error did to the rows of one batch.
+
+    Attributes:
+        instead: by bad row, the index that was made in its place; None where the row was left out.
+        reason: why the first of them could not be made.
+    """
+
+    instead: dict[int, Any] = field(default_factory=dict)
+    reason: str = ""
+
+    def add(self, row: int, instead: Any, reason: str) -> None:
+        """Notes a bad row."""
+        if not self.instead or row < min(self.instead):
+            self.reason = reason[:REASON_MOST]
+        self.instead[row] = instead
+
+    def merge(self, other: Lost) -> None:
+        """Adds rows of the same batch."""
+        for row, instead in other.instead.items():
+            self.add(row, instead, other.reason)
+
+    @property
+    def skipped(self) -> int:
+        """Rows left out."""
+        return sum(instead is None for instead in self.instead.values())
+
+    @property
+    def replaced(self) -> int:
+        """Rows that another sample fills."""
+        return len(self.instead) - self.skipped
+
+    def kept(self, rows: int) -> list[int]:
+        """The rows that are in the batch, of so many."""
+        return [row for row in range(rows) if self.instead.get(row, row) is not None]
+
+    def among(self, index: Any, batched: bool) -> Any:
+        """The indices of the samples that are in the batch, where those of `index` were asked for; without `batched` the one."""
+        if not self.instead:
+            return index
+        if not batched:
+            return self.instead[0]
+        return [self.instead.get(row, index[row]) for row in self.kept(len(index))]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """on_error= during one pass over a map-style dataset.
+
+    Attributes:
+        on_error: "raise", "skip" or "replace".
+        packed: the dataset is packed; see NOTE [ bad samples: which exceptions ].
+        seed, epoch: of the pass; substitutes follow from them.
+    """
+
+    on_error: str = "raise"
+    packed: bool = False
+    seed: int = 0
+    epoch: int = 0
+
+    @property
+    def raises(self) -> bool:
+        """Every exception goes to the loop."""
+        return self.on_error == "raise"
+
+    def make(self, dataset: Any, get: Get, index: Any, row: int, lost: Lost) -> Any:
+        """The sample `index` by `get`, or its substitute; NOTHING where it is left out. Bad samples are noted in `lost`.
+
+        Raises:
+            SampleError: neither the sample nor any of its substitutes could be made.
+            Whatever `get` raises that is no bad sample.
+        """
+        if self.raises:
+            return get(index)
+        sample, bad = self._attempt(dataset, get, index)
+        if bad is None:
+            return sample
+        reason = reason_of(bad, index)
+        if self.on_error == "skip":
+            lost.add(row, None, reason)
+            return NOTHING
+        for position in self._substitutes(dataset, index, bad):
+            sample, still_bad = self._attempt(dataset, get, position)
+            if still_bad is None:
+                lost.add(row, position, reason)
+                return sample
+        raise SampleError(f"{reason}; and none of its substitutes could be made either", reason=reason) from bad
+
+    def make_all(self, dataset: Any, get: Get, several: Get | None, indices: Sequence[Any], lost: Lost) -> Any:
+        """The samples of a batch: by `several` (the dataset's `__getitems__`) if there is one and no sample is bad, else one by one.
+
+        NOTHING where all of them are left out.
+
+        Raises:
+            As make().
+        """
+        if self.raises:
+            return [get(index) for index in indices] if several is None else several(indices)
+        if several is not None and not self.packed:
+            try:
+                return several(indices)
+            except Exception as error:
+                if not self._is_bad(error, dataset, None):
+                    raise
+                get = partial(_single, several, error)
+        made = [self.make(dataset, get, index, row, lost) for row, index in enumerate(indices)]
+        if not lost.instead:
+            return made
+        return [sample for sample in made if sample is not NOTHING] or NOTHING
+
+    def _attempt(self, dataset: Any, get: Get, index: Any) -> tuple[Any, Exception | None]:
+        """The sample, or why it is a bad one."""
+        try:
+            return get(index), None
+        except Exception as error:
+            if self._is_bad(error, dataset, index):
+                return NOTHING, error
+            raise
+
+    def _is_bad(self, error: Exception, dataset: Any, index: Any) -> bool:
+        if isinstance(error, SampleError):
+            return True
+        return not self.packed and not isinstance(error, FastloadError) and not _is_outside(dataset, index)
+
+    def _substitutes(self, dataset: Any, index: Any, bad: Exception) -> list[int]:
+        """Positions to try. Of packed data they follow from the index in the packed dataset, as on native threads."""
+        count = len(dataset)
+        try:
+            position = operator.index(index) % count
+        except TypeError:
+            raise SampleError(
+                f'{reason_of(bad, index)}; on_error="replace" chooses by position, and the index {index!r} is none: use on_error="skip"'
+            ) from bad
+        key = bad.index if self.packed and isinstance(bad, SampleError) and bad.index >= 0 else position
+        return [other for other in substitutes(self.seed, self.epoch, key, count) if other != position]
+
+
+RAISE = Policy()
+
+
+def _is_outside(dataset: Any, index: Any) -> bool:
+    """Whether the dataset has no such index, as far as it tells how many it has."""
+    try:
+        return not -len(dataset) <= operator.index(index) < len(dataset)
+    except (TypeError, NotImplementedError):  # a key, or no length
+        return False
+
+
+def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any) -> Any:
+    """One sample by a dataset's `__getitems__`, which has failed with `error` for the batch."""
+    made = several([index])
+    if not isinstance(made, list | tuple) or len(made) != 1:
+        raise ArgumentError(
+            f"on_error= finds the bad sample of a batch by calling __getitems__ with one index at a time, which has to return a list of "
+            f'one sample, not {type(made).__name__}; on_error="raise" shows the batch\'s own error: {type(error).__name__}: {error}'
+        ) from error
+    return made[0]
+
+
+class WrappedSampleError(ExceptionWrapper):
+    """A SampleError on its way out of a worker process, with its index, shard and reason; torch's wrapper keeps only the text."""
+
+    def __init__(self, error: SampleError, where: str) -> None:
+        super().__init__(where=where)  # type: ignore[no-untyped-call]
+        self.index, self.shard, self.reason = error.index, error.shard, error.reason
+
+    def reraise(self) -> None:
+        """Raises it in the loop's process."""
+        try:
+            super().reraise()  # type: ignore[no-untyped-call]
+        except SampleError as error:
+            error.index, error.shard, error.reason = self.index, self.shard, self.reason
+            raise
+
+
+def reason_of(error: Exception, index: Any = None) -> str:
+    """Which sample could not be made, and why, on one line."""
+    if isinstance(error, SampleError) and error.reason:
+        return f"sample {error.index}{f' of {error.shard}' if error.shard else ''}: {error.reason}"
+    text = " ".join(str(error).split())
+    return f"sample {index!r}: {type(error).__name__}{': ' if text else ''}{text}"

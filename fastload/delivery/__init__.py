@@ -1,1 +1,0 @@
-"""From a finished slot to the user's tensors."""

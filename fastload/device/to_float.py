@@ -1,0 +1,144 @@
+"""Bytes to floats on a batch's device, in one pass: cast, normalise, layout.
+
+NOTE [ floats: the same bits everywhere ]
+value = (byte / 255 - mean) / std, each step rounded to float32, the result rounded once to the dtype. So it is what the native pass
+writes, and what torchvision's ToTensor and Normalize give. Divisions are true ones: by a Python number CUDA would multiply by the
+reciprocal, so that divisors are tensors here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastload.errors import ArgumentError
+from fastload.gpu import working
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+FORMATS = (torch.channels_last, torch.contiguous_format)
+
+
+@dataclass(frozen=True)
+class Floats:
+    """How bytes become floats; called with images. See to_float."""
+
+    dtype: torch.dtype = torch.float32
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    memory_format: torch.memory_format = torch.contiguous_format
+    reciprocal: bool = False
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return to_float(images, self.dtype, self.mean, self.std, self.memory_format, reciprocal=self.reciprocal)
+
+
+def to_float(
+    images: Tensor,
+    dtype: torch.dtype = torch.float32,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    memory_format: torch.memory_format = torch.contiguous_format,
+    *,
+    reciprocal: bool = False,
+) -> Tensor:
+    """(images / 255 - mean) / std as new floats, never on the input's memory unless nothing changes; no wait for the device.
+
+    Args:
+        images: (B, 3, H, W), on any device: uint8, or floats, which are taken as divided by 255 already.
+        dtype: float32, float16 or bfloat16.
+        mean, std: one value a channel, in units of 0..1; None: only divided by 255.
+        memory_format: of the result: torch.channels_last or torch.contiguous_format.
+        reciprocal: multiply by the rounded 1/255 in place of dividing (torchvision's ToDtype).
+
+    Raises:
+        ArgumentError: another shape, dtype or format; mean without std.
+    """
+    if images.ndim != 4 or images.shape[1] != 3 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+        raise ArgumentError(f"to_float takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
+    if dtype not in DTYPES or memory_format not in FORMATS:
+        raise ArgumentError(
+            f"to_float: dtype={dtype}, memory_format={memory_format}: use float32, float16 or bfloat16; channels_last or not"
+        )
+    if (mean is None) != (std is None) or any(values is not None and len(values) != 3 for values in (mean, std)):
+        raise ArgumentError(f"to_float: mean={mean}, std={std}: give three values of each, or neither")
+    if images.is_cuda and images.dtype == torch.uint8 and _is_dense(images) and images.numel():
+        kernel = working(_kernel, images.device)
+        if kernel is not None:
+            out: Tensor = kernel.to_float(images, dtype, mean, std, memory_format, reciprocal)
+            return out
+    return eager(images, dtype, mean, std, memory_format, reciprocal)
+
+
+def eager(
+    images: Tensor,
+    dtype: torch.dtype,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+    memory_format: torch.memory_format,
+    reciprocal: bool = False,
+) -> Tensor:
+    """to_float in torch's own ops: what the kernel is tested against, and what runs everywhere else."""
+    out = images.to(torch.float32)
+    constants = _constants(mean, std, images.device)
+    if images.dtype == torch.uint8:
+        out = out.mul_(1 / 255) if reciprocal else out.div_(constants[0])
+    if mean is not None:
+        change = out.sub_ if out is not images else out.sub
+        out = change(constants[1:4].view(3, 1, 1)).div_(constants[4:7].view(3, 1, 1))
+    return out.to(dtype, memory_format=memory_format)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What dtype= and memory_format= ask of images that a Python step made; None leaves it as it is. Called with a batch."""
+
+    dtype: torch.dtype | None
+    memory_format: torch.memory_format | None
+
+    def __str__(self) -> str:
+        return ", ".join(str(each).removeprefix("torch.") for each in (self.dtype, self.memory_format) if each is not None)
+
+    def __call__(self, images: Any) -> Tensor:
+        """The images in that form; bytes become floats as value / 255, as in the native pass.
+
+        Raises:
+            ArgumentError: they are no batch of image tensors, or floats where bytes are asked for.
+        """
+        if not isinstance(images, Tensor) or images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+            told = f"batches of {images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+            raise ArgumentError(
+                "dtype= and memory_format= act on uint8 or float tensors (channels, height, width), and the transform's Python steps "
+                f"leave {told}: end them with PILToTensor() or ToTensor(), or drop the argument"
+            )
+        dtype = images.dtype if self.dtype is None else self.dtype
+        if dtype == torch.uint8 and images.dtype != torch.uint8:
+            raise ArgumentError("dtype=uint8, and the transform's Python steps make floats: drop one of them")
+        memory_format = self.memory_format or torch.contiguous_format
+        if dtype == images.dtype:
+            return images.contiguous(memory_format=memory_format)
+        convert = to_float if images.shape[1] == 3 else eager  # grey, which has no kernel
+        return convert(images, dtype, None, None, memory_format)
+
+    def one(self, image: Any) -> Tensor:
+        """One image in that form."""
+        return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
+
+
+def _constants(mean: Sequence[float] | None, std: Sequence[float] | None, device: torch.device) -> Tensor:
+    host = torch.tensor([255.0, *(mean or ()), *(std or ())])
+    return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
+
+
+def _is_dense(images: Tensor) -> bool:
+    return images.is_contiguous() or images.is_contiguous(memory_format=torch.channels_last)
+
+
+def _kernel() -> ModuleType:
+    from fastload.device import to_float_kernel as float_kernel
+
+    return float_kernel

@@ -1,0 +1,1 @@
+"""Decides how a loader runs: its settings, its plan, its state from epoch to epoch."""

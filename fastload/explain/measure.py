@@ -1,0 +1,161 @@
+"""What a sample costs, stage by stage: a short measurement in the calling thread, for explain(measure=True). Batches: batch_costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from torch.utils.data import IterableDataset
+
+from fastload._native import core
+from fastload.dataset import PackedDataset
+from fastload.device.stage_call import StageCall
+from fastload.explain.measure_batch import measure_batch
+from fastload.global_generators import kept_state
+from fastload.packed_view import PackedView
+from fastload.plan import Plan, output_of
+from fastload.plan.spec import to_pillow
+from fastload.threads.engine import ThreadEngine
+from fastload.threads.epochs import native_view, output_for
+
+SAMPLES = 64
+"""At most, evenly spaced over the dataset; the first WARM are run once before."""
+WARM = 4
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Mean seconds a sample; None is not measured.
+
+    Attributes:
+        samples: how many were run.
+        read, decode, write: of the native part.
+        pillow: the Pillow image for Python.
+        python: of each Python step of the plan.
+        item: dataset[i], where there is no plan.
+        collate: a sample's share of a batch.
+        move, steps: its share of the way to the device, and of each step there.
+        rows: of the batch that move and steps were measured with.
+    """
+
+    samples: int
+    read: float | None = None
+    decode: float | None = None
+    write: float | None = None
+    pillow: float | None = None
+    python: tuple[float, ...] = ()
+    item: float | None = None
+    collate: float | None = None
+    move: float | None = None
+    steps: tuple[float, ...] = ()
+    rows: int = 0
+
+
+def measure(loader: Any, dataset: PackedDataset | None, steps: Sequence[StageCall]) -> Costs | None:
+    """Runs samples through the stages; None for an iterable dataset, which that would use up.
+
+    Args:
+        loader: the FastLoader.
+        dataset: the packed dataset whose plan is explained, or None where the loader's dataset makes samples its own way.
+        steps: done to whole batches.
+
+    Raises:
+        Whatever making a sample or a batch raises. The global generators of torch, random and NumPy are left as they were.
+    """
+    with kept_state():
+        if dataset is None and isinstance(loader.dataset, IterableDataset):
+            return None
+        costs = _of_plan(loader, dataset) if dataset is not None else _of_items(loader)
+        found = measure_batch(loader, steps) if steps or loader._fastload.settings.device is not None else None
+        if found is None:
+            return costs
+        rows, move, each = found
+        return replace(costs, rows=rows, move=move, steps=each)
+
+
+def _spaced(count: int) -> list[int]:
+    return sorted(set(np.linspace(0, count - 1, min(SAMPLES, count)).astype(int).tolist())) if count else []
+
+
+def _of_plan(loader: Any, dataset: PackedDataset) -> Costs:
+    indices, plan = _spaced(len(dataset)), dataset.plan
+    view = native_view(loader)
+    output = output_of(plan, None, "CHW") if view is None else output_for(loader, view)
+    native = _native(dataset, indices, output)
+    if plan.native:
+        return Costs(len(indices), *native)
+    seconds = np.zeros(1 + len(plan.python))
+    for index in indices[:WARM]:
+        plan.finish(dataset.decode(index, 0, 0))
+    images = []
+    for index in indices:
+        image, each = _python(plan, dataset.decode(index, 0, 0))
+        images.append(image)
+        seconds += each
+    each_mean = (seconds / max(len(indices), 1)).tolist()
+    pillow = each_mean[0] if plan.pillow else None
+    return Costs(len(indices), *native, pillow, tuple(each_mean[1:]), collate=_collate(loader, images))
+
+
+def _python(plan: Plan, image: Any) -> tuple[Any, list[float]]:
+    """The finished image, and the seconds of each step; the first is that of making a Pillow image."""
+    times = [time.perf_counter()]
+    if plan.pillow:
+        image = to_pillow(image)
+    times.append(time.perf_counter())
+    for step in plan.python:
+        image = step(image)
+        times.append(time.perf_counter())
+    return image, [b - a for a, b in pairwise(times)]
+
+
+def _native(dataset: PackedDataset, indices: list[int], output: core.Output) -> tuple[float | None, float | None, float | None]:
+    """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
+    engine = ThreadEngine(PackedView((dataset,)), 0, output, 1, 1)
+    try:
+        before = engine.core.counters()
+        for index in indices[:WARM]:
+            _run(engine, index)
+        before = engine.core.counters()
+        done = sum(_run(engine, index) for index in indices)
+        after = engine.core.counters()
+    finally:
+        engine.close()
+    if not done:
+        return None, None, None
+    read, decode, write = ((after[f"{stage}_ns"] - before[f"{stage}_ns"]) / done / 1e9 for stage in ("read", "decode", "resize"))
+    return read, decode, write
+
+
+def _run(engine: ThreadEngine, index: int) -> bool:
+    """One sample, as a batch of one; whether it could be made."""
+    batch = engine.announce([index], 0, 0)
+    batch.submit()
+    core.wait_any([batch], _SECONDS)
+    return not batch.failures()
+
+
+def _of_items(loader: Any) -> Costs:
+    indices = _spaced(len(loader.dataset))
+    for index in indices[:WARM]:
+        loader.dataset[index]
+    began = time.perf_counter()
+    samples = [loader.dataset[index] for index in indices]
+    item = (time.perf_counter() - began) / max(len(samples), 1)
+    return Costs(len(indices), item=item, collate=_collate(loader, samples))
+
+
+def _collate(loader: Any, samples: list[Any]) -> float | None:
+    """A sample's share of collating a batch of the loader's size, or of as many as there are."""
+    batch = samples[: loader.batch_size or len(samples)]
+    if not batch or not loader._auto_collation:
+        return None
+    loader.collate_fn(batch[:1])
+    began = time.perf_counter()
+    loader.collate_fn(batch)
+    return (time.perf_counter() - began) / len(batch)

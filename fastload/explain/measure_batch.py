@@ -1,0 +1,99 @@
+"""What the way to the device and each step on whole batches costs: one batch, moved and transformed in the calling thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastload._native import core
+from fastload.bad_sample_counts import Counts
+from fastload.bad_samples import NOTHING
+from fastload.device.batch_tree import to_device
+from fastload.device.stage_call import BatchKey, StageCall
+from fastload.device.transfer import TransferPlan
+from fastload.threads.assemble import BatchAssembler
+from fastload.threads.engine import ThreadEngine
+from fastload.threads.epochs import native_view, output_for
+
+_RUNS = 3
+"""Timed, after one that is not."""
+_SECONDS = 60.0
+
+
+def measure_batch(loader: Any, steps: Sequence[StageCall]) -> tuple[int, float, tuple[float, ...]] | None:
+    """Rows of the batch, and mean seconds a sample: of moving it, and of each step; None where no batch could be made.
+
+    Raises:
+        Whatever making a batch, moving it or a step raises.
+    """
+    if not len(loader.dataset):
+        return None
+    batch, indices = _native_batch(loader) if native_view(loader) is not None else _python_batch(loader)
+    if batch is NOTHING:
+        return None
+    transfer_plan: TransferPlan = loader._fastload.transfer_plan(loader)
+    key = BatchKey(0, 0, 0, indices)
+    seconds = np.zeros(1 + len(steps))
+    with torch.no_grad():
+        for run in range(1 + _RUNS):
+            taken = _once(transfer_plan, batch, steps, key)
+            seconds += taken if run else 0.0
+    move, *each = (seconds / _RUNS / max(len(indices), 1)).tolist()
+    return len(indices), move, tuple(each)
+
+
+def _once(transfer_plan: TransferPlan, batch: Any, steps: Sequence[StageCall], key: BatchKey) -> list[float]:
+    times = [_now(transfer_plan.device)]
+    if transfer_plan.device is not None:
+        batch = to_device(batch, transfer_plan.device)
+    times.append(_now(transfer_plan.device))
+    for step in steps:
+        batch = step(batch, key, transfer_plan.fields)
+        times.append(_now(transfer_plan.device))
+    return [b - a for a, b in pairwise(times)]
+
+
+def _now(device: torch.device | None) -> float:
+    """Once the device has done what it was given."""
+    if device is not None and device.type != "cpu":
+        ahead = torch.get_device_module(device)
+        ahead.synchronize(device) if device.type == "cuda" else ahead.synchronize()
+    return time.perf_counter()
+
+
+def _rows(loader: Any) -> list[int]:
+    """Positions for one batch of the loader's size, evenly over the dataset."""
+    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
+    count = len(loader.dataset)
+    return sorted(set(np.linspace(0, count - 1, min(int(size), count)).astype(int).tolist()))
+
+
+def _native_batch(loader: Any) -> tuple[Any, Any]:
+    """As the engine gives it on the host; samples that cannot be made are left out."""
+    view = native_view(loader)
+    assert view is not None
+    rows = _rows(loader)
+    engine = ThreadEngine(view, 0, output_for(loader, view), 1, len(rows))
+    try:
+        delivery = replace(loader._fastload.packed.delivery(loader), transfer_plan=TransferPlan(), on_error="skip", counts=Counts())
+        assembler = BatchAssembler(engine, delivery, 0, 0)
+        batch = engine.announce(rows, 0, 0)
+        batch.submit()
+        core.wait_any([batch], _SECONDS)
+        finished = assembler(0, batch)
+        indices = () if finished.moved is None else finished.moved.key.indices
+        return assembler.hand_over(finished), indices
+    finally:
+        engine.close()
+
+
+def _python_batch(loader: Any) -> tuple[Any, list[int]]:
+    rows = _rows(loader)
+    samples = [loader.dataset[row] for row in rows]
+    return loader.collate_fn(samples if loader._auto_collation else samples[0]), rows

@@ -1,0 +1,131 @@
+"""explain()'s table: what is done to a sample, stage by stage, where, why nowhere faster, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.dataset import PackedDataset
+from fastload.device.batch_transform import BatchStage
+from fastload.device.stage_call import StageCall
+from fastload.explain.measure import Costs, measure
+from fastload.threads.epochs import native_view
+
+SAME_PASS = "″"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: a stage, who does it, why nobody faster, and seconds a sample: None unknown, SAME_PASS where the line above has it."""
+
+    stage: str
+    where: str
+    why: str = ""
+    seconds: float | str | None = None
+
+
+def table(loader: Any, *, measured: bool) -> list[str]:
+    """The stages as aligned lines; with `measured` after running samples, and a batch, through them."""
+    dataset = explained(loader)
+    shown = loader._fastload.shown_steps(loader)
+    costs = measure(loader, dataset, [step for _, step in shown]) if measured else None
+    known = costs or Costs(0)
+    there = {name for entry, _ in shown for name in entry.names}
+    rows = list(_of_plan(loader, dataset, known, there) if dataset is not None else _of_items(loader, known))
+    if (device := loader._fastload.settings.device) is not None:
+        here = device.type == "cpu"
+        rows.append(Row(f"to {device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
+    rows += _of_batches(loader, shown, known)
+    lines = _aligned(rows, costs)
+    if measured and costs is None:
+        lines.append("not measured: it would use up the iterable dataset")
+    elif costs is not None:
+        batch = f"; of {costs.rows} where it is whole batches" if costs.rows else ""
+        lines.append(
+            f"us: mean of {costs.samples} samples in one thread{batch}, the page cache as it was; {SAME_PASS} in the pass of the line above"
+        )
+    return lines
+
+
+def explained(loader: Any) -> PackedDataset | None:
+    """The packed dataset whose plan stands for the loader's: the first; None where samples are not made by a plan."""
+    data = loader._fastload.packed.data
+    view = None if data is None else data.native or data.view
+    if view is None or any(d.image_field not in d.fields for d in view.datasets):
+        return None
+    first: PackedDataset = view.datasets[0]
+    return first
+
+
+def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
+    """Up to the batch on the host; stages in `there` come after it."""
+    plan, worker = dataset.plan, _worker(loader)
+    if native_view(loader) is None:
+        native = f"native, in the {worker}"
+    else:
+        native = "native thread" if loader.num_workers else "native, calling thread"
+    yield Row("read", native, seconds=costs.read)
+    yield Row("decode", native, seconds=costs.decode)
+    write: float | str | None = costs.write
+    names = [f"{stage.position} {stage.name}" for stage in plan.stages]
+    if not any(stage.where == "native" and name not in there for stage, name in zip(plan.stages, names, strict=True)):
+        yield Row("write", native, seconds=write)
+    python = iter(costs.python)
+    for stage, name in zip(plan.stages, names, strict=True):
+        if name in there:
+            continue
+        if stage.where == "native":
+            yield Row(name, native, stage.why, write)
+            write = None if write is None else SAME_PASS
+        elif stage.where == "python":
+            if plan.pillow and len(plan.stages) - stage.position + 1 == len(plan.python):
+                yield Row("to a Pillow image", worker, "the next step takes one", costs.pillow)
+            yield Row(name, worker, stage.why, next(python, None))
+        else:
+            yield Row(name, "nothing to do", stage.why)
+    if plan.python:
+        yield Row("collate", worker, seconds=costs.collate)
+
+
+def _of_items(loader: Any, costs: Costs) -> Iterator[Row]:
+    kind, worker = type(loader.dataset).__name__, _worker(loader)
+    yield Row(f"{kind}[i]", worker, "a Dataset of Python", costs.item)
+    if loader._auto_collation:
+        yield Row("collate", worker, seconds=costs.collate)
+
+
+def _of_batches(loader: Any, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
+    """What is done to whole batches, in order. A step that has to wait for the loop holds up those after it."""
+    where = "host, whole batches" if loader._fastload.settings.device is None else "device"
+    reason = "" if loader._fastload.settings.device is not None else "no device= is given"
+    for number, (entry, step) in enumerate(shown):
+        if not step.ahead:
+            reason = f"{entry.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"
+        for line, name in enumerate(entry.names):
+            seconds: float | str | None = costs.steps[number] if number < len(costs.steps) else None
+            yield Row(name, where, reason, SAME_PASS if line and seconds is not None else seconds)
+
+
+def _worker(loader: Any) -> str:
+    return "Python worker" if loader.num_workers else "calling process"
+
+
+def _aligned(rows: Sequence[Row], costs: Costs | None) -> list[str]:
+    total = sum(row.seconds for row in rows if isinstance(row.seconds, float))
+    cells = [["stage", "where", *(["us", "share"] if costs is not None else []), "why not faster"]]
+    for row in rows:
+        figures: list[str] = []
+        if isinstance(row.seconds, float):
+            figures = [f"{row.seconds * 1e6:.1f}", f"{row.seconds / total:.0%}" if total else ""]
+        elif costs is not None:
+            figures = [row.seconds if isinstance(row.seconds, str) else "-", ""]
+        cells.append([row.stage, row.where, *figures, row.why])
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]) - 1)]
+    lines = []
+    for line in cells:
+        text = [
+            cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths, strict=False))
+        ]
+        lines.append("  ".join([*text, line[-1]]).rstrip())
+    return lines

@@ -1,0 +1,233 @@
+"""PackedView: a loader's dataset resolved to rows of packed datasets, anew for every pass.
+
+NOTE [ view: read at every pass ]
+A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the next iter() finds. So a Resolver
+walks the dataset at every pass. Work on long lists of indices is done again only where they differ from the copy that it keeps, and a view
+whose parts are all unchanged is the same object. Nothing is written into the user's datasets: a pass reads snapshots of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import ConcatDataset, Subset
+
+from fastload.dataset import PackedDataset
+from fastload.errors import ArgumentError
+from fastload.positions import as_positions
+
+_MAKERS = (
+    *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
+    *("column_values", "stored_values", "stored_fields"),
+    *("decode", "_decoded", "image_size", "_size", "image_field", "fields", "plan", "source", "_source_for", "opened"),
+)
+"""Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
+
+Draws = tuple[int | None, int]
+"""What random transforms follow from in one pass: the seed (None: that of each dataset), and the epoch."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedView:
+    """Positions of a loader's dataset, resolved: which packed dataset (source) and which index there.
+
+    Attributes:
+        datasets: the packed datasets, by source number.
+        source, index: by position; None where position i is simply sample i of dataset 0.
+    """
+
+    datasets: tuple[PackedDataset, ...]
+    source: npt.NDArray[np.uint32] | None = None
+    index: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.datasets[0]) if self.index is None else len(self.index)
+
+    def rows(self, positions: Sequence[int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+        """Source and index of each position.
+
+        Raises:
+            IndexError: a position is out of range, as a Dataset raises it.
+            TypeError: a position is no integer.
+        """
+        where = as_positions(positions)
+        count = len(self)
+        low, high = (int(where.min()), int(where.max())) if len(where) else (0, -1)
+        if low < -count or high >= count:
+            raise IndexError(f"index {low if low < -count else high} is out of range for {count} samples")
+        if low < 0:
+            where = np.where(where < 0, where + count, where)
+        if self.index is None or self.source is None:
+            return np.zeros(len(where), np.uint32), where.astype(np.uint64)
+        return self.source[where], self.index[where].astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """One packed dataset, whole."""
+
+    dataset: PackedDataset
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return "whole", id(self.dataset), len(self.dataset)
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """Some positions of what is inside."""
+
+    inner: _Node
+    positions: npt.NDArray[np.int64]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return "picked", id(self.positions), self.inner.key
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Several, one after another, each with the length that ConcatDataset noted when it was made."""
+
+    parts: tuple[_Node, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return "joined", self.counts, *(part.key for part in self.parts)
+
+
+_Node = _Leaf | _Picked | _Joined
+_Rows = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]
+
+
+class Resolver:
+    """Resolves one loader's dataset, again and again. See NOTE [ view: read at every pass ]."""
+
+    def __init__(self) -> None:
+        self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
+        self._last: tuple[tuple[Any, ...], PackedView] | None = None
+
+    def view(self, dataset: Any) -> PackedView | None:
+        """The rows of a PackedDataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
+
+        Subclasses that change how samples are made are not packed: their own code has to run. Unchanged, it is the same object.
+
+        Raises:
+            TypeError: a Subset has indices that are no integers.
+            IndexError: one of them is out of range.
+            ArgumentError: a part of a ConcatDataset is shorter than when that was made.
+        """
+        before, self._picked = self._picked, {}
+        node = self._node(dataset, before)
+        if node is None:
+            self._last = None
+            return None
+        if self._last is None or self._last[0] != node.key:
+            found = _view(node)
+            self._last = None if found is None else (node.key, found)
+        return None if self._last is None else self._last[1]
+
+    def _node(self, dataset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> _Node | None:
+        if isinstance(dataset, PackedDataset):
+            return _Leaf(dataset) if is_plain(dataset) else None
+        if type(dataset) is Subset:
+            inner = self._node(dataset.dataset, before)
+            return None if inner is None else _Picked(inner, self._positions(dataset, before))
+        if type(dataset) is not ConcatDataset:
+            return None
+        parts = [self._node(part, before) for part in dataset.datasets]
+        ends = list(dataset.cumulative_sizes)
+        counts = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))
+        found = tuple(part for part in parts if part is not None)
+        return _Joined(found, counts) if len(found) == len(parts) == len(counts) else None
+
+    def _positions(self, subset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> npt.NDArray[np.int64]:
+        kept = before.get(id(subset))
+        if kept is None or not _same(kept[0], subset.indices):
+            positions = as_positions(subset.indices)
+            if isinstance(subset.indices, np.ndarray | torch.Tensor):
+                positions = positions.copy()
+            kept = copy.copy(subset.indices) if isinstance(subset.indices, list) else positions, positions
+        self._picked[id(subset)] = kept
+        return kept[1]
+
+
+def is_plain(dataset: PackedDataset) -> bool:
+    """Whether neither a subclass nor the object itself has other code for anything that samples are made by."""
+    kind, own = type(dataset), vars(dataset)
+    return not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)
+
+
+def _same(kept: Any, indices: Any) -> bool:
+    """Whether indices are still what was kept of them: a list's copy, else its positions."""
+    if isinstance(indices, list):
+        return isinstance(kept, list) and kept == indices
+    if isinstance(kept, list):
+        return False
+    if isinstance(indices, np.ndarray | torch.Tensor | range):
+        return bool(np.array_equal(kept, as_positions(indices)))
+    return False
+
+
+def _view(node: _Node) -> PackedView | None:
+    datasets: list[PackedDataset] = []
+    if isinstance(node, _Leaf):
+        return PackedView((node.dataset,))
+    source, index = _rows(node, datasets)
+    if not datasets or len({d.fields for d in datasets}) != 1:
+        return None
+    return PackedView(tuple(datasets), source, index)
+
+
+def _rows(node: _Node, datasets: list[PackedDataset]) -> _Rows:
+    if isinstance(node, _Leaf):
+        datasets.append(node.dataset)
+        count = len(node.dataset)
+        return np.full(count, len(datasets) - 1, np.uint32), np.arange(count, dtype=np.int64)
+    if isinstance(node, _Picked):
+        source, index = _rows(node.inner, datasets)
+        try:
+            return source[node.positions], index[node.positions]
+        except IndexError:
+            raise IndexError(f"a Subset has an index that is out of range for its dataset's {len(index)} samples") from None
+    parts = [_rows(part, datasets) for part in node.parts]
+    for number, (part, count) in enumerate(zip(parts, node.counts, strict=True)):
+        if len(part[1]) < count:
+            raise ArgumentError(
+                f"part {number} of the ConcatDataset has {len(part[1])} samples, and had {count} when it was made: make it anew"
+            )
+    pairs = [(part[0][:count], part[1][:count]) for part, count in zip(parts, node.counts, strict=True)]
+    return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+
+
+def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any:
+    """A copy of a tree that a Resolver has resolved, with `leaf` of each packed dataset in its place; Subsets share their indices."""
+    if isinstance(dataset, PackedDataset):
+        return leaf(dataset)
+    out = copy.copy(dataset)
+    if isinstance(dataset, Subset):
+        out.dataset = rebuilt(dataset.dataset, leaf)
+    else:
+        out.datasets = [rebuilt(part, leaf) for part in dataset.datasets]
+    return out
+
+
+def set_draws(dataset: Any, draws: Draws) -> None:
+    """Sets seed and epoch of a tree that rebuilt() made: a worker process does that to its own copy, at every epoch."""
+    for packed in _leaves(dataset):
+        packed.seed, packed.epoch = packed.seed if draws[0] is None else draws[0], draws[1]
+
+
+def _leaves(dataset: Any) -> Iterator[PackedDataset]:
+    if isinstance(dataset, PackedDataset):
+        yield dataset
+    else:
+        for part in [dataset.dataset] if isinstance(dataset, Subset) else dataset.datasets:
+            yield from _leaves(part)

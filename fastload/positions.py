@@ -1,0 +1,48 @@
+"""Positions of samples: integers as users and samplers give them, checked."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def as_positions(values: Any) -> npt.NDArray[np.int64]:
+    """Positions of samples as int64; it may share an integer array's memory.
+
+    Args:
+        values: integers in a list, a range, an array, a tensor on the CPU, or another sized collection.
+
+    Raises:
+        TypeError: a value is no integer (it has no `__index__`), or is a bool: a mask is no list of positions.
+    """
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step, dtype=np.int64)
+    if hasattr(values, "__array__"):
+        array = np.asarray(values)
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            raise TypeError(
+                f"samples are found by integers in one dimension, not by an array of {array.dtype} with shape {array.shape}: "
+                "of a mask, give np.flatnonzero(mask)"
+            )
+        return array.astype(np.int64, copy=False)
+    values = values if isinstance(values, list | tuple) else list(values)
+    if set(map(type, values)) <= {int}:
+        return np.array(values, np.int64)
+    return np.fromiter((position_of(value) for value in values), np.int64, len(values))
+
+
+def position_of(value: Any) -> int:
+    """One position as an int.
+
+    Raises:
+        TypeError: it is no integer (it has no `__index__`), or is a bool.
+    """
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
+        raise TypeError(f"samples are found by integers, not by {value!r}: of a mask, give the positions where it is true")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"samples are found by integers, not by {value!r} ({type(value).__name__})") from None

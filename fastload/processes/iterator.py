@@ -1,0 +1,382 @@
+"""One pass over any Dataset by worker processes: tasks out, batches in slots back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind, default_collate
+from torch.utils.data.dataloader import _sharding_worker_init_fn
+
+from fastload.bad_sample_counts import PassLosses
+from fastload.bad_samples import NOTHING, Policy
+from fastload.base_iterator import LoaderIterator
+from fastload.device import pinning as pin
+from fastload.device.stage_call import BatchKey
+from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
+from fastload.errors import ClosedError, LoaderTimeout
+from fastload.packed_view import set_draws
+from fastload.processes.scheduler import Schedule, Task, TaskScheduler, WorkerCounts
+from fastload.processes.worker import Job
+from fastload.resume.dataset_state import is_stateful
+from fastload.resume.epoch_start import attach
+from fastload.thread_limits import thread_libraries
+
+
+class WorkerIterator(LoaderIterator):
+    """Iterates one epoch, or, with persistent workers, one epoch after another.
+
+    1. It draws from the generators as torch's iterator does: base_seed, then the sampler's own.
+    2. By default batch k is made by worker k mod N, and a worker's batches in turn, so that a seeded run repeats. With seed_by="sample" all
+       workers fill the rows of the oldest batch; with in_order=False whoever is free takes the next batch.
+    3. A batch's tensors view its slot and hold its lease. See fastload._native's NOTE [ shared slots: lifetimes ].
+    4. A worker's exception is raised when its batch's turn comes, and the batches after it stay deliverable. A worker's death closes the
+       iterator; the loader starts new workers when it is iterated again.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        self._dataset, self._draws = loader._fastload.python_dataset(loader)
+        self._collate_fn = loader._fastload.collate_fn(loader)
+        self._persistent = loader.persistent_workers
+        self._in_order = loader.in_order
+        self._depth = loader.prefetch_factor * self._num_workers
+        if self._depth <= 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
+        self._by_sample = loader._fastload.settings.seed_by == "sample"
+        # A copy of the dataset that has a state makes batches of its own, which that state counts.
+        self._follows = self._dataset_kind == _DatasetKind.Iterable or is_stateful(self._dataset)
+        self._shared = not self._follows and (self._by_sample or not self._in_order)
+        self._rowwise = self._shared and self._by_sample and self._auto_collation and self._collate_fn is default_collate
+        self._passes = 0
+        self._attach(loader)
+        self._counts: WorkerCounts = loader._fastload.worker_counts
+        self._use(loader._fastload.transfer_plan(loader))
+        self._queue: deque[Task] = deque()
+        self._moved: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
+        self._failure: BaseException | None = None  # of workers, heard of while batches before it were still to be had
+        self._numbers = itertools.count()
+        self._sampled_out = False
+        self._closed = False
+        self._torn = False
+        self._samples = 0  # in the batch that the loop has last
+        self._ended = False  # everything was delivered
+        self._pid = os.getpid()
+        context = loader.multiprocessing_context or torch.multiprocessing
+        if context.get_start_method() == "fork":
+            thread_libraries()
+        schedule = Schedule(self._depth, self._depth + self._ahead + 2, self._shared, self._in_order)
+        prepare = pin.register if pin.wanted(self._transfer_plan.pin, self._transfer_plan.device) else None
+        ended = weakref.WeakMethod(self._ended_early)
+        self._scheduler = TaskScheduler(context, self._job(loader), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks))
+        self._set_turns()
+        with self._scheduler.pool.together():
+            self._fill()
+
+    def _use(self, transfer_plan: TransferPlan) -> None:
+        """Begins a pass whose batches go that way. Only a device's own queue works ahead: elsewhere steps would keep the loop waiting."""
+        self._transfer_plan = transfer_plan
+        self._transfer = Transfer(transfer_plan)
+        self._ahead = transfer_plan.ahead if transfer_plan.device is not None and transfer_plan.device.type == "cuda" else 0
+
+    def _attach(self, loader: Any) -> None:
+        """Begins the loader's epoch, or goes on where a resumed one stands."""
+        self._epoch_state = epoch_state = attach(self, loader, self._num_workers if self._follows else 0)
+        self._finished = itertools.count(epoch_state.batches)
+        if epoch_state.resumed:
+            self._passes = epoch_state.passes
+        epoch_state.passes = self._passes
+        settings = loader._fastload.settings
+        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, loader._fastload.next_epoch - 1)
+        self._policy = Policy(settings.on_error, loader._fastload.packed.data is not None, *self._seeds)
+        self._losses = PassLosses(loader._fastload.losses)
+
+    def _set_turns(self) -> None:
+        self._scheduler.turn = self._epoch_state.turn
+        self._scheduler.active = [not each.ended for each in self._epoch_state.replicas] or [True] * self._num_workers
+
+    def _job(self, loader: Any) -> Job:
+        init_fn = loader.worker_init_fn
+        if isinstance(self._dataset, IterDataPipe | MapDataPipe):
+            init_fn = functools.partial(_sharding_worker_init_fn, init_fn, self._world_size, self._rank)
+        return Job(
+            dataset=self._dataset,
+            kind=self._dataset_kind,
+            auto_collation=self._auto_collation,
+            drop_last=self._drop_last,
+            collate_fn=self._collate_fn,
+            init_fn=init_fn,
+            base_seed=int(self._base_seed),
+            shared_seed=self._shared_seed,
+            sample_seed=self._sample_seed(loader),
+            rowwise=self._rowwise,
+            parent=os.getpid(),
+            workers=self._num_workers,
+            replicas=tuple(self._epoch_state.replicas) if self._epoch_state.resumed else (),
+            batch_size=loader.batch_size or 1,
+            snapshot_every=-(-(loader._fastload.settings.snapshot_every_n_steps or 0) // self._num_workers),
+            set_draws=None if self._draws is None else set_draws,
+            policy=self._policy,
+        )
+
+    def _sample_seed(self, loader: Any) -> tuple[int, int] | None:
+        if not self._by_sample:
+            return None
+        if loader._fastload.settings.seed is not None:
+            return loader._fastload.settings.seed, loader._fastload.next_epoch - 1
+        self._passes += 1
+        return int(self._base_seed), self._passes - 1
+
+    @property
+    def _workers(self) -> list[Any]:
+        """The processes, as people who look at torch's iterator expect to find them."""
+        return [] if self._closed else self._scheduler.pool.processes
+
+    @property
+    def closed(self) -> bool:
+        """No worker serves this iterator any more."""
+        return self._closed or self._pid != os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """It can begin another epoch."""
+        return not (self.closed or self._torn)
+
+    # NOTE [ worker batches: torn steps ]
+    # An exception out of a signal's handler (Ctrl-C, an alarm) may come between any two lines, such as when a message is taken in and
+    # not yet noted: what then waits for it waits for ever. So `_torn` is set while a step changes who owes what, and cleared where all
+    # is in order again; an iterator found torn serves nobody any more.
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """The next epoch of persistent workers. What is under way for the one before is waited for, as torch does, and thrown away."""
+        self._torn = True
+        self._queue.clear()
+        self._moved.clear()
+        while True:
+            for task in [task for task in self._scheduler.tasks.values() if task.made is not None]:
+                self._scheduler.forget(task)
+            if not self._scheduler.tasks:
+                break
+            self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
+        super()._reset(loader, first_iter)
+        self._use(loader._fastload.transfer_plan(loader))
+        self._attach(loader)
+        self._set_turns()
+        self._sampled_out = self._ended = False
+        with self._scheduler.pool.together():
+            draws = loader._fastload.python_dataset(loader)[1]
+            self._scheduler.begin(self._shared_seed, self._sample_seed(loader), draws, self._policy)
+            self._fill()
+        while self._follows and len(self._scheduler.begun) < self._num_workers:
+            self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
+        for worker, stands in self._scheduler.begun.items():
+            if stands is not None and self._epoch_state.replicas:
+                self._epoch_state.replicas[worker].state = stands.state
+        self._torn = False
+
+    # ---- tasks out
+
+    def _fill(self) -> None:
+        depth = self._depth + self._ahead
+        while not self._sampled_out and len(self._queue) + len(self._moved) < depth and any(self._scheduler.active):
+            try:
+                index = self._next_index()  # type: ignore[no-untyped-call]
+            except StopIteration:
+                self._sampled_out = True
+                return
+            except BaseException:
+                self._torn = False  # the sampler's own failure, or an end in the middle of it: nothing was changed yet
+                raise
+            task = Task(next(self._numbers), index, self._epoch_state.at)
+            self._queue.append(task)
+            try:
+                self._scheduler.dispatch(task)
+            except BaseException:  # a batch that nobody makes must not be waited for
+                self.close()
+                raise
+
+    # ---- batches back
+
+    def _next_data(self) -> Any:
+        if self._pid != os.getpid():
+            raise ClosedError(f"this iterator's workers belong to process {self._pid}: iterate the loader anew in this process")
+        if self._torn:
+            self.close()
+            raise ClosedError("an exception from outside cut short what this iterator was doing: iterate the loader anew")
+        self._torn = True
+        deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
+        while True:
+            if self._moved:
+                ahead, moved = self._moved.popleft()
+                self._take(ahead)
+                self._move_ahead()
+                if (batch := self._deliver(ahead, moved)) is not NOTHING:
+                    return batch
+                continue
+            self._raise_failure()
+            task = self._take_ready()
+            if task is not None:
+                self._take(task)
+                self._finish(task)
+                moved = self._moved.popleft()[1]
+                self._move_ahead()
+                if (batch := self._deliver(task, moved)) is not NOTHING:
+                    return batch
+                continue
+            if not self._queue:
+                self._torn = False
+                if self._closed and not self._ended:
+                    raise ClosedError("this iterator's workers were closed before its end: iterate the loader anew")
+                self._ended = True
+                for worker, stands in self._scheduler.ends.items():
+                    self._epoch_state.place(worker, stands)
+                self._epoch_state.end()
+                if not self._persistent:
+                    self.close()
+                self._losses.check(self._epoch_state.batches)
+                raise StopIteration
+            front = self._queue[0].worker
+            ours = [front] if self._in_order and front is not None else list(range(self._num_workers))
+            self._listen(ours, None if deadline is None else max(0.0, deadline - time.monotonic()))
+
+    def _take_ready(self) -> Task | None:
+        if self._in_order:
+            return self._queue.popleft() if self._queue and self._queue[0].made is not None else None
+        for at, task in enumerate(self._queue):
+            if task.made is not None:
+                del self._queue[at]
+                return task
+        return None
+
+    def _finish(self, task: Task) -> None:
+        """Makes the batch of a task that is ready, and moves it. What goes wrong there is raised at its turn."""
+        made, task.made = task.made, None
+        assert made is not None
+        self._torn = False
+        try:
+            self._moved.append((task, None if task.empty else self._transfer.put(made, functools.partial(self._key, task))))
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                raise
+            self._moved.append((task, error))
+        finally:
+            self._scheduler.forget(task)
+        self._torn = True
+
+    def _key(self, task: Task) -> BatchKey:
+        if self._dataset_kind != _DatasetKind.Map:
+            return BatchKey(*self._seeds, next(self._finished), None)  # tasks that find a worker exhausted have numbers too
+        return BatchKey(*self._seeds, task.at, task.index if task.lost is None else task.lost.among(task.index, self._auto_collation))
+
+    def _move_ahead(self) -> None:
+        """Moves what is ready behind the batch that was asked for, as far as that goes without waiting."""
+        while len(self._moved) < self._ahead and self._queue:
+            task = self._take_ready()
+            if task is not None:
+                self._finish(task)
+            elif not self._hear():
+                return
+
+    def _hear(self) -> bool:
+        """Takes in one message that is there; False when there is none, or when the workers fail, which is raised at its turn."""
+        try:
+            received = self._scheduler.pool.receive(list(range(self._num_workers)), 0.0)
+        except BaseException as error:
+            kept = self._moved.copy()
+            self.close()
+            self._moved, self._failure = kept, error
+            return False
+        if received is not None:
+            self._scheduler.take_in(*received)
+        return received is not None
+
+    def _take(self, task: Task) -> None:
+        """This batch is the next that the loop has: another is pulled in its place."""
+        self._samples = len(task.index) if self._auto_collation else 1
+        self._epoch_state.take(task.at if self._dataset_kind == _DatasetKind.Map else None, self._samples, task.worker, task.replica)
+        if self._closed:
+            return
+        try:
+            self._fill()
+        except BaseException:
+            self._scheduler.forget(task)
+            raise
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _deliver(self, task: Task, moved: TransferredBatch | BaseException | None) -> Any:
+        """The batch for the loop; NOTHING where on_error has left out all of it."""
+        self._torn = False
+        if isinstance(moved, BaseException):
+            raise moved
+        self._losses.add(task.lost)
+        if moved is None:
+            self._torn = True
+            return NOTHING
+        self._counts.batches += 1
+        self._counts.samples += self._samples - (0 if task.lost is None else task.lost.skipped)
+        batch = self._transfer.get(moved)
+        self._epoch_state.deliver()
+        return batch
+
+    def _listen(self, workers: list[int], timeout: float | None) -> None:
+        """Takes in one message. Whatever goes wrong here ends the workers."""
+        try:
+            received = self._scheduler.pool.receive(workers, timeout)
+            if received is None:
+                raise LoaderTimeout(self._late())
+        except BaseException:
+            self.close()
+            raise
+        self._scheduler.take_in(*received)
+
+    def _late(self) -> str:
+        task = self._queue[0] if self._queue else next(iter(self._scheduler.tasks.values()))
+        who = "every worker" if task.worker is None else f"worker {task.worker} (pid {self._scheduler.pool.workers[task.worker].pid})"
+        return (
+            f"DataLoader timed out after {self._timeout} seconds: {who} has not finished the batch of indices "
+            f"{_shown(task.index)}. Raise timeout=, or look at what the dataset does there"
+        )
+
+    def _ended_early(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            with contextlib.suppress(ValueError):
+                self._queue.remove(task)
+        if self._queue or not self._persistent:
+            self._fill()
+
+    def progress(self) -> dict[str, int]:
+        """For the health report: batches that are ready, and how many are in flight at most, and the slots."""
+        ready = sum(task.made is not None for task in self._queue)
+        return {"ready": ready, "depth": self._depth, "slots": len(self._scheduler.slots.all), "slot_bytes": self._scheduler.slots.bytes}
+
+    def close(self) -> None:
+        """Ends the workers; idempotent. Batches handed out stay valid."""
+        self._closed = True
+        if self._pid == os.getpid():
+            self._scheduler.close()
+            self._queue.clear()
+            self._moved.clear()
+
+    _shutdown_workers = close  # by the name that people call on torch's iterator
+
+
+def _call(function: Callable[[list[Task]], None] | None, tasks: list[Task]) -> None:
+    if function is not None:  # its iterator is still there
+        function(tasks)
+
+
+def _shown(index: Any) -> str:
+    text = repr(index)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,375 @@
+"""Worker processes and their slots, as one iterator has them: tasks out, messages in."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import pickle
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+
+from fastload._native import core
+from fastload.bad_samples import Lost, Policy
+from fastload.packed_view import Draws
+from fastload.processes import row_collate as rows
+from fastload.processes.pool import Pool
+from fastload.processes.serialization import opened, unpack
+from fastload.processes.slots import Slot, Slots
+from fastload.processes.worker import Job
+from fastload.resume.dataset_state import DatasetState
+
+
+@dataclass
+class Task:
+    """One batch under way.
+
+    Attributes:
+        number: counts up over all epochs of the workers.
+        at: its number in its pass, for state_dict().
+        index: what the sampler gave.
+        worker: who makes it; None: whoever is free.
+        slot: what it was given to be written into.
+        left: rows that are not made yet, where several workers make them.
+        strings: by row, what of those rows is no tensor.
+        replica: where the worker's copy of the dataset stood afterwards, if it told.
+        lost: the rows that on_error left out or replaced.
+        empty: no row is left.
+        made: a callable that gives the batch, or raises; None while under way.
+    """
+
+    number: int
+    index: Any
+    at: int = 0
+    worker: int | None = None
+    slot: Slot | None = None
+    ticket: int = -1
+    left: int = 0
+    strings: dict[int, list[Any]] = field(default_factory=dict)
+    error: tuple[int, ExceptionWrapper] | None = None
+    odd: bool = False
+    replica: DatasetState | None = None
+    lost: Lost | None = None
+    empty: bool = False
+    made: Callable[[], Any] | None = None
+
+
+@dataclass
+class WorkerCounts:
+    """What the workers of a loader have done; shared by its iterators."""
+
+    batches: int = 0
+    samples: int = 0
+    bytes: int = 0
+    envelope_batches: int = 0
+    envelope_bytes: int = 0
+    python_seconds: float = 0.0
+    collate_seconds: float = 0.0
+    restarts: int = 0
+    slow: list[tuple[Any, float]] = field(default_factory=list)
+
+    def told(self, body: int, needed: int, told: tuple[float, float, float, Any, int]) -> None:
+        """Adds one worker's account of one batch, or of its part of one."""
+        python, collate, slowest, key, by_value = told
+        self.python_seconds += python
+        self.collate_seconds += collate
+        self.bytes += needed
+        if by_value or body > ENVELOPE_LEAST:
+            self.envelope_batches += 1
+            self.envelope_bytes += body
+        if slowest > 0 and (len(self.slow) < SLOW_KEPT or slowest > self.slow[-1][1]):
+            self.slow.append((key, slowest))
+            self.slow.sort(key=lambda each: -each[1])
+            del self.slow[SLOW_KEPT:]
+
+
+SLOW_KEPT = 10
+"""Slowest samples that are remembered."""
+ENVELOPE_LEAST = 4096
+"""Bytes of pickle from which a batch counts as one that did not fit its slot."""
+TICKETS = 4
+"""Tickets per batch in flight: a worker may come late by that many rounds."""
+OVERSIZE = 4
+"""A free slot that many times larger than the largest of the last batches is let go."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How tasks find workers.
+
+    Attributes:
+        depth: batches that workers may be at, at once.
+        keep: free slots that are kept.
+        shared: whoever is free takes a task, instead of the worker whose turn it is.
+        in_order: batches are handed out in the order of the tasks.
+    """
+
+    depth: int
+    keep: int
+    shared: bool
+    in_order: bool
+
+
+class TaskScheduler:
+    """The workers of one iterator, their slots, and what is under way.
+
+    1. dispatch() sends a task out; take_in() notes a message, which may set some task's `made`; forget() ends a task.
+    2. `ended` is called with the tasks that a worker will not make, because its replica of an iterable dataset is exhausted.
+    3. `begun` has, by worker, where its dataset stood as another epoch began; `ends` where it stood when it was exhausted.
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        job: Job,
+        schedule: Schedule,
+        counts: WorkerCounts,
+        prepare: Callable[[core.SharedSlot], object] | None,
+        ended: Callable[[list[Task]], None],
+    ) -> None:
+        self._schedule = schedule
+        self._counts = counts
+        self._ended = ended
+        self._workers = job.workers
+        self.slots = Slots(schedule.keep, prepare)
+        self.sizes: deque[int] = deque([1], maxlen=64)
+        self.tasks: dict[int, Task] = {}
+        self.active = [True] * job.workers
+        self.turn = 0
+        self.begun: dict[int, DatasetState | None] = {}
+        self.ends: dict[int, DatasetState] = {}
+        self._layout: rows.Layout | None = None
+        self._tickets = itertools.count(1)
+        self._made_slots = itertools.count(1)
+        me = weakref.ref(self)
+        self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
+
+    def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None, policy: Policy) -> None:
+        """Another epoch of the same workers."""
+        self.begun.clear()
+        self.ends.clear()
+        self._send_all(("epoch", shared_seed, sample_seed, draws, policy))
+
+    def forget(self, task: Task) -> None:
+        """Nothing more is expected of this task; its slot is free once nobody views it."""
+        self.tasks.pop(task.number, None)
+        _free_slot(task)
+
+    def take_in(self, message: Any, fds: Any) -> None:
+        """Notes a worker's message."""
+        what, worker, number, *rest = message
+        getattr(self, f"_on_{what}")(worker, self.tasks.get(number), *rest, *fds)
+
+    def close(self) -> None:
+        """Ends the workers and forgets what was under way, in the process that made them; idempotent. Batches handed out stay valid."""
+        self.pool.close()
+        self.tasks.clear()
+        self.slots.all.clear()
+
+    # ---- tasks out
+
+    def dispatch(self, task: Task) -> None:
+        """Sends a task to whoever makes it, with a slot to write into where one is free."""
+        self.tasks[task.number] = task
+        if self.slots.dropped:
+            self._send_all(("drop", self.slots.dropped))
+            self.slots.dropped = []
+        if self._layout is not None and not task.odd and len(task.index):
+            self._dispatch_rows(task, self._layout)
+            return
+        least = self._usual()
+        if not self._schedule.shared:
+            task.worker = self._next_active()
+            task.slot = self.slots.take(least, task.worker, most=OVERSIZE * max(self.sizes))
+            slot = None if task.slot is None else task.slot.number
+            self.pool.send(task.worker, ("task", task.number, task.index, slot, least))
+            return
+        task.slot = self.slots.take(least, most=OVERSIZE * max(self.sizes))
+        self._share(task.slot)
+        slot = None if task.slot is None else task.slot.number
+        self._send_all(("first", task.number, self._open_ticket(task), task.index, slot, least))
+
+    def _usual(self) -> int:
+        """Bytes of a slot that all but the largest tenth of the last batches fit into, in steps of an eighth, so that it is steady."""
+        sizes = sorted(self.sizes)
+        size = sizes[len(sizes) - 1 - len(sizes) // 10]
+        step = 1 << max(12, size.bit_length() - 4)
+        return -(-size // step) * step
+
+    def _next_active(self) -> int:
+        """In order, the next worker in turn that is not exhausted; else the one with least to do."""
+        if not self._schedule.in_order:
+            busy = Counter(task.worker for task in self.tasks.values() if task.made is None)
+            return min((n for n in range(self._workers) if self.active[n]), key=lambda n: busy[n])
+        while not self.active[self.turn]:
+            self.turn = (self.turn + 1) % self._workers
+        turn = self.turn
+        self.turn = (turn + 1) % self._workers
+        return turn
+
+    def _dispatch_rows(self, task: Task, layout: rows.Layout) -> None:
+        size = layout.bytes(len(task.index))
+        self.sizes.append(size)
+        task.slot = self.slots.take(size, most=OVERSIZE * max(self.sizes))
+        if task.slot is None:
+            number = next(self._made_slots) * (self._workers + 1) + self._workers
+            task.slot = self.slots.add(number, core.SharedSlot(size), set())
+        self._share(task.slot)
+        task.left = len(task.index)
+        task.strings = {}
+        self._send_all(("rows", task.number, self._open_ticket(task), task.index, task.slot.number))
+
+    def _open_ticket(self, task: Task) -> int:
+        task.ticket = next(self._tickets) % 2**32
+        self.pool.control.open_ticket(task.ticket)
+        return task.ticket
+
+    def _share(self, slot: Slot | None) -> None:
+        """Sees that every worker has mapped the slot."""
+        if slot is None:
+            return
+        for number in range(self._workers):
+            if number not in slot.known:
+                self.pool.send(number, ("slot", slot.number), (slot.memory.fd,))
+                slot.known.add(number)
+        slot.memory.release_fd()  # so that batches that are held take no file descriptor
+
+    def _send_all(self, message: Any) -> None:
+        pickled = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        for number in range(self._workers):
+            self.pool.send_bytes(number, pickled)
+
+    # ---- messages in
+
+    def _on_done(
+        self, worker: int, task: Task | None, slot: int | None, needed: int, body: bytes | int, told: Any, fd: int | None = None
+    ) -> None:
+        self._counts.told(body if isinstance(body, int) else len(body), needed, told)
+        self.sizes.append(needed)
+        given = None if task is None else task.slot
+        if fd is not None and slot is not None:
+            memory = core.SharedSlot(fd=fd)
+            if given is not None:
+                given.busy = False
+            given = self.slots.add(slot, memory, {worker})
+            if self._schedule.shared:
+                self._share(given)
+            else:
+                memory.release_fd()  # nobody else will want it
+        if task is None:
+            if given is not None:
+                given.busy = False
+            return
+        task.slot = given
+        task.made = functools.partial(_unpacked, None if given is None else given.memory, needed, body)
+
+    def _on_replica(self, worker: int, task: Task | None, replica: DatasetState) -> None:
+        if task is not None:
+            task.replica = replica
+
+    def _on_lost(self, worker: int, task: Task | None, lost: Lost) -> None:
+        if task is not None:
+            task.lost = lost
+
+    def _on_nothing(self, worker: int, task: Task | None, told: Any) -> None:
+        self._counts.told(0, 0, told)
+        if task is not None:
+            task.empty, task.made = True, _nothing
+
+    def _on_error(self, worker: int, task: Task | None, error: ExceptionWrapper) -> None:
+        if task is not None:
+            task.made = error.reraise
+
+    def _on_begun(self, worker: int, task: Task | None, replica: DatasetState | None) -> None:
+        self.begun[worker] = replica
+
+    def _on_end(self, worker: int, task: Task | None, replica: DatasetState) -> None:
+        """A worker's replica of an iterable dataset is exhausted: what else it was told to make will not come."""
+        self.ends[worker] = replica
+        self.active[worker] = False
+        theirs = [each for each in self.tasks.values() if each.worker == worker and each.made is None]
+        for each in theirs:
+            self.forget(each)
+        self._ended(theirs)
+
+    def _on_layout(self, worker: int, task: Task | None, layout: rows.Layout) -> None:
+        if self._layout is None:
+            self._layout = layout
+            self._send_all(("layout", layout))
+
+    def _on_part(
+        self,
+        worker: int,
+        task: Task | None,
+        ticket: int,
+        count: int,
+        strings: Any,
+        odd: bool,
+        error: tuple[int, ExceptionWrapper] | None,
+        lost: Lost | None,
+        told: Any,
+    ) -> None:
+        self._counts.told(0, 0, told)
+        if task is None or task.ticket != ticket or self._layout is None:
+            return
+        task.left -= count
+        task.odd |= odd
+        task.strings.update(strings)
+        if error is not None and (task.error is None or error[0] < task.error[0]):
+            task.error = error
+        if lost is not None:
+            task.lost = task.lost or Lost()
+            task.lost.merge(lost)
+        if task.left:
+            return
+        kept = task.lost.kept(len(task.index)) if task.lost is not None and task.lost.skipped else None
+        if task.error is not None:
+            task.made = task.error[1].reraise
+        elif task.odd:  # unlike the first sample: one worker collates the whole of it
+            _free_slot(task)
+            task.lost = None
+            self.dispatch(task)
+        elif kept == []:
+            task.empty, task.made = True, _nothing
+        else:
+            assert task.slot is not None
+            self._counts.bytes += self._layout.bytes(len(task.index))
+            ordered = [task.strings[row] for row in sorted(task.strings)]
+            task.made = functools.partial(_built, task.slot.memory, self._layout, len(task.index), ordered, kept)
+
+
+def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> Any:
+    if isinstance(body, bytes):
+        return unpack(body, memory)
+    assert memory is not None
+    with memoryview(memory) as view, view[needed - body : needed] as envelope:
+        return unpack(envelope, memory)
+
+
+def _nothing() -> None:
+    """Made of a task without rows."""
+
+
+def _built(memory: core.SharedSlot, layout: rows.Layout, count: int, strings: list[list[Any]], kept: list[int] | None) -> Any:
+    with opened(memory):
+        return rows.batch_of(layout, count, strings, kept)
+
+
+def _free_slot(task: Task) -> None:
+    if task.slot is not None:
+        task.slot.busy = False
+        task.slot = None
+
+
+def _indices_at(crew: TaskScheduler | None, worker: int) -> tuple[Any, ...]:
+    """The indices of the batch that a worker was at."""
+    for task in crew.tasks.values() if crew is not None else ():
+        if task.made is None and task.worker in (worker, None):
+            if isinstance(task.index, list | tuple):
+                return tuple(task.index)
+            return () if task.index is None else (task.index,)
+    return ()

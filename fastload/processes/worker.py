@@ -1,0 +1,403 @@
+"""A worker process: takes tasks from its channel, makes batches, puts them into slots.
+
+What it does with a task is what torch's worker does: same fetching, same collating, same seeds, same exceptions. Only the way back differs.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import IterDataPipe, _DatasetKind, default_collate
+from torch.utils.data._utils import collate as torch_collate
+from torch.utils.data._utils import signal_handling
+from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data.graph_settings import apply_random_seed
+
+from fastload._native import core
+from fastload.bad_samples import NOTHING, RAISE, Lost, Policy, WrappedSampleError
+from fastload.errors import SampleError
+from fastload.global_generators import seed_sample, seed_worker
+from fastload.processes import row_collate as rows
+from fastload.processes.channel import Channel, DescriptorsLost, Disconnected
+from fastload.processes.serialization import INLINE_MOST, Arena, BatchPickler
+from fastload.resume.dataset_state import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, told_after
+from fastload.thread_limits import hold_threads
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker works on; the same for all workers of an iterator but for the worker's number.
+
+    Attributes:
+        kind: torch's _DatasetKind.
+        auto_collation, drop_last, collate_fn, init_fn: as the loader's.
+        base_seed: of torch's worker seeds.
+        shared_seed: of an IterDataPipe, else None.
+        sample_seed: (seed, epoch) under seed_by="sample", else None.
+        rowwise: batches are split over workers, once a sample's layout is known.
+        parent: the process to work for, by PID.
+        replicas: of a dataset that goes on from a state, where each worker's copy stands; else empty.
+        batch_size: samples in a batch of an iterable dataset.
+        snapshot_every: batches of a worker between two states of an iterable dataset that it sends; 0: only at its end.
+        set_draws: of packed data: tells the dataset what random transforms follow from in a new epoch.
+        policy: what becomes of samples that cannot be made, in the first epoch.
+    """
+
+    dataset: Any
+    kind: int
+    auto_collation: bool
+    drop_last: bool
+    collate_fn: Callable[[Any], Any]
+    init_fn: Callable[[int], None] | None
+    base_seed: int
+    shared_seed: int | None
+    sample_seed: tuple[int, int] | None
+    rowwise: bool
+    parent: int
+    workers: int
+    replicas: tuple[DatasetState, ...] = ()
+    batch_size: int = 1
+    snapshot_every: int = 1
+    set_draws: Callable[[Any, Any], None] | None = None
+    policy: Policy = RAISE
+
+
+def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
+    """The whole life of a worker process. `control` is the descriptor of the tickets.
+
+    What came by fork is the parent's: no collection here ends it (with sockets, locks and threads that both know) or writes to its pages.
+    """
+    torch._C._dynamo.eval_frame.set_eval_frame(None)  # forked out of a compiled function: no frame of ours is to be compiled
+    gc.freeze()
+    core.watch_process(job.parent)
+    channel = Channel(sock, parent=False)
+    try:
+        Worker(job, number, channel, core.SharedSlot(fd=control)).work()
+    except DescriptorsLost:
+        raise
+    except Disconnected:
+        pass  # the loader is gone, or has closed us: nothing is left to do
+    finally:
+        channel.close()
+
+
+def set_signals(handled: tuple[int, ...]) -> None:
+    """Ctrl-C and what else the parent handles is the parent's affair; ends asked for by SIGTERM run `finally` blocks.
+
+    Source: NOTE [ processes: signals ].
+    """
+    signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]
+    signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN, which programs started from here would inherit
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in handled:
+        signal.signal(number, signal.SIG_IGN)
+
+
+class Worker:
+    """One worker's state between tasks."""
+
+    def __init__(self, job: Job, number: int, channel: Channel, control: core.SharedSlot) -> None:
+        self._job = job
+        self._number = number
+        self._channel = channel
+        self._control = control
+        self._dataset = job.dataset
+        self._sample_seed = job.sample_seed
+        self._policy = job.policy
+        self._lost = Lost()  # of the task at hand
+        self._slots: dict[int, core.SharedSlot] = {}
+        self._pickler = BatchPickler()
+        self._arena = Arena(None)
+        self._layout: rows.Layout | None = None
+        self._described = not job.rowwise
+        self._made = 0  # slots
+        self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the task at hand
+        self._slowest: tuple[float, Any] = (0.0, None)
+        self._ended = False  # an iterable dataset's replica is exhausted
+        self._failed: ExceptionWrapper | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        hold_threads()
+        job = self._job
+        seed = seed_worker(job.base_seed, self._number)
+        torch.multiprocessing._set_thread_name("fl_worker")
+        self._reseed(job.shared_seed)
+        torch_worker._worker_info = torch_worker.WorkerInfo(id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset)
+        self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
+        if self._plain_stack is torch_collate.collate_tensor_fn:
+            torch_collate.default_collate_fn_map[torch.Tensor] = self._stack
+        self._in_place = False  # only while the batch itself is collated: what a dataset collates for itself, it may keep
+        try:
+            if job.init_fn is not None:
+                job.init_fn(self._number)
+            self._resume()
+        except Exception:
+            self._failed = self._wrapped()
+
+    def _resume(self) -> None:
+        """Makes the first fetcher, where the dataset's replica stands."""
+        past = self._job.replicas[self._number] if self._job.replicas else DatasetState()
+        self._batches = past.batches  # made in this pass
+        # The dataset may stand at its own end, where the state left it: if it gives nothing, it is iterated once more.
+        self._rewind = past.state is not None and (past.ended or not past.batches)
+        load_at_start(past, self._dataset, self._make_fetcher)
+        fetcher_at(past, self._job.batch_size, self._dataset, self._make_fetcher)
+
+    def _reseed(self, shared_seed: int | None) -> None:
+        if isinstance(self._dataset, IterDataPipe):
+            generator = torch.Generator()
+            generator.manual_seed(shared_seed or 0)
+            self._dataset = apply_random_seed(self._dataset, generator)
+
+    def _make_fetcher(self) -> Any:
+        job = self._job
+        self._fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+            job.kind, self._dataset, job.auto_collation, self._collate, job.drop_last
+        )
+        return self._fetcher
+
+    def work(self) -> None:
+        """Serves messages until told to stop, or until the parent is gone."""
+        while True:
+            received = self._channel.receive()
+            assert received is not None  # a worker's channel blocks
+            (what, *arguments), fds = received
+            if what == "stop":
+                return
+            getattr(self, f"_on_{what}")(*arguments, *fds)
+
+    def _on_slot(self, number: int, fd: int) -> None:
+        slot = core.SharedSlot(fd=fd)
+        slot.release_fd()
+        self._slots[number] = slot
+
+    def _on_drop(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._slots.pop(number, None)
+
+    def _on_layout(self, layout: rows.Layout) -> None:
+        self._layout = layout
+
+    def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Any, policy: Policy) -> None:
+        """A new epoch of a persistent worker: the dataset is iterated anew, the random state goes on."""
+        self._ended, self._batches = False, 0
+        if self._job.set_draws is not None:
+            self._job.set_draws(self._dataset, draws)
+        self._sample_seed, self._policy = sample_seed, policy
+        stands = None
+        try:
+            stands = dataset_state_of(self._dataset, self._fetcher)
+            self._reseed(shared_seed)
+            self._make_fetcher()
+        except Exception:
+            self._failed = self._wrapped()
+        self._send("begun", -1, stands)
+
+    def _on_first(self, batch: int, ticket: int, index: Any, slot: int | None, hint: int) -> None:
+        """A whole batch for whichever worker is free first."""
+        if self._control.claim(ticket, 1) == 0:
+            self._on_task(batch, index, slot, hint)
+
+    def _on_task(self, batch: int, index: Any, slot: int | None, hint: int) -> None:
+        if self._ended:
+            return  # the parent knows, and waits for nothing
+        self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
+        try:
+            if self._failed is not None:
+                failed, self._failed = self._failed, None
+                self._send("error", batch, failed)
+                return
+            self._arena = Arena(None if slot is None else self._slots[slot])
+            self._batches += 1
+            made = self._fetch(index)
+            self._tell_replica(batch)
+            if self._lost.instead:
+                self._send("lost", batch, self._lost)
+            if made is NOTHING:
+                self._send("nothing", batch, self._told())
+            else:
+                self._deliver(batch, made, slot, hint)
+        except StopIteration:
+            if self._job.kind == _DatasetKind.Iterable:
+                self._ended = True
+                self._send("end", batch, dataset_state_of(self._dataset, self._fetcher))
+            else:
+                self._send("error", batch, self._wrapped())
+        except Disconnected:
+            raise
+        except Exception:
+            failed = self._wrapped()
+            self._tell_replica(batch, failed=True)
+            self._send("error", batch, failed)
+        finally:
+            self._arena = Arena(None)
+
+    def _tell_replica(self, batch: int, failed: bool = False) -> None:
+        """For state_dict(): where the dataset stands after this batch. Only batches of iterable datasets can be drawn again."""
+        every = self._job.snapshot_every if self._job.kind == _DatasetKind.Iterable and not failed else 1
+        stands = told_after(self._dataset, self._fetcher, self._batches, every)
+        if stands is not None:
+            self._send("replica", batch, stands)
+
+    def _fetch(self, index: Any) -> Any:
+        """The batch; NOTHING where on_error has left out all of it."""
+        begun = time.perf_counter()
+        if self._job.kind == _DatasetKind.Map:
+            if self._job.auto_collation:
+                samples = self._samples(index)
+            else:
+                samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost)
+            made = NOTHING if samples is NOTHING else self._collate(samples)
+        else:
+            rewind, self._rewind = self._rewind, False
+            made = fetched(self._fetcher, index, self._make_fetcher if rewind else None)
+        self._seconds[0] = time.perf_counter() - begun - self._seconds[1]
+        return made
+
+    def _samples(self, indices: Any) -> Any:
+        several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
+        samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost)
+        if not self._described and samples and samples is not NOTHING:
+            self._described = True
+            layout = rows.describe(samples[0])
+            if layout is not None and layout.travels:
+                self._send("layout", -1, layout)
+        return samples
+
+    def _sample(self, index: Any) -> Any:
+        if self._sample_seed is not None:
+            seed_sample(*self._sample_seed, index)
+        begun = time.perf_counter()
+        sample = self._dataset[index]
+        took = time.perf_counter() - begun
+        self._seconds[0] += took
+        if took > self._slowest[0]:
+            self._slowest = (took, index)
+        return sample
+
+    def _collate(self, samples: Any) -> Any:
+        begun = time.perf_counter()
+        self._in_place = self._job.collate_fn is default_collate
+        try:
+            return self._job.collate_fn(samples)
+        finally:
+            self._in_place = False
+            self._seconds[1] += time.perf_counter() - begun
+
+    def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+        """torch's collate_tensor_fn, into the slot; what the user's own code collates, and may keep, into memory of its own."""
+        first = batch[0]
+        if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
+            return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+        shape = (len(batch), *first.shape)
+        if not self._in_place or first.requires_grad or first.is_quantized:
+            return torch.stack(batch, 0)
+        if any(getattr(each, "shape", None) != first.shape for each in batch):
+            return torch.stack(batch, 0)  # says which differ
+        return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
+
+    def _deliver(self, batch: int, made: Any, slot: int | None, hint: int) -> None:
+        """Packs a batch into its slot, or into a new one where that is too small, and tells the parent."""
+        begun = time.perf_counter()
+        fds: tuple[int, ...] = ()
+        envelope = self._pack(made)
+        while self._arena.overflowed:  # again where the second packing takes more: views of one tensor, longer offsets
+            if fds and slot is not None:
+                del self._slots[slot]
+            fresh = core.SharedSlot(max(hint, self._arena.needed))
+            slot, fds = self._number_slot(fresh), (fresh.fd,)
+            self._arena = Arena(fresh)
+            envelope = self._pack(made)
+        del made
+        needed = self._arena.needed
+        body: bytes | int = envelope
+        if len(envelope) > INLINE_MOST and self._arena.slot is not None:
+            body = len(envelope)
+            memoryview(self._arena.slot)[needed - body : needed] = envelope
+        self._seconds[1] += time.perf_counter() - begun
+        self._send("done", batch, slot, needed, body, self._told(), fds=fds)
+        if fds and slot is not None:
+            self._slots[slot].release_fd()
+
+    def _pack(self, made: Any) -> bytes:
+        envelope = self._pickler.pack(made, self._arena)
+        if len(envelope) > INLINE_MOST:
+            self._arena.needed += len(envelope)
+            self._arena.overflowed |= self._arena.needed > self._arena.room
+        return envelope
+
+    def _number_slot(self, fresh: core.SharedSlot) -> int:
+        """Slots have numbers that no other process gives: the remainder is the maker's."""
+        self._made += 1
+        number = self._made * (self._job.workers + 1) + self._number
+        self._slots[number] = fresh
+        return number
+
+    def _on_rows(self, batch: int, ticket: int, indices: list[Any], slot: int) -> None:
+        """Some rows of a batch that all workers fill: as many as are left whenever this one is free."""
+        total = len(indices)
+        row = self._control.claim(ticket, total)
+        if row < 0 or self._layout is None:
+            return
+        self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
+        writer = rows.RowWriter(self._layout, self._slots[slot], total)
+        made: list[tuple[int, list[Any]]] = []
+        count, odd = 0, False
+        error: tuple[int, ExceptionWrapper] | None = None
+        while row >= 0:
+            count += 1
+            try:
+                if self._failed is not None:
+                    failed, self._failed = self._failed, None
+                    error = error or (row, failed)
+                elif (strings := self._row(writer, row, indices[row])) is None:
+                    odd = True
+                elif strings:
+                    made.append((row, strings))
+            except Exception:
+                error = error or (row, self._wrapped())
+            row = self._control.claim(ticket, total)
+        self._send("part", batch, ticket, count, made, odd, error, self._lost if self._lost.instead else None, self._told())
+
+    def _row(self, writer: rows.RowWriter, row: int, index: Any) -> list[Any] | None:
+        """Makes one sample and puts it in its row; returns its strings, None when it is unlike the others."""
+        sample = self._policy.make(self._dataset, self._sample, index, row, self._lost)
+        if sample is NOTHING:
+            return []
+        begun = time.perf_counter()
+        values = rows.flatten(sample, writer.layout)
+        try:
+            return None if values is None else writer.write(row, values)
+        except OverflowError:
+            return None
+        finally:
+            self._seconds[1] += time.perf_counter() - begun
+
+    def _told(self) -> tuple[float, float, float, Any, int]:
+        """For the health report: seconds in the dataset and in collating, the slowest sample, tensors that went by value."""
+        return (*self._seconds, *self._slowest, self._pickler.by_value)
+
+    def _send(self, what: str, batch: int, *arguments: Any, fds: tuple[int, ...] = ()) -> None:
+        message = what, self._number, batch, *arguments
+        try:
+            body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError):  # an exception of a local class
+            import cloudpickle
+
+            body = cloudpickle.dumps(message)
+        self._channel.send_bytes(body, fds)
+
+    def _wrapped(self) -> ExceptionWrapper:
+        where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
+        return WrappedSampleError(error, where) if isinstance(error, SampleError) else ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]

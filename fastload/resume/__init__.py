@@ -1,0 +1,1 @@
+"""Where a pass stands, and how another goes on from there."""

@@ -1,0 +1,1 @@
+"""The native engine: packed data made into batches by threads without the GIL."""

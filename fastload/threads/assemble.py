@@ -1,0 +1,207 @@
+"""A ready slot made into the batch that the loop gets: failed rows settled, leased, assembled, moved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from fastload._native import core
+from fastload.bad_sample_counts import Counts, PassLosses
+from fastload.bad_samples import NOTHING, Lost, reason_of
+from fastload.device.stage_call import BatchKey
+from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
+from fastload.errors import SampleError
+from fastload.rng import substitutes
+from fastload.threads.engine import ThreadEngine
+from fastload.threads.lease import images_of
+
+Failure = tuple[int, int, int, int, str]
+"""(row, index, source, code, reason) of a row that could not be made; code 0: its image was, but not its other fields."""
+Stored = dict[str, Any]
+"""A row's fields that lie in its record beside the image, by name."""
+
+_redoing = threading.Lock()
+"""An engine has one worker for rows that are made again, and the iterators of an engine may each have a thread."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How finished batches reach the user; the same for every pass of a loader.
+
+    Attributes:
+        collate: None for (images, labels) as default_collate gives them, else the user's function over samples.
+        batched: False for batch_size=None: single samples.
+        on_error: "raise", "replace" or "skip".
+        in_order: hand out batches in the sampler's order.
+        timeout: seconds a wait may take, 0 for no limit.
+        depth: batches in flight.
+        transfer_plan: where they go, and what is done to them there.
+        counts: added to for each sample that was replaced or skipped.
+    """
+
+    collate: Callable[[list[Any]], Any] | None
+    batched: bool
+    on_error: str
+    in_order: bool
+    timeout: float
+    depth: int
+    transfer_plan: TransferPlan
+    counts: Counts
+
+    @property
+    def threaded(self) -> bool:
+        """A thread finishes batches ahead of the loop. Not where the user's collate_fn does: it may draw random numbers."""
+        return self.transfer_plan.threaded and self.collate is None
+
+
+@dataclass(frozen=True)
+class AssembledBatch:
+    """What the rows of a batch came to. moved: None where none is left. lost: None where every row is the one asked for."""
+
+    moved: TransferredBatch | None
+    lost: Lost | None = None
+
+
+class BatchAssembler:
+    """Finishes the batches of one pass. Refers to no iterator; one thread at a time."""
+
+    def __init__(self, engine: ThreadEngine, delivery: Delivery, seed: int, epoch: int) -> None:
+        self._engine = engine
+        self._delivery = delivery
+        self._seed = seed
+        self._epoch = epoch
+        self.losses = PassLosses(delivery.counts)
+        self._transfer = Transfer(delivery.transfer_plan)
+
+    def __call__(self, number: int, batch: core.Batch) -> AssembledBatch:
+        """Finishes a ready batch, the `number`-th of its pass.
+
+        Raises:
+            SampleError: a row could not be made, and on_error does not help.
+            Whatever the collate function and the batch transforms raise.
+        """
+        failures = batch.failures()
+        stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
+        lost = self._settle(batch, failures, stored) if failures else None
+        keep = lost.kept(batch.rows) if lost is not None and lost.skipped else None
+        if keep == []:
+            return AssembledBatch(None, lost)
+        sources, indices = batch.row_arrays()
+        if keep is not None:
+            sources, indices = sources[keep], indices[keep]
+        rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
+
+        def made() -> Any:
+            images = images_of(batch, self._engine.output)
+            return self._assemble(images if keep is None else images[keep], sources, indices, rest)
+
+        def key() -> BatchKey:
+            return BatchKey(self._seed, self._epoch, number, indices)
+
+        return AssembledBatch(self._transfer.put(made, key), lost)
+
+    def hand_over(self, finished: AssembledBatch) -> Any:
+        """The batch, in the loop's thread; NOTHING where no row is left. Counts what on_error did."""
+        self.losses.add(finished.lost)
+        return NOTHING if finished.moved is None else self._transfer.get(finished.moved)
+
+    def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
+        """Each row's fields that lie in records. A row where one cannot be read is added to the failures."""
+        stored: dict[int, Stored] = {}
+        failed = {failure[0] for failure in failures}
+        sources, indices = batch.row_arrays()
+        for row, (source, index) in enumerate(zip(sources.tolist(), indices.tolist(), strict=True)):
+            if row not in failed:
+                try:
+                    stored[row] = self._engine.stored_values(source, index)
+                except SampleError as error:
+                    failures.append((row, index, source, 0, error.reason or str(error)))
+        failures.sort()
+        return stored
+
+    def _settle(self, batch: core.Batch, failures: list[Failure], stored: dict[int, Stored]) -> Lost:
+        """Applies on_error to a batch's failed rows."""
+        lost = Lost()
+        with _redoing:
+            for row, index, source, _, reason in failures:
+                if self._delivery.on_error == "raise":
+                    raise self._engine.sample_error(source, index, reason)
+                instead = self._replace(batch, row, index, source, reason, stored) if self._delivery.on_error == "replace" else None
+                lost.add(row, instead, reason_of(self._engine.sample_error(source, index, reason)))
+        return lost
+
+    def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored]) -> int:
+        """Makes another sample into the row; returns its position."""
+        view = self._engine.view
+        tried = substitutes(self._seed, self._epoch, index, len(view))
+        for position in tried:
+            sources, indices = view.rows([position])
+            other = int(sources[0]), int(indices[0])
+            if other == (source, index) or not batch.redo(row, *other):
+                continue
+            try:
+                if self._engine.has_stored:
+                    stored[row] = self._engine.stored_values(*other)
+            except SampleError:
+                continue
+            return position
+        raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
+
+    def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]) -> Any:
+        first = self._engine.view.datasets[0]
+        collate = self._delivery.collate
+        if collate is None and self._delivery.batched:
+            return _as_collated(first.assemble(self._columns(images, sources, indices, stored)))
+        values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
+        values |= {name: [row[name] for row in stored] for name in first.stored_fields}
+        if first.image_field in first.fields:
+            values[first.image_field] = list(images.unbind(0))
+        samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
+        if self._delivery.batched:
+            assert collate is not None
+            return collate(samples)
+        return _as_collated(samples[0]) if collate is None else collate(samples[0])
+
+    def _columns(
+        self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
+    ) -> dict[str, Any]:
+        """A batch by field as default_collate would give it, without a Python object per sample where the field is a column."""
+        out: dict[str, Any] = {}
+        for name, kind, columns in self._fields:
+            if kind == "image":
+                out[name] = images
+            elif columns:
+                out[name] = torch.from_numpy(_gather(columns, sources, indices))
+            else:
+                out[name] = default_collate([row[name] for row in stored])
+        return out
+
+    @cached_property
+    def _fields(self) -> list[tuple[str, str, list[np.ndarray[Any, Any]]]]:
+        """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns where its values lie in records."""
+        datasets = self._engine.view.datasets
+        kinds = datasets[0].opened.kinds
+        column = {name: kinds[name] in ("int", "float", "array") for name in datasets[0].fields}
+        return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
+
+
+def _as_collated(values: Any) -> Any:
+    """A pair as a list: default_collate and default_convert make lists of tuples."""
+    return list(values) if isinstance(values, tuple) else values
+
+
+def _gather(columns: list[np.ndarray[Any, Any]], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0][indices])
+    rows = np.empty((len(indices), *columns[0].shape[1:]), columns[0].dtype)
+    for number in np.unique(sources):
+        mine = sources == number
+        rows[mine] = columns[number][indices[mine]]
+    return rows

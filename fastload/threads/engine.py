@@ -1,0 +1,154 @@
+"""Native threads over packed datasets: one engine per loader, alive as long as the loader.
+
+No torch here, and no Python per sample: a batch is a few arrays handed to C.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import BatchShapeError, ResourceError, SampleError
+from fastload.system import available_memory
+
+if TYPE_CHECKING:
+    from fastload.packed_view import PackedView
+
+QUEUE = 4096
+"""Jobs that the native queue holds; the loader's own bound on batches in flight is far below."""
+ASKED_FROM = 64 << 20
+"""Bytes of slots from which it is asked whether there is memory for them: reading all control groups takes a millisecond."""
+
+
+class ThreadEngine:
+    """The threads, ring and sources of one loader.
+
+    1. Made in the process that iterates; `pid` says which. After a fork the child makes its own.
+    2. announce() starts read-ahead; the batch's submit() queues it; batches belong to whoever holds them.
+
+    Attributes:
+        has_stored: whether any delivered field lies in records beside the image.
+    """
+
+    def __init__(self, view: PackedView, threads: int, output: core.Output, depth: int, batch_size: int) -> None:
+        self.view = view
+        self.output = output
+        self.pid = os.getpid()
+        slot_bytes = batch_size * self._image_bytes()
+        _require_memory(slot_bytes, depth + 1)
+        self.ring = core.Ring(depth + 1, slot_bytes)
+        self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)
+        self.has_stored = bool(view.datasets[0].stored_fields)
+
+    def _image_bytes(self) -> int:
+        """Bytes of one image where every sample has one size, else 0."""
+        size = self._fixed_size()
+        return 0 if size is None else size[0] * size[1] * 3 * self.output.itemsize
+
+    def _fixed_size(self) -> tuple[int, int] | None:
+        """(height, width) of every image, whatever the sample, where that is one size."""
+        sizes = {d.plan.fixed_size for d in self.view.datasets}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def announce(self, positions: Sequence[int], seed: int, epoch: int) -> core.Batch:
+        """Makes a batch of the samples at these positions and starts to read them ahead.
+
+        Raises:
+            IndexError: a position is out of range.
+            BatchShapeError: the samples end at different sizes.
+        """
+        sources, indices = self.view.rows(positions)
+        height, width = self._batch_size(sources, indices)
+        return core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
+
+    @cached_property
+    def _one_size(self) -> tuple[int, int] | None:
+        """(height, width) that every image ends at: the transform's, or what it makes of the one size that is stored."""
+        fixed = self._fixed_size()
+        if fixed is not None:
+            return fixed
+        if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.opened.sizes):
+            return None
+        try:
+            sizes = {d.image_size(0) for d in self.view.datasets}
+        except (SampleError, ValueError):
+            return None
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def _batch_size(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> tuple[int, int]:
+        found = self._one_size
+        if found is not None:
+            return found
+        first, datasets = (0, 0), self.view.datasets
+        for number in np.unique(sources) if len(datasets) > 1 else (0,):
+            dataset = datasets[number]
+            rows = (indices[sources == number] if len(datasets) > 1 else indices).astype(np.int64)
+            if dataset.plan.fixed_size is not None:
+                rows = rows[:1]
+            else:
+                rows = _one_of_each(rows, *dataset.opened.sizes)
+            for index in rows.tolist():
+                try:
+                    size = dataset.image_size(index)
+                except SampleError:
+                    continue  # the row fails when it is made, for its image is not of this size
+                except ValueError as error:
+                    raise dataset.sample_error(index, str(error)) from None
+                if found is not None and size != found:
+                    raise _different_sizes(first, found, (int(number), index), size)
+                if found is None:
+                    found, first = size, (int(number), index)
+        return found or (1, 1)
+
+    def column_values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
+        """The fields that are columns, row by row, as Python values."""
+        datasets = self.view.datasets
+        if len(datasets) == 1:
+            return datasets[0].column_values(indices.astype(np.int64).tolist())
+        rows = [datasets[s].column_values([int(i)]) for s, i in zip(sources.tolist(), indices.tolist(), strict=True)]
+        return {name: [row[name][0] for row in rows] for name in rows[0]}
+
+    def stored_values(self, source: int, index: int) -> dict[str, object]:
+        """Those fields of one row. Raises SampleError where one cannot be read."""
+        return self.view.datasets[source].stored_values(index)
+
+    def sample_error(self, source: int, index: int, reason: str) -> SampleError:
+        """The exception that names a failed row's sample."""
+        return self.view.datasets[source].sample_error(index, reason)
+
+    def close(self) -> None:
+        """Stops the threads; leased batches stay valid."""
+        self.core.close()
+
+
+def _one_of_each(rows: npt.NDArray[np.int64], heights: npt.NDArray[np.int32], widths: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """One row of each stored size."""
+    sizes = heights[rows].astype(np.int64) << 32 | widths[rows].astype(np.int64)
+    firsts = np.unique(sizes, return_index=True)[1]
+    firsts.sort()
+    return rows[firsts]
+
+
+def _different_sizes(a: tuple[int, int], size_a: tuple[int, int], b: tuple[int, int], size_b: tuple[int, int]) -> BatchShapeError:
+    return BatchShapeError(
+        f"samples of one batch have different sizes: index {a[1]} is {size_a[0]} x {size_a[1]} and index {b[1]} is "
+        f"{size_b[0]} x {size_b[1]} (height x width). Add a transform that ends at one size, such as RandomResizedCrop(224) or "
+        "Resize(256) + CenterCrop(224), or use batch_size=1."
+    )
+
+
+def _require_memory(slot_bytes: int, slots: int) -> None:
+    if slot_bytes * slots < ASKED_FROM:
+        return
+    free = available_memory()
+    if free is not None and slot_bytes * slots > free:
+        raise ResourceError(
+            f"{slots} batches of {slot_bytes} bytes need {slot_bytes * slots} bytes and {free} are available: "
+            "lower batch_size or prefetch_factor"
+        )

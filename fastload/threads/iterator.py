@@ -1,0 +1,185 @@
+"""One pass over packed data: pull index batches, keep them in flight, hand over finished ones."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fastload._native import core
+from fastload.bad_samples import NOTHING
+from fastload.base_iterator import LoaderIterator
+from fastload.resume.epoch_state import EpochState
+from fastload.system import available_cpus
+from fastload.threads.assemble import BatchAssembler, Delivery
+from fastload.threads.device_prefetch import DevicePrefetcher
+from fastload.threads.engine import ThreadEngine
+
+READ_AHEAD = 96
+"""Samples whose pages are asked for before their turn. On random 100 KB reads 64 were enough to keep a disk of 1.2 GB/s busy."""
+
+
+class PackedIterator(LoaderIterator):
+    """Iterates one epoch.
+
+    1. Made by the loader, which also decides seed and epoch; pulls from the sampler only as far as depth and read-ahead need.
+    2. A failure belongs to its batch: it is raised when that batch's turn comes, and the batches after it stay deliverable.
+    3. When the sampler is exhausted, free depth goes to `successor`, if the loader gives one: the next epoch, begun early.
+    4. Where batches are moved or transformed, a thread does that ahead of the loop, from the first start() without a depth until the end, a
+       close() or the drop: see fastload.threads.device_prefetch. The batches in flight and those moved ahead are then counted apart.
+    5. Dropping it half-way is safe: see core.Batch.
+    """
+
+    def __init__(
+        self,
+        engine: ThreadEngine,
+        batches: Iterator[Sequence[int] | int],
+        delivery: Delivery,
+        seed: int,
+        epoch: int,
+        length: Callable[[], int],
+        successor: Callable[[], PackedIterator | None],
+        epoch_state: EpochState,
+    ) -> None:
+        self._engine = engine
+        self._batches: Iterator[Any] | None = batches
+        self._delivery = delivery
+        self._seed = seed
+        self.epoch = epoch
+        self.epoch_state = epoch_state
+        self._length = length
+        self._make_successor = successor
+        self._successor: PackedIterator | None = None
+        self._succeeded = False
+        self._announced: deque[core.Batch | Exception] = deque()
+        self._in_flight: deque[core.Batch | Exception] = deque()
+        self._numbers: deque[int] = deque()  # of what is in flight, then of what is announced
+        self._assembler = BatchAssembler(engine, delivery, seed, epoch)
+        self._ahead: DevicePrefetcher | None = None
+        self._closing: weakref.finalize[..., Any] | None = None
+
+    def __len__(self) -> int:
+        return self._length()
+
+    def start(self, depth: int | None = None) -> PackedIterator:
+        """Puts batches in flight, `depth` of them at most; returns itself."""
+        if depth is None and self._delivery.threaded and self._engine.core.threads:
+            return self._start_ahead()
+        budget = self._delivery.depth if depth is None else depth
+        while len(self._in_flight) < budget and self._announce(1):
+            batch = self._announced.popleft()
+            if isinstance(batch, core.Batch):
+                batch.submit()
+            self._in_flight.append(batch)
+        self._announce(READ_AHEAD)
+        return self
+
+    def _start_ahead(self) -> PackedIterator:
+        """Hands what is announced to the thread, as many as may be under way there."""
+        if self._ahead is None:
+            depth, most = self._delivery.depth, self._delivery.transfer_plan.ahead
+            left = max(1, available_cpus() - self._engine.core.threads) if self._delivery.transfer_plan.on_cpu else None
+            self._ahead = DevicePrefetcher(self._engine.ring, depth, most, self._delivery.in_order, self._assembler, left)
+            self._closing = weakref.finalize(self, self._ahead.close)
+            while self._in_flight:
+                self._ahead.put(self._numbers.popleft(), self._in_flight.popleft(), submitted=True)
+        room = self._delivery.depth + self._delivery.transfer_plan.ahead - self._ahead.undelivered
+        while room > 0 and self._announce(1):
+            self._ahead.put(self._numbers.popleft(), self._announced.popleft())
+            room -= 1
+        self._announce(READ_AHEAD)
+        return self
+
+    def close(self) -> None:
+        """Ends the thread, if there is one; idempotent. In mid-pass, what comes next is ClosedError."""
+        if self._closing is not None:
+            self._closing()
+
+    def _announce(self, samples: int) -> bool:
+        """IndexBatches from the sampler until that many samples wait announced; False when none do and the sampler is exhausted."""
+        waiting = sum(b.rows if isinstance(b, core.Batch) else 1 for b in self._announced)
+        while waiting < samples and self._batches is not None:
+            try:
+                picked = next(self._batches)
+            except StopIteration:
+                self._batches = None
+                break
+            positions = picked if self._delivery.batched else [picked]
+            batch: core.Batch | Exception
+            try:
+                batch = self._engine.announce(positions, self._seed, self.epoch)
+            except (IndexError, RuntimeError, TypeError, ValueError) as error:
+                batch = error
+            self._announced.append(batch)
+            self._numbers.append(self.epoch_state.at)
+            waiting += len(positions) or 1
+        return bool(self._announced)
+
+    def appear_as_torchs(self, loader: Any) -> PackedIterator:
+        """Sets the attributes that torch's iterators have and programs read; returns itself. Batches do not come from them."""
+        self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
+        self._index_sampler, self._sampler_iter = loader._index_sampler, self._batches
+        self._num_workers, self._persistent_workers = loader.num_workers, loader.persistent_workers
+        self._auto_collation, self._collate_fn, self._drop_last = loader._auto_collation, loader.collate_fn, loader.drop_last
+        self._timeout, self._pin_memory = loader.timeout, self._delivery.transfer_plan.pin
+        self._base_seed, self._num_yielded = self._seed, self.epoch_state.batches
+        self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
+        self._shared_seed = self._pin_memory_device = self._IterableDataset_len_called = None
+        return self
+
+    def _next_data(self) -> Any:
+        while True:
+            self.start()
+            self._begin_next_epoch()
+            if not self._in_flight and (self._ahead is None or self._ahead.exhausted(self.epoch_state.ended)):
+                self.epoch_state.end()
+                self.close()
+                self._assembler.losses.check(self.epoch_state.batches)
+                raise StopIteration
+            delivered = self._taken_ahead(self._ahead) if self._ahead is not None else self._taken()
+            if delivered is not NOTHING:
+                self.epoch_state.deliver()
+                return delivered
+
+    def _begin_next_epoch(self) -> None:
+        spare = self._delivery.depth - (len(self._in_flight) if self._ahead is None else self._ahead.in_flight)
+        if self._batches is not None or self._announced or spare <= 0:
+            return
+        if not self._succeeded:
+            self._succeeded = True
+            self._successor = self._make_successor()
+        if self._successor is not None:
+            self._successor.start(spare)
+
+    def _taken(self) -> Any:
+        """The batch whose turn it is, waited for and finished here."""
+        number, batch = self._take()
+        if isinstance(batch, Exception):
+            raise batch
+        return self._assembler.hand_over(self._assembler(number, batch))
+
+    def _take(self) -> tuple[int, core.Batch | Exception]:
+        """Waits for the batch whose turn it is, and takes it out of flight, with its number."""
+        which = 0
+        waiting = [b for b in self._in_flight if isinstance(b, core.Batch)]
+        if self._delivery.in_order:
+            waiting = waiting[:1] if isinstance(self._in_flight[0], core.Batch) else []
+        if waiting:
+            which = self._in_flight.index(waiting[core.wait_any(waiting, self._delivery.timeout)])
+        batch, number = self._in_flight[which], self._numbers[which]
+        del self._in_flight[which]
+        self.epoch_state.take(number, batch.rows if isinstance(batch, core.Batch) else 0)
+        del self._numbers[which]
+        if len(self._in_flight) < self._delivery.depth:
+            self.start()
+        return number, batch
+
+    def _taken_ahead(self, ahead: DevicePrefetcher) -> Any:
+        """The batch whose turn it is, finished by the thread."""
+        done = ahead.take(self._delivery.timeout)
+        self.epoch_state.take(done.number, done.rows)
+        self.start()
+        if done.error is not None:
+            raise done.error
+        return self._assembler.hand_over(done.result)

@@ -1,1 +1,0 @@
-"""Who fills the rows of a slot."""
