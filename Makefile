@@ -4,6 +4,7 @@
 #   make test     ruff, mypy, import-linter, clang-format, C tests (plain and under sanitizers), pytest
 #   make build    the environment and the native module, in place
 #   make wheel    dist/*.whl with its native libraries inside
+#   make docs     build/site: the documentation, strictly
 #   make fuzz     the fuzz targets under libFuzzer, SECONDS=60 each (tests/fuzz/README.md)
 #   make lint ctest pytest bench format clean
 #
@@ -25,7 +26,7 @@ PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all demo test build wheel lint ctest pytest bench format clean
+.PHONY: all demo test build wheel docs lint ctest pytest bench format clean
 all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
@@ -147,6 +148,14 @@ CTEST_RUNS := $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-
 ctest: $(CTEST_RUNS)
 
 # ---- products -----------------------------------------------------------------------------------------------------
+
+$(STAMPS)/docs: $(STAMPS)/dev
+	@echo "installing what builds the documentation"
+	@$(PIP) install --no-build-isolation -e ".[docs]"
+	@touch $@
+
+docs: build $(STAMPS)/docs
+	@$(PY) -m mkdocs build --quiet --strict && echo "documentation: build/site/index.html"
 
 wheel: $(STAMPS)/dev
 	@rm -rf dist

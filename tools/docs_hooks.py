@@ -1,0 +1,235 @@
+"""Hooks of `make docs` (mkdocs.yml): pages made from the code and from benchmark results, and the check of public names.
+
+A page asks for a generated part by a line `<!-- generated: NAME -->`:
+
+- `cli COMMAND`: the arguments and options of a command of `fastload`.
+- `results`: every file of benchmarks/results as tables.
+- `names MODULE`: mkdocstrings' directives for every public name of a module.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import logging
+import re
+import statistics
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PUBLIC = ("fastload", "fastload.packing", "fastload.transforms", "fastload.augment", "fastload.health", "fastload.errors")
+"""Modules whose public names are for users: each has a docstring and a place in docs/reference."""
+_PART = re.compile(r"^<!-- generated: (\S+)(?: (\S+))? -->$", re.MULTILINE)
+
+log = logging.getLogger("mkdocs.hooks.fastload")
+
+
+# ---- public names ---------------------------------------------------------------------------------------------------
+
+
+def public_names(module: str) -> dict[str, Any]:
+    """Public names of a module, with what they are: `__all__`, or what the module itself defines."""
+    loaded = importlib.import_module(module)
+    names = getattr(loaded, "__all__", None)
+    if names is None:
+        names = [name for name, value in vars(loaded).items() if getattr(value, "__module__", "") == module and not name.startswith("_")]
+    return {name: getattr(loaded, name) for name in names if not name.startswith("__")}
+
+
+def undocumented() -> Iterator[str]:
+    """Names of public objects, and of their public methods and properties, that have no docstring."""
+    for module in PUBLIC:
+        for name, value in public_names(module).items():
+            if not inspect.getdoc(value):
+                yield f"{module}.{name}"
+            if not inspect.isclass(value):
+                continue
+            for member, defined in vars(value).items():
+                code = defined.__func__ if isinstance(defined, classmethod | staticmethod) else defined
+                own = isinstance(code, property) or (inspect.isfunction(code) and code.__qualname__ == f"{value.__name__}.{member}")
+                if own and not member.startswith("_") and not inspect.getdoc(code):
+                    yield f"{module}.{name}.{member}"
+
+
+def missing_from_reference() -> Iterator[str]:
+    """Public names that no page of docs/reference shows."""
+    text = "\n".join(expand(page.read_text()) for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
+    shown = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    for module in PUBLIC:
+        for name, value in public_names(module).items():
+            places = {f"{module}.{name}", f"{getattr(value, '__module__', '')}.{name}"}
+            if not inspect.ismodule(value) and not places & shown:
+                yield f"{module}.{name}"
+
+
+def _directives(module: str) -> str:
+    return "\n".join(
+        f"::: {getattr(value, '__module__', module)}.{name}\n" for name, value in public_names(module).items() if not inspect.ismodule(value)
+    )
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+def _command(name: str) -> str:
+    """A command of `fastload`: its usage line, what it does, and a table of its options, from the function's annotations."""
+    from fastload.cli.main import app
+
+    run: Any = next(each.callback for each in app.registered_commands if each.callback and each.callback.__name__ == name)
+    hints = typing.get_type_hints(run, include_extras=True)
+    rows, usage = [], [f"fastload {name}"]
+    for parameter in inspect.signature(run).parameters.values():
+        kind, info = typing.get_args(hints[parameter.name])[:2]
+        if type(info).__name__ == "ArgumentInfo":
+            usage.append(info.metavar)
+            rows.append((info.metavar, "", info.help))
+        else:
+            # Inside Annotated, typer takes the first name for the default.
+            named = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str) and each.startswith("-")]
+            flags = named or ["--" + parameter.name.replace("_", "-")]
+            rows.append((", ".join(flags) + _value(kind, info), _default(parameter.default, flags), info.help or ""))
+    lines = ["```text", " ".join([*usage, "[OPTIONS]"]), "```", "", inspect.getdoc(run) or "", ""]
+    lines += ["| argument or option | default | |", "|---|---|---|"]
+    return "\n".join(lines + [f"| `{_text(shown)}` | {default} | {_text(text)} |" for shown, default, text in rows])
+
+
+def _value(kind: Any, info: Any) -> str:
+    """What an option takes, as shown after its name."""
+    kinds = [each for each in (typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)) if each is not types.NoneType]
+    if kinds == [bool]:
+        return ""
+    if typing.get_origin(kinds[0]) is typing.Literal:
+        return " " + "|".join(typing.get_args(kinds[0]))
+    return " " + (info.metavar or {int: "N", float: "X"}.get(kinds[0], "TEXT"))
+
+
+def _default(value: Any, flags: Sequence[str]) -> str:
+    if value is None or value is False:
+        return ""
+    return f"`{flags[0].split('/')[0]}`" if value is True else f"`{value}`"
+
+
+# ---- benchmark results ----------------------------------------------------------------------------------------------
+
+
+def _results() -> str:
+    """Every saved result, one section a file."""
+    return "\n\n".join(_result(path) for path in sorted(RESULTS.glob("*.json")))
+
+
+def _result(path: Path) -> str:
+    document = json.loads(path.read_text())
+    facts = ", ".join(
+        f"{name} {value}" for name, value in document["machine"].items() if name in ("python", "torch", "libjpeg_turbo", "pillow")
+    )
+    when = f"{document['date']}, " if "date" in document else ""
+    lines = [f"### {path.stem}", "", f"`benchmarks/bench_{document['benchmark']}.py`, {when}{document['rounds']} rounds, {document['machine']['cpu']}, {facts}."]
+    if document.get("targets"):
+        lines += ["", "| target | measured | bound | met |", "|---|---:|---:|---|", *map(_target, document["targets"])]
+    for key, rows in document.items():
+        if key != "targets" and isinstance(rows, list) and rows and isinstance(rows[0], dict):
+            lines += _rows(key, rows)
+    return "\n".join(lines)
+
+
+def _target(target: dict[str, Any]) -> str:
+    met = {True: "yes", False: "**no**", None: "not measured"}[target["met"]]
+    bound = "" if target["bound"] is None else f"{'at most' if target['at_most'] else 'at least'} {target['bound']:g}"
+    return f"| {_text(target['name'])} | {_number(target['value'])} | {bound} | {met} |"
+
+
+_COLUMNS = (
+    ("images_per_s", "images/s", 1),
+    ("images_per_s_spread", "± of the rounds", 1),
+    ("cpu_s_per_1000", "CPU s / 1,000", 1),
+    ("first_batch_s", "first batch, ms", 1e3),
+    ("epoch_gap_ms", "epoch gap, ms", 1),
+    ("pss_bytes", "PSS, MB", 1e-6),
+)
+
+
+def _rows(key: str, rows: list[dict[str, Any]]) -> list[str]:
+    """A table of what was measured: the shared columns, or the medians of whatever the rounds have."""
+    columns = [column for column in _COLUMNS if any(row.get(column[0]) is not None for row in rows)]
+    if columns:
+        head = ["", f"| {key} |" + "".join(f" {title} |" for _, title, _ in columns), "|---|" + "---:|" * len(columns)]
+        return head + [
+            f"| {_text(row.get('title') or row['name'])} |"
+            + "".join(f" {_number(None if row.get(name) is None else row[name] * scale)} |" for name, _, scale in columns)
+            for row in rows
+        ]
+    if "seconds" in rows[0]:  # bench_augment: seconds a call, by way of doing it
+        ways = list(dict.fromkeys(way for row in rows for way in row["seconds"]))
+        head = ["", "| op, milliseconds a batch |" + "".join(f" {way} |" for way in ways), "|---|" + "---:|" * len(ways)]
+        return head + [
+            f"| {_text(row['op'])} |" + "".join(f" {_number(_median(row['seconds'].get(way), 1e3))} |" for way in ways) for row in rows
+        ]
+    if "ratios" in rows[0]:
+        return ["", f"| {key} | median ratio |", "|---|---:|"] + [f"| {_text(row['title'])} | {_number(_median(row['ratios']))} |" for row in rows]
+    figures = list(
+        dict.fromkeys(
+            name for row in rows for turn in row.get("rounds", ()) for name, value in turn.items() if isinstance(value, int | float) and name != "others_share"
+        )
+    )
+    if not figures:
+        return []
+    head = ["", f"| {key} |" + "".join(f" {_text(name.replace('_', ' '))} |" for name in figures), "|---|" + "---:|" * len(figures)]
+    return head + [
+        f"| {_text(row.get('title') or row['name'])} |"
+        + "".join(f" {_number(_median([turn[name] for turn in row['rounds'] if turn.get(name) is not None]))} |" for name in figures)
+        for row in rows
+    ]
+
+
+def _median(values: Any, scale: float = 1.0) -> float | None:
+    return statistics.median(values) * scale if values else None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _text(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+# ---- mkdocs ---------------------------------------------------------------------------------------------------------
+
+
+def expand(markdown: str) -> str:
+    """A page's text with its generated parts in it."""
+
+    def part(match: re.Match[str]) -> str:
+        made = {"cli": _command, "names": _directives}.get(match[1])
+        return _results() if made is None else made(match[2])
+
+    return _PART.sub(part, markdown)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by mkdocs with each page."""
+    return expand(markdown)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Called by mkdocs with all files: adds the plot that README shows, too."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "bench.png", abs_src_path=str(RESULTS / "bench.png")))
+    return files
+
+
+def on_pre_build(**_: Any) -> None:
+    """Called by mkdocs first. A warning fails the build, which is strict."""
+    for name in undocumented():
+        log.warning("%s is public and has no docstring", name)
+    for name in missing_from_reference():
+        log.warning("%s is public and on no page of docs/reference", name)
