@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-sys.path.insert(0, str(ROOT / "tools"))
 
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -30,3 +28,10 @@ def blocks(page: Path) -> list[Block]:
 def name_of(page: Path) -> str:
     """A page's path inside the project."""
     return page.relative_to(ROOT).as_posix()
+
+
+def side(diff: str, sign: str) -> str:
+    """The program before ("-") or after ("+") a diff, whose every line begins with a blank, - or +."""
+    lines = diff.splitlines()
+    assert all(line[:1] in (" ", "-", "+") for line in lines), diff
+    return "\n".join(line[1:] for line in lines if line[0] in (" ", sign)) + "\n"

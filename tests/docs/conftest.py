@@ -1,0 +1,6 @@
+"""The documentation's own tools are modules for its tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))

@@ -1,0 +1,175 @@
+"""The documentation is true where a machine can tell: commands and programs run, links and paths lead somewhere, NOTEs are in the index."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import docs_hooks
+import note_index
+import pytest
+import torch
+from docs_helpers import PAGES, ROOT, blocks, name_of, side
+from pictures import photo, write_folder
+
+from fastload import pack
+
+RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
+MIGRATIONS = [page for page in PAGES if page.parent.name == "migrate"]
+DOCUMENTS = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+
+
+def write_tars(folder: Path) -> None:
+    """Two small tars of the kind that WebDataset reads."""
+    for number in range(2):
+        with tarfile.open(folder / f"train-{number:03d}.tar", "w") as tar:
+            for index in range(8):
+                buffer = io.BytesIO()
+                photo(8 * number + index, 80, 90).save(buffer, "JPEG")
+                for extension, data in (("jpg", buffer.getvalue()), ("cls", b"%d" % (index % 3))):
+                    member = tarfile.TarInfo(f"sample{8 * number + index:04d}.{extension}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    """What became of the blocks of every page, by page."""
+    scratch = tmp_path_factory.mktemp("pages")
+    (scratch / "given" / "photos").mkdir(parents=True)
+    write_folder(scratch / "given" / "photos" / "train", 36)
+    write_tars(scratch / "given")
+    pack(scratch / "given" / "photos" / "train", scratch / "given" / "train.fl")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    script = Path(__file__).with_name("run_blocks.py")
+    command = [sys.executable, str(script), str(scratch), *map(str, RUN)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    found = {name_of(Path(line["page"])): line["error"] for line in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 0 or len(found) < len(RUN), done.stderr
+    return {**{name_of(page): f"not reached: {done.stderr}" for page in RUN}, **found}
+
+
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_blocks_run(page: Path, outcome: dict[str, str | None]) -> None:
+    """A page's commands and programs succeed, without a warning, one after another."""
+    assert outcome[name_of(page)] is None, outcome[name_of(page)]
+
+
+@pytest.mark.parametrize("page", MIGRATIONS, ids=name_of)
+def test_migrations_are_diffs(page: Path) -> None:
+    """Each diff takes something away and adds something; the programs before and after it parse, and share the lines that stay."""
+    diffs = [block.text for block in blocks(page) if block.language == "diff"]
+    assert diffs
+    for diff in diffs:
+        before, after = side(diff, "-"), side(diff, "+")
+        assert before != after
+        for program in (before, after):
+            ast.parse(program)
+        stays = [line[1:] for line in diff.splitlines() if line.startswith(" ")]
+        assert stays
+        assert [line for line in before.splitlines() if line and line in stays] == [line for line in stays if line]
+        assert [line for line in after.splitlines() if line and line in stays] == [line for line in stays if line]
+        assert "fastload" not in before
+        assert "fastload" in after
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_program_before_gives_the_same(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From DataLoader: both sides of each diff run; batches are equal, or, where images are resampled, within 1 of 255."""
+    pytest.importorskip("torchvision")
+    write_folder(tmp_path / "photos" / "train", 20)
+    pack(tmp_path / "photos" / "train", tmp_path / "train.fl")
+    monkeypatch.chdir(tmp_path)
+    diff = [block.text for block in blocks(ROOT / "docs" / "migrate" / "dataloader.md") if block.language == "diff"][number]
+    before, after = ({"__name__": "__main__"}, {"__name__": "__main__"})
+    exec(side(diff, "-"), before)
+    exec(side(diff, "+"), after)
+    theirs, ours = before["batches"], after["batches"]
+    assert isinstance(theirs, list)
+    assert isinstance(ours, list)
+    assert len(theirs) == len(ours) >= 2
+    for (a, la), (b, lb) in zip(theirs, ours, strict=True):
+        assert torch.equal(la, lb)
+        assert a.shape == b.shape
+        assert (a - b).abs().max() <= (0 if number == 0 else 1.001 / 255)
+    loader: Any = after["loader"]
+    loader.close()
+
+
+# ---- links, paths, names --------------------------------------------------------------------------------------------
+
+
+def _anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=name_of)
+def test_links_resolve(page: Path) -> None:
+    """Every relative link leads to a file, every anchor to a heading of it."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"(https?|mailto):", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in _anchors(file), target
+
+
+_PATH = re.compile(r"`((?:fastload|csrc|tests|benchmarks|examples|tools|docs|\.github|\.ci)/[\w./*-]*)`")
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=name_of)
+def test_paths_exist(page: Path) -> None:
+    """Every path of the project that a page names is there."""
+    for path in _PATH.findall(page.read_text()):
+        assert list(ROOT.glob(path.rstrip("/"))), path
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """mkdocs.yml names each page once, and no page that is not there."""
+    named = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES)
+
+
+def test_public_names_are_documented() -> None:
+    """Every public name has a docstring and a place in the reference."""
+    assert list(docs_hooks.undocumented()) == []
+    assert list(docs_hooks.missing_from_reference()) == []
+
+
+def test_generated_parts_are_made() -> None:
+    """Tables of the command line and of results hold what the code and the files hold."""
+    cli = docs_hooks.expand((ROOT / "docs" / "reference" / "cli.md").read_text())
+    assert {"`--json F`", "`--encode lossless\\|keep\\|jpeg\\|raw`", "`DATASET`"} <= set(re.findall(r"`[^`\n]+`", cli))
+    results = docs_hooks.expand((ROOT / "docs" / "benchmarks.md").read_text())
+    for file in (ROOT / "benchmarks" / "results").glob("*.json"):
+        document = json.loads(file.read_text())
+        assert f"### {file.stem}\n" in results
+        for target in document.get("targets", ()):
+            assert f"| {target['name']} |" in results
+
+
+# ---- NOTEs ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_index_of_notes() -> None:
+    """docs/architecture.md lists every NOTE of the code, and nothing else; `python tools/note_index.py` writes the list."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert note_index.with_index(page) == page, "run python tools/note_index.py"
+    assert len(note_index.notes()) > 20
+
+
+def test_notes_that_are_cited_exist() -> None:
+    """What cites a NOTE means one that there is; no two have one name."""
+    assert note_index.dangling() == []
