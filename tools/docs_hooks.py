@@ -69,9 +69,8 @@ def missing_from_reference() -> Iterator[str]:
 
 
 def _directives(module: str) -> str:
-    return "\n".join(
-        f"::: {getattr(value, '__module__', module)}.{name}\n" for name, value in public_names(module).items() if not inspect.ismodule(value)
-    )
+    names = [(name, value) for name, value in public_names(module).items() if not inspect.ismodule(value)]
+    return "\n".join(f"::: {getattr(value, '__module__', module)}.{name}\n" for name, value in names)
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------
@@ -129,7 +128,11 @@ def _result(path: Path) -> str:
         f"{name} {value}" for name, value in document["machine"].items() if name in ("python", "torch", "libjpeg_turbo", "pillow")
     )
     when = f"{document['date']}, " if "date" in document else ""
-    lines = [f"### {path.stem}", "", f"`benchmarks/bench_{document['benchmark']}.py`, {when}{document['rounds']} rounds, {document['machine']['cpu']}, {facts}."]
+    lines = [
+        f"### {path.stem}",
+        "",
+        f"`benchmarks/bench_{document['benchmark']}.py`, {when}{document['rounds']} rounds, {document['machine']['cpu']}, {facts}.",
+    ]
     if document.get("targets"):
         lines += ["", "| target | measured | bound | met |", "|---|---:|---:|---|", *map(_target, document["targets"])]
     for key, rows in document.items():
@@ -171,12 +174,12 @@ def _rows(key: str, rows: list[dict[str, Any]]) -> list[str]:
             f"| {_text(row['op'])} |" + "".join(f" {_number(_median(row['seconds'].get(way), 1e3))} |" for way in ways) for row in rows
         ]
     if "ratios" in rows[0]:
-        return ["", f"| {key} | median ratio |", "|---|---:|"] + [f"| {_text(row['title'])} | {_number(_median(row['ratios']))} |" for row in rows]
-    figures = list(
-        dict.fromkeys(
-            name for row in rows for turn in row.get("rounds", ()) for name, value in turn.items() if isinstance(value, int | float) and name != "others_share"
-        )
-    )
+        return ["", f"| {key} | median ratio |", "|---|---:|"] + [
+            f"| {_text(row['title'])} | {_number(_median(row['ratios']))} |" for row in rows
+        ]
+    turns = [turn for row in rows for turn in row.get("rounds", ())]
+    numbers = [name for turn in turns for name, value in turn.items() if isinstance(value, int | float)]
+    figures = [name for name in dict.fromkeys(numbers) if name != "others_share"]
     if not figures:
         return []
     head = ["", f"| {key} |" + "".join(f" {_text(name.replace('_', ' '))} |" for name in figures), "|---|" + "---:|" * len(figures)]

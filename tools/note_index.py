@@ -1,7 +1,7 @@
 """The index of NOTEs in docs/architecture.md: `python tools/note_index.py` writes it anew.
 
-A NOTE is a comment or a part of a docstring that explains one hard thing, once: a line `NOTE [ room: topic ]`, then its text. Other places cite it by
-that name.
+A NOTE is a comment or a part of a docstring that explains one hard thing, once: a line `NOTE [ room: topic ]`, then its text. Other places
+cite it by that name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Runs the blocks of pages: python run_blocks.py SCRATCH PAGE...; one line of JSON a page, {"page": ..., "error": null or text, "seconds": ...}.
+"""Runs the blocks of pages: python run_blocks.py SCRATCH PAGE...
 
-Blocks of one page run one after another, in one session and one folder, which holds what SCRATCH/given does. Of a diff, the program after it
-runs. All pages run in one process, which spares each of them the import of torch.
+Prints a line of JSON for each page: {"page": ..., "error": null or text, "seconds": ...}. Blocks of one page run one after another, in one
+session and one folder, which holds what SCRATCH/given does. Of a diff, the program after it runs. All pages run in one process, which
+spares each of them the import of torch.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any, TextIO
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from docs_helpers import blocks, name_of, side
+import torchvision_ops  # noqa: E402, F401  (before anything imports torchvision)
+from docs_helpers import blocks, name_of, side  # noqa: E402
 
 
 def run_page(page: Path, scratch: Path) -> str | None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from docs_helpers import ROOT, blocks
-from PIL import Image
 from pictures import photo, write_folder
+from PIL import Image
 
 from fastload import pack
 from fastload._native import core

@@ -136,6 +136,16 @@ def test_paths_exist(page: Path) -> None:
         assert list(ROOT.glob(path.rstrip("/"))), path
 
 
+@pytest.mark.parametrize("workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+def test_workflows_name_what_is_there(workflow: Path) -> None:
+    """Each make target, script, test folder and called workflow of a GitHub workflow exists. What GitHub makes of them is not tested."""
+    text, makefile = workflow.read_text(), (ROOT / "Makefile").read_text()
+    for target in re.findall(r"run: make (\w+)", text):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for path in re.findall(r"(?<![\w-])((?:\.github|tools|tests|csrc|fastload)/[\w./]+)", text):
+        assert (ROOT / path.rstrip("/")).exists(), path
+
+
 def test_every_page_is_in_the_navigation() -> None:
     """mkdocs.yml names each page once, and no page that is not there."""
     named = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)

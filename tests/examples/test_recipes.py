@@ -1,4 +1,4 @@
-"""The recipes of examples/, by the commands that README gives, on small photographs whose class is their tint."""
+"""The recipes of examples/, by the commands that docs/guide/recipes.md gives, on small photographs whose class is their tint."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def here(tinted: Path, tmp_path: Path) -> Path:
 
 
 def commands() -> dict[str, str]:
-    """Of README's table of recipes: the command by its beginning, `python` or `torchrun`, and the script's name."""
-    found = re.findall(r"`((python|torchrun)[^`]* (?:examples/)(\w+)\.py [^`]*)`", (ROOT / "README.md").read_text())
+    """Of the page of recipes: the command by its beginning, `python` or `torchrun`, and the script's name."""
+    found = re.findall(r"`((python|torchrun)[^`]* (?:examples/)(\w+)\.py [^`]*)`", (ROOT / "docs" / "guide" / "recipes.md").read_text())
     return {f"{launcher} {name}": command for command, launcher, name in found}
 
 
 def run(folder: Path, command: str, *more: str) -> str:
-    """Runs one of README's commands in a folder, with more options; what it printed. torchrun gets two processes."""
+    """Runs one of the page's commands in a folder, with more options; what it printed. torchrun gets two processes."""
     launcher, _, arguments = commands()[command].partition("examples/")
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if "torchrun" in launcher else []
     script, *given = arguments.split()
@@ -88,8 +88,8 @@ def by_step(text: str) -> dict[int, str]:
     return {int(found[1]): found[0] for found in re.finditer(r"^epoch \d+ step (\d+)/.*$", text, re.MULTILINE)}
 
 
-def test_readme_names_every_recipe() -> None:
-    """README's table has a command for each script, and for no other."""
+def test_the_page_names_every_recipe() -> None:
+    """The table has a command for each script, and for no other."""
     scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo"}
     assert {command.split()[1] for command in commands()} == scripts
 
