@@ -65,7 +65,7 @@ demo: $(STAMPS)/demo
 	@$(PY) examples/demo.py
 
 test: build
-	@$(MAKE) -j$(JOBS) --output-sync=target lint ctest
+	@$(MAKE) -j$(JOBS) --output-sync=target lint ctest docs
 	@$(MAKE) pytest
 
 # ---- checks -------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ format: $(STAMPS)/dev
 	$(BIN)/clang-format -i $(C_FILES)
 
 # Those that neither kill processes nor count what is left of them run beside the others; their output comes in one piece.
-BESIDE := $(addprefix tests/,augment build cli dataset delivery examples fuzz health native packing plan store system)
+BESIDE := $(addprefix tests/,augment build cli dataset delivery docs examples fuzz health native packing plan store system)
 .PHONY: pytest-beside pytest-rest
 ifeq ($(strip $(PYTEST)),)
 pytest: build
@@ -149,13 +149,8 @@ ctest: $(CTEST_RUNS)
 
 # ---- products -----------------------------------------------------------------------------------------------------
 
-$(STAMPS)/docs: $(STAMPS)/dev
-	@echo "installing what builds the documentation"
-	@$(PIP) install --no-build-isolation -e ".[docs]"
-	@touch $@
-
-docs: build $(STAMPS)/docs
-	@$(PY) -m mkdocs build --quiet --strict && echo "documentation: build/site/index.html"
+docs: build
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict && echo "documentation: build/site/index.html"
 
 wheel: $(STAMPS)/dev
 	@rm -rf dist

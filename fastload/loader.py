@@ -58,9 +58,9 @@ class FastLoader(DataLoader[_T]):
 
     Args:
         dataset: a path of a packed dataset, or any Dataset.
-        batch_size, shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, worker_init_fn,
-            multiprocessing_context, generator, persistent_workers, pin_memory_device, in_order: as DataLoader's. On packed data
-            worker_init_fn and multiprocessing_context have nothing to act on, and say so with a warning; threads always persist.
+        batch_size, shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, generator, in_order: as DataLoader's.
+        worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's. On packed data the first two have
+            nothing to act on, and say so with a warning; threads always persist.
         num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
             calling thread), processes otherwise (None: 0, as torch).
         prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).

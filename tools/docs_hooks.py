@@ -218,12 +218,12 @@ def expand(markdown: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Called by mkdocs with each page."""
-    return expand(markdown)
+    """Called by mkdocs with each page. The plot lies in benchmarks/results for readers of the repository, beside the pages on the site."""
+    return expand(markdown).replace("](../benchmarks/results/", "](")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Called by mkdocs with all files: adds the plot that README shows, too."""
+    """Called by mkdocs with all files: adds the plot, which lies elsewhere."""
     from mkdocs.structure.files import File
 
     files.append(File.generated(config, "bench.png", abs_src_path=str(RESULTS / "bench.png")))
