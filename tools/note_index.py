@@ -24,7 +24,8 @@ def _sources(*folders: str) -> list[Path]:
 
 def notes() -> list[tuple[str, str]]:
     """(name, path) of every NOTE, in the order of names."""
-    found = [(name, path.relative_to(ROOT).as_posix()) for path in _sources("fastload", "csrc", "tests") for name in _HEAD.findall(path.read_text())]
+    sources = _sources("fastload", "csrc", "tests")
+    found = [(name, path.relative_to(ROOT).as_posix()) for path in sources for name in _HEAD.findall(path.read_text())]
     return sorted(found)
 
 
