@@ -144,7 +144,11 @@ $(foreach kind,plain asan tsan,$(eval $(call ctest_kind,$(kind))))
 
 include tests/fuzz/fuzz.mk
 
-CTEST_RUNS := $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%) $(FUZZ_REPLAYS)
+.PHONY: run-headers
+run-headers: $(CTEST)/plain/libcsrc.a
+	@CC="$(CC)" sh tests/c/headers.sh $<
+
+CTEST_RUNS := run-headers $(CTESTS:%=run-plain-%) $(CTESTS:%=run-asan-%) $(TSAN_TESTS:%=run-tsan-%) $(FUZZ_REPLAYS)
 ctest: $(CTEST_RUNS)
 
 # ---- products -----------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ const char *const MODE_NAMES[MODES] = {"floor", "crop",         "crop_unmarked",
 struct worker {
     floor_decoder *floor;
     tjhandle turbo;
-    fl_baseline *baseline;
-    fl_entropy *entropy;
+    fl_jpeg_baseline *baseline;
+    fl_jpeg_entropy *entropy;
     fl_resizer *resizer;
     uint32_t target, every;
     uint8_t *sink; /* target x target */
@@ -31,7 +31,7 @@ worker *worker_create(uint32_t target, uint32_t every) {
     fl_error err;
     worker *w = calloc(1, sizeof *w);
     if (!w || !(w->sink = malloc((size_t)target * target * 3))) floor_die("no memory", "decode");
-    if (fl_baseline_create(&w->baseline, &err) || fl_entropy_create(&w->entropy, &err) || fl_resizer_create(&w->resizer, &err))
+    if (fl_jpeg_baseline_create(&w->baseline, &err) || fl_jpeg_entropy_create(&w->entropy, &err) || fl_resizer_create(&w->resizer, &err))
         floor_die(err.text, "decode");
     if (!(w->turbo = tjInitDecompress())) floor_die(tjGetErrorStr(), "TurboJPEG");
     w->floor = floor_create();
@@ -43,8 +43,8 @@ worker *worker_create(uint32_t target, uint32_t every) {
 void worker_free(worker *w) {
     floor_free(w->floor);
     tjDestroy(w->turbo);
-    fl_baseline_free(w->baseline);
-    fl_entropy_free(w->entropy);
+    fl_jpeg_baseline_free(w->baseline);
+    fl_jpeg_entropy_free(w->entropy);
     fl_resizer_free(w->resizer);
     free(w->sink);
     free(w->whole);
@@ -53,9 +53,10 @@ void worker_free(worker *w) {
 
 static void make_index(worker *w, const sample *s, const uint8_t **index, size_t *size) {
     const picture *p = s->file;
-    uint32_t every = w->every ? w->every : FL_INDEX_EVERY;
-    size_t most = w->every ? SIZE_MAX : fl_index_most(p->size);
-    if (!fl_entropy_index(w->entropy, p->bytes, p->size, every, most, index, size)) floor_die("refused by fl_entropy's walk", p->path);
+    uint32_t every = w->every ? w->every : FL_JPEG_INDEX_EVERY;
+    size_t most = w->every ? SIZE_MAX : fl_jpeg_index_most(p->size);
+    if (!fl_jpeg_entropy_index(w->entropy, p->bytes, p->size, every, most, index, size))
+        floor_die("refused by fl_jpeg_entropy's walk", p->path);
 }
 
 /* As the pipeline does: the part of a side of `size` pixels that target columns from `from` on need, when the side becomes `resized`. */
@@ -88,9 +89,9 @@ void worker_prepare(worker *w, sample *s) {
 static fl_view decode(worker *w, const sample *s, fl_box box, int eighths, bool marked) {
     fl_view view;
     uint32_t width, height;
-    if (!fl_baseline_open(w->baseline, s->file->bytes, s->file->size, &width, &height) ||
-        !fl_baseline_decode(w->baseline, &box, eighths, s->index, marked ? s->index_size : 0, &view))
-        floor_die("refused by fl_baseline", s->file->path);
+    if (!fl_jpeg_baseline_open(w->baseline, s->file->bytes, s->file->size, &width, &height) ||
+        !fl_jpeg_baseline_decode(w->baseline, &box, eighths, s->index, marked ? s->index_size : 0, &view))
+        floor_die("refused by fl_jpeg_baseline", s->file->path);
     return view;
 }
 
@@ -99,7 +100,7 @@ static void resize(worker *w, const fl_view *view, fl_resize_spec spec) {
     fl_error err;
     fl_sink sink = {.data = w->sink, .width = w->target, .height = w->target, .dtype = FL_U8, .layout = FL_HWC};
     spec.window.width = spec.window.height = w->target;
-    spec.filter = FL_BILINEAR;
+    spec.filter = FL_RESIZE_BILINEAR;
     spec.antialias = true;
     if (fl_resize(w->resizer, view, &spec, &sink, &err)) floor_die(err.text, "fl_resize");
 }
@@ -132,7 +133,7 @@ static void centre(worker *w, const sample *s) {
                             .window = window});
 }
 
-/* No flags: the accurate DCT and fancy upsampling, as fl_baseline's. */
+/* No flags: the accurate DCT and fancy upsampling, as fl_jpeg_baseline's. */
 static void turbojpeg(worker *w, const picture *p) {
     size_t need = (size_t)p->width * p->height * 3;
     if (need > w->whole_size) {
@@ -151,7 +152,7 @@ void worker_compare(worker *w, const sample *s) {
     size_t row = (size_t)s->file->width * 3;
     bool same = view.width == s->file->width && view.height == s->file->height;
     for (size_t y = 0; same && y < view.height; y++) same = !memcmp(view.pixels + y * view.stride, w->whole + y * row, row);
-    if (!same) floor_die("fl_baseline makes other pixels than TurboJPEG", s->file->path);
+    if (!same) floor_die("fl_jpeg_baseline makes other pixels than TurboJPEG", s->file->path);
 }
 
 static void floor_centre(worker *w, const sample *s) {
@@ -177,7 +178,7 @@ void worker_run(worker *w, const sample *s, int mode) {
     case FLOOR_CENTRE: floor_centre(w, s); break;
     case CENTRE: centre(w, s); break;
     case WALK:
-        if (!fl_entropy_sound(w->entropy, p->bytes, p->size)) floor_die("refused by fl_entropy's walk", p->path);
+        if (!fl_jpeg_entropy_sound(w->entropy, p->bytes, p->size)) floor_die("refused by fl_jpeg_entropy's walk", p->path);
         break;
     default: make_index(w, s, &index, &size); break;
     }

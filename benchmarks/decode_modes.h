@@ -26,7 +26,7 @@ void worker_free(worker *w);
 void worker_prepare(worker *w, sample *s); /* everything but file is filled in */
 void worker_run(worker *w, const sample *s, int mode);
 
-/* The whole image by fl_baseline and by TurboJPEG must be the same bytes. */
+/* The whole image by fl_jpeg_baseline and by TurboJPEG must be the same bytes. */
 void worker_compare(worker *w, const sample *s);
 
 #endif

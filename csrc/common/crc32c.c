@@ -1,21 +1,18 @@
 /* CRC32C (Castagnoli polynomial, RFC 3720 appendix B.4), reflected. Three ways to the same number:
  *
- *   x86-64   the SSE4.2 crc32 instruction, chosen at run time
- *   aarch64  the crc32cx instruction, chosen at run time
+ *   x86-64   the SSE4.2 crc32 instruction, where the CPU has it
+ *   aarch64  the crc32cx instruction, where the CPU has it
  *   others   eight table look-ups for eight bytes ("slicing-by-8"; Kounavis and Berry, 2008)
  *
  * The instruction takes 3 cycles but one can start every cycle, so three stretches of the input run interleaved. Their remainders are
  * then joined: moving a remainder over n zero bytes is linear over GF(2), hence four table look-ups for a fixed n.
  */
+#include "common/crc32c.h"
+
 #include <pthread.h>
-#include <stdbool.h>
-#include <string.h>
 
-#include "store/record.h"
-
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#endif
+#include "common/bytes.h"
+#include "common/cpu.h"
 
 enum { CRC_LONG = 4096, CRC_SHORT = 256 };
 static const uint32_t CRC_POLYNOMIAL = 0x82F63B78; /* 0x1EDC6F41 with its bits reversed */
@@ -26,20 +23,10 @@ static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
 /* Written once under crc_once, then only read. */
 static uint32_t crc_slices[8][256];
 static crc_shift crc_over_long, crc_over_short;
-static uint32_t (*crc_best)(uint32_t crc, const uint8_t *bytes, size_t size);
-
-static inline uint64_t crc_load(const uint8_t *bytes) {
-    uint64_t word;
-    memcpy(&word, bytes, sizeof word);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
-}
 
 static uint32_t crc_software(uint32_t crc, const uint8_t *bytes, size_t size) {
     for (; size >= 8; bytes += 8, size -= 8) {
-        uint64_t word = crc_load(bytes) ^ crc;
+        uint64_t word = fl_bytes_le64(bytes) ^ crc;
         crc = 0;
         for (int i = 0; i < 8; i++) crc ^= crc_slices[7 - i][word >> (8 * i) & 0xFF];
     }
@@ -56,16 +43,16 @@ static inline uint32_t crc_move(const crc_shift table, uint32_t crc) {
     for (; size >= 3 * (block); bytes += 3 * (block), size -= 3 * (block)) {                                                               \
         uint64_t a = crc, b = 0, c = 0;                                                                                                    \
         for (size_t i = 0; i < (block); i += 8) {                                                                                          \
-            a = CRC_STEP8(a, crc_load(bytes + i));                                                                                         \
-            b = CRC_STEP8(b, crc_load(bytes + (block) + i));                                                                               \
-            c = CRC_STEP8(c, crc_load(bytes + 2 * (block) + i));                                                                           \
+            a = CRC_STEP8(a, fl_bytes_le64(bytes + i));                                                                                    \
+            b = CRC_STEP8(b, fl_bytes_le64(bytes + (block) + i));                                                                          \
+            c = CRC_STEP8(c, fl_bytes_le64(bytes + 2 * (block) + i));                                                                      \
         }                                                                                                                                  \
         crc = crc_move(table, crc_move(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;                                                   \
     }
 #define CRC_BODY                                                                                                                           \
     CRC_STREAMS((size_t)CRC_LONG, crc_over_long)                                                                                           \
     CRC_STREAMS((size_t)CRC_SHORT, crc_over_short)                                                                                         \
-    for (; size >= 8; bytes += 8, size -= 8) crc = (uint32_t)CRC_STEP8(crc, crc_load(bytes));                                              \
+    for (; size >= 8; bytes += 8, size -= 8) crc = (uint32_t)CRC_STEP8(crc, fl_bytes_le64(bytes));                                         \
     for (; size; bytes++, size--) crc = CRC_STEP1(crc, *bytes);                                                                            \
     return crc;
 
@@ -78,7 +65,6 @@ static inline uint32_t crc_move(const crc_shift table, uint32_t crc) {
 #define CRC_STEP8(crc, word) __builtin_ia32_crc32di(crc, word)
 #define CRC_STEP1(crc, byte) __builtin_ia32_crc32qi(crc, byte)
 __attribute__((target(CRC_TARGET))) static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { CRC_BODY }
-static bool crc_has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
 #elif defined(__aarch64__)
 /* Written as assembly because the intrinsics' header hides them unless the whole file is built for the extension. */
 static inline uint64_t crc_step8(uint64_t crc, uint64_t word) {
@@ -94,16 +80,8 @@ static inline uint32_t crc_step1(uint32_t crc, uint8_t byte) {
 #define CRC_STEP8(crc, word) crc_step8(crc, word)
 #define CRC_STEP1(crc, byte) crc_step1(crc, byte)
 static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { CRC_BODY }
-static bool crc_has_instruction(void) {
-#if defined(__linux__)
-    return getauxval(AT_HWCAP) & (1UL << 7); /* HWCAP_CRC32 */
-#else
-    return true; /* every Apple arm64 */
-#endif
-}
 #else
 static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size) { return crc_software(crc, bytes, size); }
-static bool crc_has_instruction(void) { return false; }
 #endif
 
 /* Fills table so that crc_move(table, crc) is crc after `zeros` more bytes of zero: 32 single bits are moved, the rest follow by xor. */
@@ -128,20 +106,11 @@ static void crc_init(void) {
             crc_slices[slice][byte] = crc >> 8 ^ crc_slices[0][crc & 0xFF];
         }
     }
-    crc_best = crc_software;
-    if (crc_has_instruction()) {
-        crc_make_shift(crc_over_long, CRC_LONG);
-        crc_make_shift(crc_over_short, CRC_SHORT);
-        crc_best = crc_instruction;
-    }
+    crc_make_shift(crc_over_long, CRC_LONG);
+    crc_make_shift(crc_over_short, CRC_SHORT);
 }
 
 uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size) {
     pthread_once(&crc_once, crc_init);
-    return ~crc_best(~crc, bytes, size);
-}
-
-uint32_t fl_crc32c_software(uint32_t crc, const void *bytes, size_t size) {
-    pthread_once(&crc_once, crc_init);
-    return ~crc_software(~crc, bytes, size);
+    return ~(fl_cpu_has(FL_CPU_CRC32C) ? crc_instruction(~crc, bytes, size) : crc_software(~crc, bytes, size));
 }

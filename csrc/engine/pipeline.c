@@ -3,17 +3,19 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/bytes.h"
+#include "common/clock.h"
 #include "jpeg/decoder.h"
 #include "jpeg/libjpeg.h"
 #include "store/record.h"
 #include "resize/resize.h"
+#include "resize/sink.h"
 
 struct fl_worker {
-    fl_decoder *decoder;
+    fl_jpeg_decoder *decoder;
     fl_resizer *resizer;
-    fl_reader *reader;
+    fl_store_reader *reader;
     fl_counters counters;
 };
 
@@ -21,9 +23,9 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
     *out = NULL;
     fl_worker *worker = calloc(1, sizeof *worker);
     if (!worker) return fl_fail(err, FL_ENOMEM, "no memory for a worker");
-    fl_code code = fl_decoder_create(&worker->decoder, err);
+    fl_code code = fl_jpeg_decoder_create(&worker->decoder, err);
     if (!code) code = fl_resizer_create(&worker->resizer, err);
-    if (!code) code = fl_reader_create(&worker->reader, err);
+    if (!code) code = fl_store_reader_create(&worker->reader, err);
     if (code) {
         fl_worker_free(worker);
         return code;
@@ -34,29 +36,22 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
 
 void fl_worker_free(fl_worker *worker) {
     if (!worker) return;
-    fl_reader_free(worker->reader);
+    fl_store_reader_free(worker->reader);
     fl_resizer_free(worker->resizer);
-    fl_decoder_free(worker->decoder);
+    fl_jpeg_decoder_free(worker->decoder);
     free(worker);
 }
 
 const fl_counters *fl_worker_counters(const fl_worker *worker) { return &worker->counters; }
 
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void add(_Atomic uint64_t *counter, uint64_t value) { atomic_fetch_add_explicit(counter, value, memory_order_relaxed); }
-
-static uint32_t get32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
 
 /* A stored raw image as a view, its lengths checked against its bytes. */
 static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_error *err) {
     if (data.size < 12) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
-    uint64_t height = get32(data.bytes), width = get32(data.bytes + 4), channels = get32(data.bytes + 8);
-    if (!height || !width || channels != 3 || height > FL_SIDE_MAX || width > FL_SIDE_MAX || height * width * 3 != data.size - 12)
+    uint64_t height = fl_bytes_le32(data.bytes), width = fl_bytes_le32(data.bytes + 4), channels = fl_bytes_le32(data.bytes + 8);
+    if (!height || !width || channels != 3 || height > FL_IMAGE_SIDE_MAX || width > FL_IMAGE_SIDE_MAX ||
+        height * width * 3 != data.size - 12)
         return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes", (unsigned long long)height,
                        (unsigned long long)width, (unsigned long long)channels, data.size - 12);
     if (height * width > max_pixels)
@@ -82,7 +77,7 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
     int eighths = 8;
     if (!raw && g->resized && g->antialias && g->dct_scale) eighths = fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
     double scale_x = (double)g->box.width / g->width, scale_y = (double)g->box.height / g->height;
-    double reach = g->filter == FL_BICUBIC ? 2.0 : 1.0;
+    double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
     fl_box part = {0, 0, 0, 0}; /* of the box */
     if (g->resized) {
         needed(scale_x, g->box.width, g->visible.x, g->visible.width, eighths, reach, &part.x, &part.width);
@@ -93,7 +88,7 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
     }
     fl_box source = {g->box.x + part.x, g->box.y + part.y, part.width, part.height};
     fl_view view;
-    uint64_t start = now_ns();
+    int64_t start = fl_clock_ns();
     double left = source.x, top = source.y, s = eighths / 8.0; /* the view's origin, in scaled pixels of the image */
     if (raw) {
         view = *raw;
@@ -101,12 +96,12 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
         view.tail = (raw->height - source.y - source.height) * raw->stride + (size_t)(raw->width - source.x - source.width) * 3;
         view.width = source.width, view.height = source.height;
     } else {
-        fl_code code = fl_decoder_decode(worker->decoder, &source, eighths, &view, err);
-        add(&worker->counters.warnings, fl_decoder_warnings(worker->decoder));
+        fl_code code = fl_jpeg_decoder_decode(worker->decoder, &source, eighths, &view, err);
+        add(&worker->counters.warnings, fl_jpeg_decoder_warnings(worker->decoder));
         if (code) return code;
         left = floor(source.x * s), top = floor(source.y * s);
     }
-    uint64_t decoded = now_ns();
+    int64_t decoded = fl_clock_ns();
     fl_resize_spec spec = {
         .x = g->box.x * s - left,
         .y = g->box.y * s - top,
@@ -117,7 +112,7 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
         .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
         .at_x = (uint32_t)(g->visible.x - g->window.x),
         .at_y = (uint32_t)(g->visible.y - g->window.y),
-        .filter = (fl_filter)g->filter,
+        .filter = (fl_resize_filter)g->filter,
         .antialias = g->antialias,
     };
     if (!g->resized) { /* the view is the window's own pixels */
@@ -126,29 +121,29 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
         spec.window = (fl_box){0, 0, view.width, view.height};
     }
     fl_code code = fl_resize(worker->resizer, &view, &spec, sink, err);
-    add(&worker->counters.decode_ns, decoded - start);
-    add(&worker->counters.resize_ns, now_ns() - decoded);
+    add(&worker->counters.decode_ns, (uint64_t)(decoded - start));
+    add(&worker->counters.resize_ns, (uint64_t)(fl_clock_ns() - decoded));
     return code;
 }
 
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
     fl_span record;
-    fl_field image;
-    uint64_t start = now_ns();
-    fl_code code = fl_reader_get(worker->reader, source->store, key.index, &record, err);
+    fl_record_field image;
+    int64_t start = fl_clock_ns();
+    fl_code code = fl_store_reader_get(worker->reader, source->store, key.index, &record, err);
     if (!code) code = fl_record_find(record, source->image_field, &image, err);
     if (code) return code;
     add(&worker->counters.bytes, record.size);
     fl_view raw;
     uint32_t width = 0, height = 0;
-    bool is_raw = image.kind == FL_KIND_RAW;
+    bool is_raw = image.kind == FL_RECORD_KIND_RAW;
     if (is_raw) code = raw_view(image.data, source->max_pixels, &raw, err);
-    else if (image.kind == FL_KIND_JPEG) {
-        code = fl_decoder_open(worker->decoder, image.data.bytes, image.data.size, source->max_pixels, &width, &height, err);
+    else if (image.kind == FL_RECORD_KIND_JPEG) {
+        code = fl_jpeg_decoder_open(worker->decoder, image.data.bytes, image.data.size, source->max_pixels, &width, &height, err);
         const fl_span index = fl_record_index(record, source->image_field);
-        fl_decoder_index(worker->decoder, index.bytes, index.size);
+        fl_jpeg_decoder_index(worker->decoder, index.bytes, index.size);
     } else code = fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
-    add(&worker->counters.read_ns, now_ns() - start);
+    add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start));
     if (code) return code;
     fl_geometry g;
     code = fl_geometry_resolve(&source->program, is_raw ? raw.width : width, is_raw ? raw.height : height, key, &g, err);
@@ -161,7 +156,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     if (g.visible.width && g.visible.height)
         shown = (fl_box){(uint32_t)(g.visible.x - g.window.x), (uint32_t)(g.visible.y - g.window.y), (uint32_t)g.visible.width,
                          (uint32_t)g.visible.height};
-    if (shown.width != sink->width || shown.height != sink->height) fl_sink_fill(&out, &shown, g.fill);
+    if (shown.width != sink->width || shown.height != sink->height) fl_resize_sink_fill(&out, &shown, g.fill);
     if (!shown.width) return FL_OK; /* all padding */
     return render(worker, &g, is_raw ? &raw : NULL, &out, err);
 }

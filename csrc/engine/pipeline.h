@@ -13,7 +13,7 @@
 
 #include <stdatomic.h>
 
-#include "engine/crop.h"
+#include "engine/geometry.h"
 #include "common/image.h"
 #include "engine/pool.h"
 #include "engine/ring.h"

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "engine/map.h"
 
 struct fl_slot {
@@ -90,7 +91,7 @@ void fl_ring_free(fl_ring *ring) {
 static fl_slot *best_free(fl_ring *ring, size_t bytes) {
     fl_slot *best = NULL;
     for (fl_slot *s = ring->all; s; s = s->next) {
-        if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_FREE) continue;
+        if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_SLOT_FREE) continue;
         bool fits = s->bytes >= bytes, best_fits = best && best->bytes >= bytes;
         if (!best || (fits && !best_fits) || (fits == best_fits && (fits ? s->bytes < best->bytes : s->bytes > best->bytes))) best = s;
     }
@@ -108,7 +109,7 @@ fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) 
         ring->all = slot;
         ring->slots++;
     }
-    if (slot) atomic_store_explicit(&slot->state, FL_FILLING, memory_order_relaxed);
+    if (slot) atomic_store_explicit(&slot->state, FL_SLOT_FILLING, memory_order_relaxed);
     pthread_mutex_unlock(&ring->lock);
     if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
     if (slot->bytes < bytes || !slot->data) {
@@ -128,12 +129,12 @@ static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct t
 }
 
 void fl_slot_publish(fl_ring *ring, fl_slot *slot) {
-    atomic_store_explicit(&slot->state, FL_READY, memory_order_release);
+    atomic_store_explicit(&slot->state, FL_SLOT_READY, memory_order_release);
     atomic_fetch_add_explicit(&ring->published, 1, memory_order_release);
     futex(&ring->published, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL);
 }
 
-void fl_slot_lease(fl_slot *slot) { atomic_store_explicit(&slot->state, FL_LEASED, memory_order_release); }
+void fl_slot_lease(fl_slot *slot) { atomic_store_explicit(&slot->state, FL_SLOT_LEASED, memory_order_release); }
 
 void fl_slot_release(fl_ring *ring, fl_slot *slot) {
     pthread_mutex_lock(&ring->lock);
@@ -144,7 +145,7 @@ void fl_slot_release(fl_ring *ring, fl_slot *slot) {
         *link = slot->next;
         ring->slots--;
     } else {
-        atomic_store_explicit(&slot->state, FL_FREE, memory_order_release);
+        atomic_store_explicit(&slot->state, FL_SLOT_FREE, memory_order_release);
         ring->free++;
     }
     pthread_mutex_unlock(&ring->lock);
@@ -160,23 +161,17 @@ size_t fl_slot_bytes(const fl_slot *slot) { return slot->bytes; }
 
 fl_slot_state fl_slot_state_of(const fl_slot *slot) { return (fl_slot_state)atomic_load_explicit(&slot->state, memory_order_acquire); }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 fl_code fl_ring_wait(fl_ring *ring, fl_slot *const *slots, uint32_t count, int64_t timeout_ms, const fl_stop *stop, uint32_t *which,
                      fl_error *err) {
-    int64_t deadline = timeout_ms < 0 ? 0 : now_ns() + timeout_ms * 1000000;
+    int64_t deadline = timeout_ms < 0 ? 0 : fl_clock_ns() + timeout_ms * 1000000;
     for (;;) {
         uint32_t seen = atomic_load_explicit(&ring->published, memory_order_acquire);
         if (stop && atomic_load_explicit(&stop->set, memory_order_acquire)) return fl_fail(err, FL_EINTR, "told to stop");
         for (uint32_t i = 0; i < count; i++)
-            if (fl_slot_state_of(slots[i]) == FL_READY) return *which = i, FL_OK;
+            if (fl_slot_state_of(slots[i]) == FL_SLOT_READY) return *which = i, FL_OK;
         struct timespec left, *limit = NULL;
         if (timeout_ms >= 0) {
-            int64_t ns = deadline - now_ns();
+            int64_t ns = deadline - fl_clock_ns();
             if (ns <= 0) return fl_fail(err, FL_ETIMEOUT, "no batch became ready within %lld ms", (long long)timeout_ms);
             left = (struct timespec){ns / 1000000000, ns % 1000000000};
             limit = &left;
@@ -199,8 +194,8 @@ void fl_ring_count(fl_ring *ring, fl_ring_counts *out) {
         fl_slot_state state = fl_slot_state_of(s);
         out->slots++;
         out->bytes += s->bytes;
-        out->free += state == FL_FREE, out->filling += state == FL_FILLING;
-        out->ready += state == FL_READY, out->leased += state == FL_LEASED;
+        out->free += state == FL_SLOT_FREE, out->filling += state == FL_SLOT_FILLING;
+        out->ready += state == FL_SLOT_READY, out->leased += state == FL_SLOT_LEASED;
     }
     pthread_mutex_unlock(&ring->lock);
 }

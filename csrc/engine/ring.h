@@ -31,7 +31,7 @@ typedef struct fl_stop {
 /* Told of memory that is about to be unmapped: by whoever releases, takes or frees, without the ring's lock. */
 typedef void (*fl_unmapping)(void *opaque, void *data);
 
-typedef enum fl_slot_state { FL_FREE = 0, FL_FILLING = 1, FL_READY = 2, FL_LEASED = 3 } fl_slot_state;
+typedef enum fl_slot_state { FL_SLOT_FREE = 0, FL_SLOT_FILLING = 1, FL_SLOT_READY = 2, FL_SLOT_LEASED = 3 } fl_slot_state;
 
 typedef struct fl_ring_counts {
     uint32_t slots, free, filling, ready, leased;

@@ -2,7 +2,13 @@
 
 #include <stdlib.h>
 
+#include "common/cpu.h"
+#include "jpeg/baseline_avx2.h"
+#include "jpeg/baseline_neon.h"
 #include "jpeg/baseline_parts.h"
+#include "jpeg/baseline_rows.h"
+#include "jpeg/baseline_scalar.h"
+#include "jpeg/huffman.h"
 
 /* A block of memory larger than KEEP is given back when the next image needs less than a quarter of it. */
 enum { KEEP = 64 << 20, LEAST = 1 << 16 };
@@ -12,24 +18,22 @@ typedef struct memory {
     size_t size;
 } memory;
 
-struct fl_baseline {
-    fl_tables tables;
-    fl_frame frame;
+struct fl_jpeg_baseline {
+    fl_jpeg_tables tables;
+    fl_jpeg_frame frame;
     const uint8_t *bytes;
     size_t size;
     bool opened;
-    const fl_decode_kernels *kernels;
     memory plain, planes, pixels;
 };
 
-fl_code fl_baseline_create(fl_baseline **out, fl_error *err) {
+fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **out, fl_error *err) {
     *out = calloc(1, sizeof **out);
     if (!*out) return fl_fail(err, FL_ENOMEM, "no memory for a JPEG decoder (%zu bytes)", sizeof **out);
-    fl_baseline_plain(*out, false);
     return FL_OK;
 }
 
-void fl_baseline_free(fl_baseline *baseline) {
+void fl_jpeg_baseline_free(fl_jpeg_baseline *baseline) {
     if (!baseline) return;
     free(baseline->plain.bytes);
     free(baseline->planes.bytes);
@@ -37,15 +41,16 @@ void fl_baseline_free(fl_baseline *baseline) {
     free(baseline);
 }
 
-void fl_baseline_plain(fl_baseline *baseline, bool plain) {
-    const fl_decode_kernels *avx2 = fl_decode_avx2(), *fast = avx2 ? avx2 : fl_decode_neon();
-    baseline->kernels = fast && !plain ? fast : &fl_decode_scalar;
+static const fl_jpeg_kernels *best_kernels(void) {
+    if (fl_cpu_has(FL_CPU_AVX2)) return fl_jpeg_kernels_avx2();
+    if (fl_cpu_has(FL_CPU_NEON)) return fl_jpeg_kernels_neon();
+    return &fl_jpeg_kernels_scalar;
 }
 
-bool fl_baseline_open(fl_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height) {
-    fl_frame *f = &b->frame;
+bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height) {
+    fl_jpeg_frame *f = &b->frame;
     b->opened = false;
-    if (!bytes || !fl_scan_open(&b->tables, f, bytes, size) || !fl_scan_usual(f)) return false;
+    if (!bytes || !fl_jpeg_header_read(&b->tables, f, bytes, size) || !fl_jpeg_header_usual(f)) return false;
     b->bytes = bytes;
     b->size = size;
     *width = f->width;
@@ -70,8 +75,8 @@ static uint32_t divide_up(uint64_t a, uint32_t b) { return (uint32_t)((a + b - 1
 static uint32_t at_most(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* The samples that pixels from..to take: each pixel its own, and under interpolation the neighbour on its far side. */
-static fl_range samples_for(uint32_t from, uint32_t to, uint32_t cover, bool fancy, uint32_t limit) {
-    fl_range r = {from / cover, (to - 1) / cover + 1};
+static fl_jpeg_range samples_for(uint32_t from, uint32_t to, uint32_t cover, bool fancy, uint32_t limit) {
+    fl_jpeg_range r = {from / cover, (to - 1) / cover + 1};
     if (cover == 2 && fancy) {
         if (r.from) r.from--;
         r.to++;
@@ -81,9 +86,9 @@ static fl_range samples_for(uint32_t from, uint32_t to, uint32_t cover, bool fan
 }
 
 /* One component at this scale. libjpeg gives chroma a larger inverse DCT instead of upsampling, where that works in both directions. */
-static void lay_out(fl_task *t, int c, uint32_t eighths, fl_range *rows) {
-    const fl_frame *f = t->frame;
-    fl_plane *p = &t->plane[c];
+static void lay_out(fl_jpeg_task *t, int c, uint32_t eighths, fl_jpeg_range *rows) {
+    const fl_jpeg_frame *f = t->frame;
+    fl_jpeg_plane *p = &t->plane[c];
     const uint32_t h_max = f->count == 1 ? 1 : f->h[0], v_max = f->count == 1 ? 1 : f->v[0];
     p->h = c ? 1 : h_max;
     p->v = c ? 1 : v_max;
@@ -95,12 +100,12 @@ static void lay_out(fl_task *t, int c, uint32_t eighths, fl_range *rows) {
     p->height = divide_up((uint64_t)f->height * p->v * p->side, v_max * 8);
     p->sample_columns = samples_for(t->x0, t->x1, p->across, t->fancy, p->width);
     *rows = samples_for(t->y0, t->y1, p->down, t->fancy, p->height);
-    p->columns = (fl_range){p->sample_columns.from / p->side, divide_up(p->sample_columns.to, p->side)};
-    p->rows = (fl_range){rows->from / p->side, divide_up(rows->to, p->side)};
-    for (int i = 0; i < 64; i++) p->quant[fl_natural[i]] = (int16_t)f->quantiser[f->quant[c]][i];
+    p->columns = (fl_jpeg_range){p->sample_columns.from / p->side, divide_up(p->sample_columns.to, p->side)};
+    p->rows = (fl_jpeg_range){rows->from / p->side, divide_up(rows->to, p->side)};
+    for (int i = 0; i < 64; i++) p->quant[fl_jpeg_natural[i]] = (int16_t)f->quantiser[f->quant[c]][i];
 
-    fl_range mcu_columns = {p->columns.from / p->h, divide_up(p->columns.to, p->h)};
-    fl_range mcu_rows = {p->rows.from / p->v, divide_up(p->rows.to, p->v)};
+    fl_jpeg_range mcu_columns = {p->columns.from / p->h, divide_up(p->columns.to, p->h)};
+    fl_jpeg_range mcu_rows = {p->rows.from / p->v, divide_up(p->rows.to, p->v)};
     if (c == 0) t->mcu_columns = mcu_columns, t->mcu_rows = mcu_rows;
     if (mcu_columns.from < t->mcu_columns.from) t->mcu_columns.from = mcu_columns.from;
     if (mcu_columns.to > t->mcu_columns.to) t->mcu_columns.to = mcu_columns.to;
@@ -109,57 +114,58 @@ static void lay_out(fl_task *t, int c, uint32_t eighths, fl_range *rows) {
 }
 
 /* Places for two MCU rows of each component and for a row of upsampled chroma. */
-static bool fit_planes(fl_baseline *b, fl_task *t) {
+static bool fit_planes(fl_jpeg_baseline *b, fl_jpeg_task *t) {
     const uint32_t mcus = t->mcu_columns.to - t->mcu_columns.from;
     size_t need = 0, at[3] = {0};
     for (int c = 0; c < t->frame->count; c++) {
-        fl_plane *p = &t->plane[c];
+        fl_jpeg_plane *p = &t->plane[c];
         p->origin = t->mcu_columns.from * p->h * p->side;
-        p->stride = ((size_t)mcus * p->h * p->side + 2 * FL_MARGIN + 63) / 64 * 64;
+        p->stride = ((size_t)mcus * p->h * p->side + 2 * FL_JPEG_MARGIN + 63) / 64 * 64;
         p->mask = 2 * p->v * p->side - 1;
-        at[c] = need + FL_MARGIN;
+        at[c] = need + FL_JPEG_MARGIN;
         need += p->stride * (p->mask + 1);
     }
-    const size_t row = ((size_t)(t->x1 - t->x0) + 2 * FL_MARGIN + 63) / 64 * 64;
+    const size_t row = ((size_t)(t->x1 - t->x0) + 2 * FL_JPEG_MARGIN + 63) / 64 * 64;
     if (!fit(&b->planes, need + 2 * row)) return false;
     for (int c = 0; c < t->frame->count; c++) t->plane[c].samples = b->planes.bytes + at[c];
-    for (int c = 0; c < 2; c++) t->chroma[c] = b->planes.bytes + need + (size_t)c * row + FL_MARGIN / 2;
+    for (int c = 0; c < 2; c++) t->chroma[c] = b->planes.bytes + need + (size_t)c * row + FL_JPEG_MARGIN / 2;
     return true;
 }
 
-static bool inside(const fl_box *box, const fl_frame *f) {
+static bool inside(const fl_box *box, const fl_jpeg_frame *f) {
     return box->width && box->height && (uint64_t)box->x + box->width <= f->width && (uint64_t)box->y + box->height <= f->height;
 }
 
-bool fl_baseline_decode(fl_baseline *b, const fl_box *box, int eighths, const uint8_t *index_bytes, size_t index_size, fl_view *view) {
-    const fl_frame *f = &b->frame;
+bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths, const uint8_t *index_bytes, size_t index_size,
+                             fl_view *view) {
+    const fl_jpeg_frame *f = &b->frame;
     if (!b->opened || !inside(box, f) || (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8)) return false;
     const uint32_t e = (uint32_t)eighths;
-    fl_index index;
-    fl_task t = {.tables = &b->tables, .frame = f, .kernels = b->kernels};
-    if (index_size && fl_index_open(&index, index_bytes, index_size, f->mcus_across, f->mcus_down)) t.index = &index;
+    fl_jpeg_index index;
+    fl_jpeg_task t = {.tables = &b->tables, .frame = f, .kernels = best_kernels()};
+    if (index_size && fl_jpeg_index_open(&index, index_bytes, index_size, f->mcus_across, f->mcus_down)) t.index = &index;
     t.fancy = eighths > 1; /* so libjpeg: without context there is no interpolation */
     t.x0 = box->x * e / 8;
     t.y0 = box->y * e / 8;
     t.x1 = at_most(divide_up((uint64_t)(box->x + box->width) * e, 8), divide_up((uint64_t)f->width * e, 8));
     t.y1 = at_most(divide_up((uint64_t)(box->y + box->height) * e, 8), divide_up((uint64_t)f->height * e, 8));
     for (int c = 0; c < f->count; c++) {
-        fl_range rows;
+        fl_jpeg_range rows;
         lay_out(&t, c, e, &rows);
     }
     const size_t width = t.x1 - t.x0, height = t.y1 - t.y0, bytes = width * height * 3;
     t.at = b->bytes + f->data;
     t.end = b->bytes + b->size;
-    if (!fit(&b->plain, b->size - f->data + FL_PAD) || !fit(&b->pixels, bytes + FL_SLACK) || !fit_planes(b, &t)) return false;
+    if (!fit(&b->plain, b->size - f->data + FL_JPEG_PAD) || !fit(&b->pixels, bytes + FL_JPEG_SLACK) || !fit_planes(b, &t)) return false;
     t.plain = b->plain.bytes;
     t.pixels = b->pixels.bytes;
     t.emitted = t.y0;
-    const fl_task again = t;
-    if (!fl_decode_rows(&t)) {
+    const fl_jpeg_task again = t;
+    if (!fl_jpeg_decode_rows(&t)) {
         if (!t.index) return false;
         t = again;
         t.index = NULL;
-        if (!fl_decode_rows(&t)) return false;
+        if (!fl_jpeg_decode_rows(&t)) return false;
     }
     *view = (fl_view){t.pixels, width * 3, (uint32_t)width, (uint32_t)height, b->pixels.size - bytes};
     return true;

@@ -1,13 +1,13 @@
 /* jpeg/baseline: a decoder of our own for the usual JPEG (baseline or extended sequential, 8 bit, Huffman, one scan; grey, or YCbCr at
- * 4:4:4, 4:2:2, 4:2:0, 4:4:0), that makes the very bytes fl_jpeg makes and passes quickly over what lies outside the box.
+ * 4:4:4, 4:2:2, 4:2:0, 4:4:0), that makes the very bytes fl_libjpeg makes and passes quickly over what lies outside the box.
  *
  * NOTE [ baseline: libjpeg-turbo decides ]
  * Nothing here reports an error. Whatever is unusual, damaged or out of memory makes a call return false, and the caller then opens the
- * file with fl_jpeg, which decodes it or says what is wrong with it. So a file is judged by one decoder only, and this one
+ * file with fl_libjpeg, which decodes it or says what is wrong with it. So a file is judged by one decoder only, and this one
  * refuses at the first doubt. It looks at no byte behind the MCUs that the box needs.
  *
- * One fl_baseline per thread, made and freed by its owner; it keeps tables and scratch between images, so a warm decode allocates
- * nothing. A view lives until the next call on the same fl_baseline.
+ * One fl_jpeg_baseline per thread, made and freed by its owner; it keeps tables and scratch between images, so a warm decode allocates
+ * nothing. A view lives until the next call on the same fl_jpeg_baseline.
  */
 #ifndef FL_JPEG_BASELINE_H
 #define FL_JPEG_BASELINE_H
@@ -16,21 +16,19 @@
 #include "jpeg/entropy_index.h"
 #include "common/status.h"
 
-typedef struct fl_baseline fl_baseline;
+typedef struct fl_jpeg_baseline fl_jpeg_baseline;
 
-fl_code fl_baseline_create(fl_baseline **out, fl_error *err);
-void fl_baseline_free(fl_baseline *baseline); /* NULL is allowed */
+fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **out, fl_error *err);
+void fl_jpeg_baseline_free(fl_jpeg_baseline *baseline); /* NULL is allowed */
 
 /* Reads the markers of bytes[0..size), which must stay valid until the decode has returned. False: not a file for this decoder. */
-bool fl_baseline_open(fl_baseline *baseline, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height);
+bool fl_jpeg_baseline_open(fl_jpeg_baseline *baseline, const uint8_t *bytes, size_t size, uint32_t *width, uint32_t *height);
 
 /* Decodes the box (in full-size pixels, inside the image) of the file last opened, scaled by eighths/8 (1, 2, 4 or 8): the view of
- * fl_jpeg_decode, byte for byte. May be called again for another box of the same file. With an index (size 0: none) only the box's part of
+ * fl_libjpeg_decode, byte for byte. May be called again for another box of the same file. With an index (size 0: none) only the box's part of
  * the coded data is read. One that is none of this image's size, or that leads astray, is left aside: an index can make decoding slower,
- * and if it lies with great care show other parts of this image, but nothing worse. False: let fl_jpeg do it. */
-bool fl_baseline_decode(fl_baseline *baseline, const fl_box *box, int eighths, const uint8_t *index, size_t index_size, fl_view *view);
-
-/* Decodes with the plain C kernels from now on, which are the reference; for tests. */
-void fl_baseline_plain(fl_baseline *baseline, bool plain);
+ * and if it lies with great care show other parts of this image, but nothing worse. False: let fl_libjpeg do it. */
+bool fl_jpeg_baseline_decode(fl_jpeg_baseline *baseline, const fl_box *box, int eighths, const uint8_t *index, size_t index_size,
+                             fl_view *view);
 
 #endif

@@ -1,25 +1,25 @@
-/* From planes of samples to rows of pixels: upsampling as libjpeg-turbo does it ("fancy" where it does), then colour. */
-#include "jpeg/baseline_parts.h"
+/* Upsampling as libjpeg-turbo does it ("fancy" where it does), then colour. */
+#include "jpeg/baseline_emit.h"
 
 /* Samples beyond the component's edges repeat the edge, so that kernels need not know about edges: (3 a + a + bias) >> 2 is a. */
-static void extend_edges(const fl_plane *p, uint32_t from, uint32_t to) {
+static void extend_edges(const fl_jpeg_plane *p, uint32_t from, uint32_t to) {
     for (uint32_t row = from; row < to; row++) {
-        uint8_t *samples = fl_plane_row(p, row);
+        uint8_t *samples = fl_jpeg_plane_row(p, row);
         if (p->origin == 0) samples[-1] = samples[0];
         if (p->sample_columns.to == p->width) samples[p->width - p->origin] = samples[p->width - 1 - p->origin];
     }
 }
 
 /* The row of samples for row y of pixels, from column x (even when samples cover two) on. */
-static const uint8_t *samples_of(const fl_task *t, const fl_plane *p, uint32_t y, uint32_t x, uint32_t end, uint8_t *scratch) {
+static const uint8_t *samples_of(const fl_jpeg_task *t, const fl_jpeg_plane *p, uint32_t y, uint32_t x, uint32_t end, uint8_t *scratch) {
     const uint32_t row = y / p->down, column = x / p->across;
-    const uint8_t *near = fl_plane_row(p, row) + (column - p->origin);
+    const uint8_t *near = fl_jpeg_plane_row(p, row) + (column - p->origin);
     if (p->across == 1 && p->down == 1) return near;
     const size_t n = (end - x + p->across - 1) / p->across;
     if (p->down == 2 && t->fancy) {
         uint32_t other = y % 2 ? row + 1 : row - (row > 0);
         if (other == p->height) other = row;
-        const uint8_t *far = fl_plane_row(p, other) + (column - p->origin);
+        const uint8_t *far = fl_jpeg_plane_row(p, other) + (column - p->origin);
         if (p->across == 1) {
             t->kernels->h1v2(near, far, scratch, n, y % 2 ? 2 : 1);
             return scratch;
@@ -35,10 +35,10 @@ static const uint8_t *samples_of(const fl_task *t, const fl_plane *p, uint32_t y
     return scratch;
 }
 
-static void emit_row(const fl_task *t, uint32_t y) {
+static void emit_row(const fl_jpeg_task *t, uint32_t y) {
     const size_t width = t->x1 - t->x0;
     uint8_t *out = t->pixels + (size_t)(y - t->y0) * width * 3;
-    const uint8_t *luma = fl_plane_row(&t->plane[0], y) + (t->x0 - t->plane[0].origin);
+    const uint8_t *luma = fl_jpeg_plane_row(&t->plane[0], y) + (t->x0 - t->plane[0].origin);
     if (t->frame->count == 1) {
         t->kernels->grey(luma, out, width);
         return;
@@ -49,7 +49,7 @@ static void emit_row(const fl_task *t, uint32_t y) {
     t->kernels->ycc(luma, cb, cr, out, width);
 }
 
-void fl_emit(fl_task *t, uint32_t mcu_row) {
+void fl_jpeg_emit_rows(fl_jpeg_task *t, uint32_t mcu_row) {
     for (int c = 0; c < t->frame->count; c++) {
         const uint32_t rows = t->plane[c].v * t->plane[c].side;
         extend_edges(&t->plane[c], mcu_row * rows, (mcu_row + 1) * rows);

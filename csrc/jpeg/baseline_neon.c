@@ -1,15 +1,16 @@
-/* The kernels of fl_baseline with NEON, which every aarch64 has. Same arithmetic as jpeg/baseline_scalar.c, same bytes for every input. A
- * kernel of rows leaves rubbish behind its `n` samples, within FL_MARGIN (FL_SLACK for pixels). */
-#include "jpeg/baseline_parts.h"
+/* The kernels of fl_jpeg_baseline with NEON, which every aarch64 has. Same arithmetic as jpeg/baseline_scalar.c, same bytes for every input. A
+ * kernel of rows leaves rubbish behind its `n` samples, within FL_JPEG_MARGIN (FL_JPEG_SLACK for pixels). */
+#include "jpeg/baseline_neon.h"
+
+#include <string.h>
+
+#include "common/simd.h"
+#include "jpeg/baseline_idct.h"
+#include "jpeg/baseline_scalar.h"
 
 #if defined(__aarch64__) && defined(__ARM_NEON)
 
 #include <arm_neon.h>
-
-enum { CONST_BITS = 13, PASS1_BITS = 2 };
-
-/* round(x * 2^13) */
-#define FIX(x) ((int16_t)((x) * (1 << CONST_BITS) + 0.5))
 
 /* What may wrap is done without signs: to GCC the intrinsics for signed numbers are plain C, where overflow is undefined. */
 #define WRAP(bits, operation, a, b)                                                                                                        \
@@ -38,7 +39,8 @@ FL_INLINE wide minus(wide a, wide b) { return (wide){sub_32(a.low, b.low), sub_3
 /* x * 2^13 + round */
 FL_INLINE wide raised(int16x8_t x, int32_t round) {
     const int32x4_t r = vdupq_n_s32(round);
-    return (wide){vaddq_s32(vshll_n_s16(vget_low_s16(x), CONST_BITS), r), vaddq_s32(vshll_n_s16(vget_high_s16(x), CONST_BITS), r)};
+    return (wide){vaddq_s32(vshll_n_s16(vget_low_s16(x), FL_JPEG_CONST_BITS), r),
+                  vaddq_s32(vshll_n_s16(vget_high_s16(x), FL_JPEG_CONST_BITS), r)};
 }
 
 /* Samples i and 7 - i are even[i] + odd[i] and even[i] - odd[i], not yet shifted. */
@@ -48,37 +50,37 @@ typedef struct halves {
 
 /* One dimension: x[i] holds coefficient i of 8 columns; `round` is half of what the result will be divided by. */
 FL_INLINE halves idct_8(const int16x8_t x[8], int32_t round) {
-    const wide even2 = weigh(x[2], FIX(0.541196100), x[6], FIX(0.541196100) - FIX(1.847759065));
-    const wide even3 = weigh(x[2], FIX(0.541196100) + FIX(0.765366865), x[6], FIX(0.541196100));
+    const wide even2 = weigh(x[2], FL_JPEG_F_0_541196100, x[6], FL_JPEG_F_0_541196100 - FL_JPEG_F_1_847759065);
+    const wide even3 = weigh(x[2], FL_JPEG_F_0_541196100 + FL_JPEG_F_0_765366865, x[6], FL_JPEG_F_0_541196100);
     const wide even0 = raised(add_16(x[0], x[4]), round), even1 = raised(sub_16(x[0], x[4]), round);
 
     const int16x8_t z3 = add_16(x[3], x[7]), z4 = add_16(x[1], x[5]);
-    const wide a = weigh(z3, FIX(1.175875602) - FIX(1.961570560), z4, FIX(1.175875602));
-    const wide b = weigh(z3, FIX(1.175875602), z4, FIX(1.175875602) - FIX(0.390180644));
+    const wide a = weigh(z3, FL_JPEG_F_1_175875602 - FL_JPEG_F_1_961570560, z4, FL_JPEG_F_1_175875602);
+    const wide b = weigh(z3, FL_JPEG_F_1_175875602, z4, FL_JPEG_F_1_175875602 - FL_JPEG_F_0_390180644);
     return (halves){
         {plus(even0, even3), plus(even1, even2), minus(even1, even2), minus(even0, even3)},
-        {plus(weigh(x[7], -FIX(0.899976223), x[1], FIX(1.501321110) - FIX(0.899976223)), b),
-         plus(weigh(x[5], -FIX(2.562915447), x[3], FIX(3.072711026) - FIX(2.562915447)), a),
-         plus(weigh(x[5], FIX(2.053119869) - FIX(2.562915447), x[3], -FIX(2.562915447)), b),
-         plus(weigh(x[7], FIX(0.298631336) - FIX(0.899976223), x[1], -FIX(0.899976223)), a)},
+        {plus(weigh(x[7], -FL_JPEG_F_0_899976223, x[1], FL_JPEG_F_1_501321110 - FL_JPEG_F_0_899976223), b),
+         plus(weigh(x[5], -FL_JPEG_F_2_562915447, x[3], FL_JPEG_F_3_072711026 - FL_JPEG_F_2_562915447), a),
+         plus(weigh(x[5], FL_JPEG_F_2_053119869 - FL_JPEG_F_2_562915447, x[3], -FL_JPEG_F_2_562915447), b),
+         plus(weigh(x[7], FL_JPEG_F_0_298631336 - FL_JPEG_F_0_899976223, x[1], -FL_JPEG_F_0_899976223), a)},
     };
 }
 
 /* Between the passes: saturated to 16 bits. */
 FL_INLINE int16x8_t middle(wide x) {
-    enum { BITS = CONST_BITS - PASS1_BITS };
+    enum { BITS = FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS };
     return vcombine_s16(vqshrn_n_s32(x.low, BITS), vqshrn_n_s32(x.high, BITS));
 }
 
 /* At the end: the upper 16 bits of 32 are exact, and shifting by the other 2 saturates. */
 FL_INLINE int8x8_t sum_8(wide a, wide b) {
     const int16x8_t upper = vcombine_s16(vaddhn_s32(a.low, b.low), vaddhn_s32(a.high, b.high));
-    return vqshrn_n_s16(upper, CONST_BITS + PASS1_BITS + 3 - 16);
+    return vqshrn_n_s16(upper, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 - 16);
 }
 
 FL_INLINE int8x8_t difference_8(wide a, wide b) {
     const int16x8_t upper = vcombine_s16(vsubhn_s32(a.low, b.low), vsubhn_s32(a.high, b.high));
-    return vqshrn_n_s16(upper, CONST_BITS + PASS1_BITS + 3 - 16);
+    return vqshrn_n_s16(upper, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 - 16);
 }
 
 #define TURN(bits, half, a, b)                                                                                                             \
@@ -123,24 +125,24 @@ FL_INLINE void store_8(uint8_t *out, size_t stride, const int8x8_t x[8]) {
     store_rows(out + 6 * stride, stride, vuzp2q_u32(r26, r37));
 }
 
-FL_INLINE void dequantise(const fl_job *job, const int16_t *quant, int16x8_t x[8]) {
+FL_INLINE void dequantise(const fl_jpeg_job *job, const int16_t *quant, int16x8_t x[8]) {
     for (int i = 0; i < 8; i++) x[i] = WRAP(16, vmul, vld1q_s16(job->coefs + 8 * i), vld1q_s16(quant + 8 * i));
 }
 
 /* True when 4 times some value does not fit 16 bits: what then happens is left to the scalar kernels. */
 FL_INLINE bool huge(int16x8_t x) {
-    const uint16x8_t fits = vceqq_s16(vqshlq_n_s16(x, PASS1_BITS), vshlq_n_s16(x, PASS1_BITS));
+    const uint16x8_t fits = vceqq_s16(vqshlq_n_s16(x, FL_JPEG_PASS1_BITS), vshlq_n_s16(x, FL_JPEG_PASS1_BITS));
     return vminvq_u16(fits) == 0;
 }
 
 /* A block of which only the DC coefficient is left has one sample value. */
-static void fill_8(const fl_job *job, int16_t quant, size_t stride) {
-    const int16_t x = (int16_t)(uint16_t)((uint32_t)job->coefs[0] * (uint32_t)quant << PASS1_BITS);
-    const int8x8_t value = vqrshrn_n_s16(vdupq_n_s16(x), PASS1_BITS + 3);
+static void fill_8(const fl_jpeg_job *job, int16_t quant, size_t stride) {
+    const int16_t x = (int16_t)(uint16_t)((uint32_t)job->coefs[0] * (uint32_t)quant << FL_JPEG_PASS1_BITS);
+    const int8x8_t value = vqrshrn_n_s16(vdupq_n_s16(x), FL_JPEG_PASS1_BITS + 3);
     for (size_t y = 0; y < 8; y++) vst1_u8(job->out + y * stride, veor_u8(vreinterpret_u8_s8(value), vdup_n_u8(128)));
 }
 
-static void idct8(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+static void idct8(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     for (; n; n--, jobs++) {
         if (jobs->count == 1) {
             fill_8(jobs, quant[0], stride);
@@ -149,16 +151,16 @@ static void idct8(const fl_job *jobs, size_t n, const int16_t *quant, size_t str
         int16x8_t x[8];
         dequantise(jobs, quant, x);
         if (huge(x[0])) {
-            fl_decode_scalar.idct[3](jobs, 1, quant, stride);
+            fl_jpeg_kernels_scalar.idct[3](jobs, 1, quant, stride);
             continue;
         }
-        const halves first = idct_8(x, 1 << (CONST_BITS - PASS1_BITS - 1));
+        const halves first = idct_8(x, 1 << (FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS - 1));
         for (int i = 0; i < 4; i++) {
             x[i] = middle(plus(first.even[i], first.odd[i]));
             x[7 - i] = middle(minus(first.even[i], first.odd[i]));
         }
         transpose(x);
-        const halves second = idct_8(x, 1 << (CONST_BITS + PASS1_BITS + 3 - 1));
+        const halves second = idct_8(x, 1 << (FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 - 1));
         int8x8_t samples[8];
         for (int i = 0; i < 4; i++) {
             samples[i] = sum_8(second.even[i], second.odd[i]);
@@ -175,17 +177,17 @@ typedef struct quarters {
 
 /* One dimension of 8 to 4 samples; x[4] is not looked at. */
 FL_INLINE quarters idct_4(const int16x4_t x[8], int32_t round) {
-    const int32x4_t dc = vaddq_s32(vshll_n_s16(x[0], CONST_BITS + 1), vdupq_n_s32(round));
-    const int32x4_t even = vmlsl_n_s16(vmull_n_s16(x[2], FIX(1.847759065)), x[6], FIX(0.765366865));
-    int32x4_t a = vmlsl_n_s16(vmull_n_s16(x[1], FIX(2.562915447)), x[5], FIX(0.601344887));
-    a = vmlsl_n_s16(vmlal_n_s16(a, x[3], FIX(0.899976223)), x[7], FIX(0.509795579));
-    int32x4_t b = vmlsl_n_s16(vmull_n_s16(x[1], FIX(1.061594337)), x[3], FIX(2.172734803));
-    b = vmlsl_n_s16(vmlal_n_s16(b, x[5], FIX(1.451774981)), x[7], FIX(0.211164243));
+    const int32x4_t dc = vaddq_s32(vshll_n_s16(x[0], FL_JPEG_CONST_BITS + 1), vdupq_n_s32(round));
+    const int32x4_t even = vmlsl_n_s16(vmull_n_s16(x[2], FL_JPEG_F_1_847759065), x[6], FL_JPEG_F_0_765366865);
+    int32x4_t a = vmlsl_n_s16(vmull_n_s16(x[1], FL_JPEG_F_2_562915447), x[5], FL_JPEG_F_0_601344887);
+    a = vmlsl_n_s16(vmlal_n_s16(a, x[3], FL_JPEG_F_0_899976223), x[7], FL_JPEG_F_0_509795579);
+    int32x4_t b = vmlsl_n_s16(vmull_n_s16(x[1], FL_JPEG_F_1_061594337), x[3], FL_JPEG_F_2_172734803);
+    b = vmlsl_n_s16(vmlal_n_s16(b, x[5], FL_JPEG_F_1_451774981), x[7], FL_JPEG_F_0_211164243);
     return (quarters){{vaddq_s32(dc, even), vsubq_s32(dc, even)}, {a, b}};
 }
 
 FL_INLINE void middle_4(const quarters *q, int16x4_t rows[4]) {
-    enum { BITS = CONST_BITS - PASS1_BITS + 1 };
+    enum { BITS = FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS + 1 };
     for (int i = 0; i < 2; i++) {
         rows[i] = vqshrn_n_s32(add_32(q->even[i], q->odd[i]), BITS);
         rows[3 - i] = vqshrn_n_s32(sub_32(q->even[i], q->odd[i]), BITS);
@@ -203,7 +205,9 @@ FL_INLINE void transpose_4(const int16x8_t rows[4], int16x4_t x[8]) {
 }
 
 /* As sum_8: two columns of 4 samples. */
-FL_INLINE int8x8_t narrow_4(int16x4_t a, int16x4_t b) { return vqshrn_n_s16(vcombine_s16(a, b), CONST_BITS + PASS1_BITS + 3 + 1 - 16); }
+FL_INLINE int8x8_t narrow_4(int16x4_t a, int16x4_t b) {
+    return vqshrn_n_s16(vcombine_s16(a, b), FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 + 1 - 16);
+}
 
 FL_INLINE void store_4(uint8_t *out, size_t stride, const quarters *q) {
     static const uint8_t turn[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
@@ -215,22 +219,23 @@ FL_INLINE void store_4(uint8_t *out, size_t stride, const quarters *q) {
     for (size_t y = 0; y < 4; y++) memcpy(out + y * stride, rows + 4 * y, 4);
 }
 
-static void idct4(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+static void idct4(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     for (; n; n--, jobs++) {
         int16x8_t x[8], rows[4];
         dequantise(jobs, quant, x);
         if (huge(x[0])) {
-            fl_decode_scalar.idct[2](jobs, 1, quant, stride);
+            fl_jpeg_kernels_scalar.idct[2](jobs, 1, quant, stride);
             continue;
         }
         int16x4_t low[8], high[8], column[8];
         for (int i = 0; i < 8; i++) low[i] = vget_low_s16(x[i]), high[i] = vget_high_s16(x[i]);
-        const quarters left = idct_4(low, 1 << (CONST_BITS - PASS1_BITS)), right = idct_4(high, 1 << (CONST_BITS - PASS1_BITS));
+        const quarters left = idct_4(low, 1 << (FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS)),
+                       right = idct_4(high, 1 << (FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS));
         middle_4(&left, low);
         middle_4(&right, high);
         for (int i = 0; i < 4; i++) rows[i] = vcombine_s16(low[i], high[i]);
         transpose_4(rows, column);
-        const quarters second = idct_4(column, 1 << (CONST_BITS + PASS1_BITS + 3));
+        const quarters second = idct_4(column, 1 << (FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3));
         store_4(jobs->out, stride, &second);
     }
 }
@@ -301,13 +306,13 @@ static void grey(const uint8_t *y, uint8_t *rgb, size_t n) {
     }
 }
 
-const fl_decode_kernels *fl_decode_neon(void) {
-    static const fl_decode_kernels kernels = {{fl_idct1, fl_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
+const fl_jpeg_kernels *fl_jpeg_kernels_neon(void) {
+    static const fl_jpeg_kernels kernels = {{fl_jpeg_idct1, fl_jpeg_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
     return &kernels;
 }
 
 #else
 
-const fl_decode_kernels *fl_decode_neon(void) { return NULL; }
+const fl_jpeg_kernels *fl_jpeg_kernels_neon(void) { return NULL; }
 
 #endif

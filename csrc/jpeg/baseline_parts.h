@@ -1,83 +1,76 @@
-/* jpeg/baseline_parts: what the files of fl_baseline share. Entropy decoding (jpeg/baseline_rows.c) hands blocks of coefficients to the
+/* jpeg/baseline_parts: what the files of fl_jpeg_baseline share. Entropy decoding (jpeg/baseline_rows.c) hands blocks of coefficients to the
  * inverse DCT, which writes samples into planes; jpeg/baseline_emit.c makes pixels of them as soon as a row of MCUs is done. */
 #ifndef FL_JPEG_BASELINE_PARTS_H
 #define FL_JPEG_BASELINE_PARTS_H
 
-#include "jpeg/huffman.h"
 #include "common/image.h"
 #include "jpeg/entropy_index.h"
+#include "jpeg/header.h"
 
-/* FL_MARGIN: bytes before and behind each row of samples that a kernel may touch. FL_SLACK: bytes behind a row of pixels that it may write. */
-enum { FL_MARGIN = 64, FL_SLACK = 128, FL_BATCH = 8 /* MCUs between two turns of the inverse DCT */, FL_MCU_BLOCKS = 6 };
+/* FL_JPEG_MARGIN: bytes before and behind each row of samples that a kernel may touch. FL_JPEG_SLACK: bytes behind a row of pixels that it may write. */
+enum {
+    FL_JPEG_MARGIN = 64,
+    FL_JPEG_SLACK = 128,
+    FL_JPEG_BATCH = 8 /* MCUs between two turns of the inverse DCT */,
+    FL_JPEG_MCU_BLOCKS = 6
+};
 
 /* A block on its way to the inverse DCT. `count`: all coefficients from this zigzag position on are zero. */
-typedef struct fl_job {
+typedef struct fl_jpeg_job {
     const int16_t *coefs;
     uint8_t *out;
     int count;
-} fl_job;
+} fl_jpeg_job;
 
-/* Every kernel set gives the same bytes. `n` is in samples of `in`; kernels may read and write FL_MARGIN bytes beyond a row's ends. */
-typedef struct fl_decode_kernels {
+/* Every kernel set gives the same bytes. `n` is in samples of `in`; kernels may read and write FL_JPEG_MARGIN bytes beyond a row's ends. */
+typedef struct fl_jpeg_kernels {
     /* inverse DCTs to 1, 2, 4 and 8 samples a side; out has `stride` bytes a row, both multiples of the side; quant is in natural order */
-    void (*idct[4])(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
-    void (*h2v1)(const uint8_t *in, uint8_t *out, size_t n);                         /* "fancy": in[-1] and in[n] are read */
-    void (*h2v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, size_t n);   /* likewise */
+    void (*idct[4])(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride);
+    void (*h2v1)(const uint8_t *in, uint8_t *out, size_t n); /* "fancy": in[-1] and in[n] are read */
+    void (*h2v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, size_t n); /* likewise */
     void (*h1v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, size_t n, int bias);
-    void (*h2)(const uint8_t *in, uint8_t *out, size_t n);                           /* each sample twice */
+    void (*h2)(const uint8_t *in, uint8_t *out, size_t n); /* each sample twice */
     void (*ycc)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *rgb, size_t n);
     void (*grey)(const uint8_t *y, uint8_t *rgb, size_t n);
-} fl_decode_kernels;
-
-extern const fl_decode_kernels fl_decode_scalar;
-void fl_idct1(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
-void fl_idct2(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride);
-const fl_decode_kernels *fl_decode_avx2(void); /* NULL where the CPU has none */
-const fl_decode_kernels *fl_decode_neon(void); /* likewise */
+} fl_jpeg_kernels;
 
 /* [from, to) */
-typedef struct fl_range {
+typedef struct fl_jpeg_range {
     uint32_t from, to;
-} fl_range;
+} fl_jpeg_range;
 
 /* One component: where its samples are, and which of them are wanted. */
-typedef struct fl_plane {
-    uint32_t h, v;              /* blocks of an MCU */
-    uint32_t side;              /* samples of a block's side after the inverse DCT */
-    uint32_t across, down;      /* pixels of the output that a sample covers: 1 or 2 */
-    uint32_t width, height;     /* samples of the whole component */
-    fl_range columns, rows;     /* blocks wanted, in the whole component */
-    fl_range sample_columns;    /* samples wanted */
-    uint32_t origin;            /* the sample column at the start of a row */
-    uint32_t mask;              /* rows lie in a ring: row & mask */
+typedef struct fl_jpeg_plane {
+    uint32_t h, v; /* blocks of an MCU */
+    uint32_t side; /* samples of a block's side after the inverse DCT */
+    uint32_t across, down; /* pixels of the output that a sample covers: 1 or 2 */
+    uint32_t width, height; /* samples of the whole component */
+    fl_jpeg_range columns, rows; /* blocks wanted, in the whole component */
+    fl_jpeg_range sample_columns; /* samples wanted */
+    uint32_t origin; /* the sample column at the start of a row */
+    uint32_t mask; /* rows lie in a ring: row & mask */
     size_t stride;
     uint8_t *samples;
     int16_t quant[64]; /* natural order */
-} fl_plane;
+} fl_jpeg_plane;
 
 /* One decode. */
-typedef struct fl_task {
-    const fl_tables *tables;
-    const fl_frame *frame;
-    const fl_decode_kernels *kernels;
-    const fl_index *index;   /* NULL: read from the first MCU on */
+typedef struct fl_jpeg_task {
+    const fl_jpeg_tables *tables;
+    const fl_jpeg_frame *frame;
+    const fl_jpeg_kernels *kernels;
+    const fl_jpeg_index *index; /* NULL: read from the first MCU on */
     const uint8_t *at, *end; /* coded bytes, and behind them all the file */
-    uint8_t *plain;          /* room for all of them and FL_PAD more */
-    fl_plane plane[3];
-    fl_range mcu_columns, mcu_rows; /* wanted */
+    uint8_t *plain; /* room for all of them and FL_JPEG_PAD more */
+    fl_jpeg_plane plane[3];
+    fl_jpeg_range mcu_columns, mcu_rows; /* wanted */
     bool fancy;
     uint32_t x0, y0, x1, y1; /* wanted of the scaled image */
-    uint32_t emitted;        /* the next row of pixels to make */
-    uint8_t *pixels;         /* of row y0 */
-    uint8_t *chroma[2];      /* one row of upsampled samples each */
-} fl_task;
+    uint32_t emitted; /* the next row of pixels to make */
+    uint8_t *pixels; /* of row y0 */
+    uint8_t *chroma[2]; /* one row of upsampled samples each */
+} fl_jpeg_task;
 
-static inline uint8_t *fl_plane_row(const fl_plane *p, uint32_t row) { return p->samples + (row & p->mask) * p->stride; }
-
-/* Decodes all wanted MCU rows, calling fl_emit after each. False for damage. */
-bool fl_decode_rows(fl_task *task);
-
-/* Makes the rows of pixels that MCU rows up to mcu_row complete. */
-void fl_emit(fl_task *task, uint32_t mcu_row);
+static inline uint8_t *fl_jpeg_plane_row(const fl_jpeg_plane *p, uint32_t row) { return p->samples + (row & p->mask) * p->stride; }
 
 #endif

@@ -1,18 +1,12 @@
-/* The kernels in plain C: the reference for the others.
- *
- * Source of the inverse DCTs: C. Loeffler, A. Ligtenberg, G. Moschytz, "Practical fast 1-D DCT algorithms with 11 multiplications" (ICASSP'89),
- * in the integer form and with the roundings of libjpeg's "islow" method and its reductions, whose results these must equal.
+/* The inverse DCTs give the results of libjpeg's "islow" method and its reductions.
  *
  * NOTE [ baseline: coefficients no encoder writes ]
  * Where products do not fit 16 bits, libjpeg-turbo's C code and its SIMD code differ. These kernels then do what its x86 code does: a
  * product of coefficient and quantiser wraps, so do sums before a multiplication, and what leaves the first pass saturates.
  */
-#include "jpeg/baseline_parts.h"
+#include "jpeg/baseline_scalar.h"
 
-enum { CONST_BITS = 13, PASS1_BITS = 2 };
-
-/* round(x * 2^13) */
-#define FIX(x) ((int32_t)((x) * (1 << CONST_BITS) + 0.5))
+#include "jpeg/baseline_idct.h"
 
 static int16_t wrap(int32_t x) { return (int16_t)(uint16_t)x; }
 
@@ -30,18 +24,18 @@ static uint8_t sample(int32_t x) { return (uint8_t)(x < -128 ? 0 : x > 127 ? 255
 static void idct_8(const int32_t *x, size_t step, int bits, int32_t out[8]) {
     const int32_t x0 = x[0], x1 = x[step], x2 = x[2 * step], x3 = x[3 * step], x4 = x[4 * step], x5 = x[5 * step], x6 = x[6 * step],
                   x7 = x[7 * step];
-    const int32_t even2 = x2 * FIX(0.541196100) + x6 * (FIX(0.541196100) - FIX(1.847759065));
-    const int32_t even3 = x2 * (FIX(0.541196100) + FIX(0.765366865)) + x6 * FIX(0.541196100);
-    const int32_t even0 = wrap(x0 + x4) * (1 << CONST_BITS), even1 = wrap(x0 - x4) * (1 << CONST_BITS);
+    const int32_t even2 = x2 * FL_JPEG_F_0_541196100 + x6 * (FL_JPEG_F_0_541196100 - FL_JPEG_F_1_847759065);
+    const int32_t even3 = x2 * (FL_JPEG_F_0_541196100 + FL_JPEG_F_0_765366865) + x6 * FL_JPEG_F_0_541196100;
+    const int32_t even0 = wrap(x0 + x4) * (1 << FL_JPEG_CONST_BITS), even1 = wrap(x0 - x4) * (1 << FL_JPEG_CONST_BITS);
     const int32_t e0 = add(even0, even3), e3 = sub(even0, even3), e1 = add(even1, even2), e2 = sub(even1, even2);
 
     const int32_t z3 = wrap(x3 + x7), z4 = wrap(x1 + x5);
-    const int32_t a = z3 * (FIX(1.175875602) - FIX(1.961570560)) + z4 * FIX(1.175875602);
-    const int32_t b = z3 * FIX(1.175875602) + z4 * (FIX(1.175875602) - FIX(0.390180644));
-    const int32_t o0 = add(x7 * (FIX(0.298631336) - FIX(0.899976223)) - x1 * FIX(0.899976223), a);
-    const int32_t o1 = add(x5 * (FIX(2.053119869) - FIX(2.562915447)) - x3 * FIX(2.562915447), b);
-    const int32_t o2 = add(x3 * (FIX(3.072711026) - FIX(2.562915447)) - x5 * FIX(2.562915447), a);
-    const int32_t o3 = add(x1 * (FIX(1.501321110) - FIX(0.899976223)) - x7 * FIX(0.899976223), b);
+    const int32_t a = z3 * (FL_JPEG_F_1_175875602 - FL_JPEG_F_1_961570560) + z4 * FL_JPEG_F_1_175875602;
+    const int32_t b = z3 * FL_JPEG_F_1_175875602 + z4 * (FL_JPEG_F_1_175875602 - FL_JPEG_F_0_390180644);
+    const int32_t o0 = add(x7 * (FL_JPEG_F_0_298631336 - FL_JPEG_F_0_899976223) - x1 * FL_JPEG_F_0_899976223, a);
+    const int32_t o1 = add(x5 * (FL_JPEG_F_2_053119869 - FL_JPEG_F_2_562915447) - x3 * FL_JPEG_F_2_562915447, b);
+    const int32_t o2 = add(x3 * (FL_JPEG_F_3_072711026 - FL_JPEG_F_2_562915447) - x5 * FL_JPEG_F_2_562915447, a);
+    const int32_t o3 = add(x1 * (FL_JPEG_F_1_501321110 - FL_JPEG_F_0_899976223) - x7 * FL_JPEG_F_0_899976223, b);
     const int32_t even[4] = {e0, e1, e2, e3}, odd[4] = {o3, o2, o1, o0};
     for (int i = 0; i < 4; i++) {
         out[i] = saturate(descale(add(even[i], odd[i]), bits));
@@ -52,9 +46,12 @@ static void idct_8(const int32_t *x, size_t step, int bits, int32_t out[8]) {
 /* One dimension of 8 to 4 samples; x[4] is not looked at. */
 static void idct_4(const int32_t *x, size_t step, int bits, int32_t out[4]) {
     const int32_t x1 = x[step], x3 = x[3 * step], x5 = x[5 * step], x7 = x[7 * step];
-    const int32_t dc = x[0] * (1 << (CONST_BITS + 1)), even = x[2 * step] * FIX(1.847759065) - x[6 * step] * FIX(0.765366865);
-    const int32_t o0 = add(x1 * FIX(1.061594337) - x3 * FIX(2.172734803), x5 * FIX(1.451774981) - x7 * FIX(0.211164243));
-    const int32_t o1 = add(x1 * FIX(2.562915447) + x3 * FIX(0.899976223), -x5 * FIX(0.601344887) - x7 * FIX(0.509795579));
+    const int32_t dc = x[0] * (1 << (FL_JPEG_CONST_BITS + 1)),
+                  even = x[2 * step] * FL_JPEG_F_1_847759065 - x[6 * step] * FL_JPEG_F_0_765366865;
+    const int32_t o0 =
+        add(x1 * FL_JPEG_F_1_061594337 - x3 * FL_JPEG_F_2_172734803, x5 * FL_JPEG_F_1_451774981 - x7 * FL_JPEG_F_0_211164243);
+    const int32_t o1 =
+        add(x1 * FL_JPEG_F_2_562915447 + x3 * FL_JPEG_F_0_899976223, -x5 * FL_JPEG_F_0_601344887 - x7 * FL_JPEG_F_0_509795579);
     const int32_t e0 = add(dc, even), e1 = sub(dc, even);
     out[0] = saturate(descale(add(e0, o1), bits));
     out[3] = saturate(descale(sub(e0, o1), bits));
@@ -64,9 +61,9 @@ static void idct_4(const int32_t *x, size_t step, int bits, int32_t out[4]) {
 
 /* One dimension of 8 to 2 samples; of the even ones only x[0] counts. Not saturated. */
 static void idct_2(const int32_t *x, size_t step, int bits, int32_t out[2]) {
-    const int32_t dc = (int32_t)((uint32_t)x[0] << (CONST_BITS + 2));
-    const int32_t odd =
-        add(x[step] * FIX(3.624509785) - x[3 * step] * FIX(1.272758580), x[5 * step] * FIX(0.850430095) - x[7 * step] * FIX(0.720959822));
+    const int32_t dc = (int32_t)((uint32_t)x[0] << (FL_JPEG_CONST_BITS + 2));
+    const int32_t odd = add(x[step] * FL_JPEG_F_3_624509785 - x[3 * step] * FL_JPEG_F_1_272758580,
+                            x[5 * step] * FL_JPEG_F_0_850430095 - x[7 * step] * FL_JPEG_F_0_720959822);
     out[0] = descale(add(dc, odd), bits);
     out[1] = descale(sub(dc, odd), bits);
 }
@@ -82,55 +79,55 @@ static bool flat(const int16_t *coefs, int except) {
     return true;
 }
 
-static void idct8(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+static void idct8(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     for (; n; n--, jobs++) {
         int32_t in[64], middle[64], out[8];
         dequantise(jobs->coefs, quant, in);
         const bool shift = flat(jobs->coefs, 0);
         for (size_t x = 0; x < 8; x++) {
-            idct_8(in + x, 8, CONST_BITS - PASS1_BITS, out);
-            for (size_t y = 0; y < 8; y++) middle[8 * y + x] = shift ? wrap(in[x] * (1 << PASS1_BITS)) : out[y];
+            idct_8(in + x, 8, FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS, out);
+            for (size_t y = 0; y < 8; y++) middle[8 * y + x] = shift ? wrap(in[x] * (1 << FL_JPEG_PASS1_BITS)) : out[y];
         }
         for (size_t y = 0; y < 8; y++) {
-            idct_8(middle + 8 * y, 1, CONST_BITS + PASS1_BITS + 3, out);
+            idct_8(middle + 8 * y, 1, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3, out);
             for (size_t x = 0; x < 8; x++) jobs->out[y * stride + x] = sample(out[x]);
         }
     }
 }
 
-static void idct4(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+static void idct4(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     for (; n; n--, jobs++) {
         int32_t in[64], middle[32], out[4];
         dequantise(jobs->coefs, quant, in);
         const bool shift = flat(jobs->coefs, 4);
         for (size_t x = 0; x < 8; x++) {
-            idct_4(in + x, 8, CONST_BITS - PASS1_BITS + 1, out);
-            for (size_t y = 0; y < 4; y++) middle[8 * y + x] = shift ? wrap(in[x] * (1 << PASS1_BITS)) : out[y];
+            idct_4(in + x, 8, FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS + 1, out);
+            for (size_t y = 0; y < 4; y++) middle[8 * y + x] = shift ? wrap(in[x] * (1 << FL_JPEG_PASS1_BITS)) : out[y];
         }
         for (size_t y = 0; y < 4; y++) {
-            idct_4(middle + 8 * y, 1, CONST_BITS + PASS1_BITS + 3 + 1, out);
+            idct_4(middle + 8 * y, 1, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 + 1, out);
             for (size_t x = 0; x < 4; x++) jobs->out[y * stride + x] = sample(out[x]);
         }
     }
 }
 
-void fl_idct2(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+void fl_jpeg_idct2(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     for (; n; n--, jobs++) {
         int32_t in[64], middle[16], out[2];
         dequantise(jobs->coefs, quant, in);
         for (size_t x = 0; x < 8; x++) {
-            idct_2(in + x, 8, CONST_BITS - PASS1_BITS + 2, out);
+            idct_2(in + x, 8, FL_JPEG_CONST_BITS - FL_JPEG_PASS1_BITS + 2, out);
             for (size_t y = 0; y < 2; y++) middle[8 * y + x] = x ? saturate(out[y]) : out[y];
         }
         for (size_t y = 0; y < 2; y++) {
-            idct_2(middle + 8 * y, 1, CONST_BITS + PASS1_BITS + 3 + 2, out);
+            idct_2(middle + 8 * y, 1, FL_JPEG_CONST_BITS + FL_JPEG_PASS1_BITS + 3 + 2, out);
             for (size_t x = 0; x < 2; x++) jobs->out[y * stride + x] = sample(out[x]);
         }
     }
 }
 
 /* libjpeg-turbo has no SIMD code for this one, and its C code looks ten bits up in a table: it wraps. */
-void fl_idct1(const fl_job *jobs, size_t n, const int16_t *quant, size_t stride) {
+void fl_jpeg_idct1(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride) {
     (void)stride;
     for (; n; n--, jobs++) {
         int32_t dc = descale(jobs->coefs[0] * quant[0], 3) & 1023;
@@ -181,4 +178,4 @@ static void grey(const uint8_t *y, uint8_t *rgb, size_t n) {
     for (size_t i = 0; i < n; i++) rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = y[i];
 }
 
-const fl_decode_kernels fl_decode_scalar = {{fl_idct1, fl_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};
+const fl_jpeg_kernels fl_jpeg_kernels_scalar = {{fl_jpeg_idct1, fl_jpeg_idct2, idct4, idct8}, h2v1, h2v2, h1v2, h2, ycc, grey};

@@ -5,64 +5,64 @@
 #include "jpeg/baseline.h"
 #include "jpeg/libjpeg.h"
 
-struct fl_decoder {
-    fl_jpeg *jpeg;
-    fl_baseline *baseline;
+struct fl_jpeg_decoder {
+    fl_libjpeg *jpeg;
+    fl_jpeg_baseline *baseline;
     const uint8_t *bytes, *index;
     size_t size, index_size;
     uint64_t max_pixels;
-    bool usual; /* fl_baseline has the file open, fl_jpeg does not */
+    bool usual; /* fl_jpeg_baseline has the file open, fl_libjpeg does not */
 };
 
-fl_code fl_decoder_create(fl_decoder **out, fl_error *err) {
+fl_code fl_jpeg_decoder_create(fl_jpeg_decoder **out, fl_error *err) {
     *out = NULL;
-    fl_decoder *decoder = calloc(1, sizeof *decoder);
+    fl_jpeg_decoder *decoder = calloc(1, sizeof *decoder);
     if (!decoder) return fl_fail(err, FL_ENOMEM, "no memory for a JPEG decoder (%zu bytes)", sizeof *decoder);
-    fl_code code = fl_jpeg_create(&decoder->jpeg, err);
-    if (!code) code = fl_baseline_create(&decoder->baseline, err);
+    fl_code code = fl_libjpeg_create(&decoder->jpeg, err);
+    if (!code) code = fl_jpeg_baseline_create(&decoder->baseline, err);
     if (code) {
-        fl_decoder_free(decoder);
+        fl_jpeg_decoder_free(decoder);
         return code;
     }
     *out = decoder;
     return FL_OK;
 }
 
-void fl_decoder_free(fl_decoder *decoder) {
+void fl_jpeg_decoder_free(fl_jpeg_decoder *decoder) {
     if (!decoder) return;
-    fl_baseline_free(decoder->baseline);
-    fl_jpeg_free(decoder->jpeg);
+    fl_jpeg_baseline_free(decoder->baseline);
+    fl_libjpeg_free(decoder->jpeg);
     free(decoder);
 }
 
-static fl_code open_jpeg(fl_decoder *d, uint32_t *width, uint32_t *height, fl_error *err) {
-    fl_jpeg_info info;
+static fl_code open_jpeg(fl_jpeg_decoder *d, uint32_t *width, uint32_t *height, fl_error *err) {
+    fl_libjpeg_info info;
     d->usual = false;
-    fl_code code = fl_jpeg_open(d->jpeg, d->bytes, d->size, d->max_pixels, &info, err);
+    fl_code code = fl_libjpeg_open(d->jpeg, d->bytes, d->size, d->max_pixels, &info, err);
     if (!code) *width = info.width, *height = info.height;
     return code;
 }
 
-fl_code fl_decoder_open(fl_decoder *d, const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *width, uint32_t *height,
-                        fl_error *err) {
+fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *d, const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *width, uint32_t *height,
+                             fl_error *err) {
     d->bytes = bytes;
     d->size = size;
     d->max_pixels = max_pixels;
     d->index_size = 0;
-    d->usual = fl_baseline_open(d->baseline, bytes, size, width, height) && (uint64_t)*width * *height <= max_pixels;
+    d->usual = fl_jpeg_baseline_open(d->baseline, bytes, size, width, height) && (uint64_t)*width * *height <= max_pixels;
     return d->usual ? FL_OK : open_jpeg(d, width, height, err);
 }
 
-void fl_decoder_index(fl_decoder *d, const uint8_t *index, size_t size) { d->index = index, d->index_size = size; }
+void fl_jpeg_decoder_index(fl_jpeg_decoder *d, const uint8_t *index, size_t size) { d->index = index, d->index_size = size; }
 
-fl_code fl_decoder_decode(fl_decoder *d, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
+fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
     if (d->usual) {
-        if (fl_baseline_decode(d->baseline, box, eighths, d->index, d->index_size, view)) return FL_OK;
+        if (fl_jpeg_baseline_decode(d->baseline, box, eighths, d->index, d->index_size, view)) return FL_OK;
         uint32_t width, height;
         fl_code code = open_jpeg(d, &width, &height, err);
         if (code) return code;
     }
-    return fl_jpeg_decode(d->jpeg, box, eighths, view, err);
+    return fl_libjpeg_decode(d->jpeg, box, eighths, view, err);
 }
 
-uint32_t fl_decoder_warnings(const fl_decoder *d) { return d->usual ? 0 : fl_jpeg_warnings(d->jpeg, NULL); }
+uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *d) { return d->usual ? 0 : fl_libjpeg_warnings(d->jpeg, NULL); }

@@ -1,7 +1,7 @@
-/* jpeg/decoder: a JPEG's box by whichever decoder may: fl_baseline for the usual file, libjpeg-turbo (fl_jpeg) for every other and for all
+/* jpeg/decoder: a JPEG's box by whichever decoder may: fl_jpeg_baseline for the usual file, libjpeg-turbo (fl_libjpeg) for every other and for all
  * that is damaged. The bytes are the same (NOTE [ baseline: libjpeg-turbo decides ]), and so are errors and warnings, which are libjpeg's.
  *
- * One fl_decoder per thread, made and freed by its owner. A view lives until the next call on it.
+ * One fl_jpeg_decoder per thread, made and freed by its owner. A view lives until the next call on it.
  */
 #ifndef FL_JPEG_DECODER_H
 #define FL_JPEG_DECODER_H
@@ -9,22 +9,22 @@
 #include "common/image.h"
 #include "common/status.h"
 
-typedef struct fl_decoder fl_decoder;
+typedef struct fl_jpeg_decoder fl_jpeg_decoder;
 
-fl_code fl_decoder_create(fl_decoder **out, fl_error *err);
-void fl_decoder_free(fl_decoder *decoder); /* NULL is allowed */
+fl_code fl_jpeg_decoder_create(fl_jpeg_decoder **out, fl_error *err);
+void fl_jpeg_decoder_free(fl_jpeg_decoder *decoder); /* NULL is allowed */
 
-/* As fl_jpeg_open: bytes[0..size) must stay valid until the decode has returned. */
-fl_code fl_decoder_open(fl_decoder *decoder, const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *width, uint32_t *height,
-                        fl_error *err);
+/* As fl_libjpeg_open: bytes[0..size) must stay valid until the decode has returned. */
+fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *decoder, const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *width,
+                             uint32_t *height, fl_error *err);
 
 /* What jpeg/entropy_index.h knows of the file that was opened, to be used by its decode; valid as long as the file. Size 0: nothing. */
-void fl_decoder_index(fl_decoder *decoder, const uint8_t *index, size_t size);
+void fl_jpeg_decoder_index(fl_jpeg_decoder *decoder, const uint8_t *index, size_t size);
 
-/* As fl_jpeg_decode. One decode per open. */
-fl_code fl_decoder_decode(fl_decoder *decoder, const fl_box *box, int eighths, fl_view *view, fl_error *err);
+/* As fl_libjpeg_decode. One decode per open. */
+fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *decoder, const fl_box *box, int eighths, fl_view *view, fl_error *err);
 
 /* Warnings of the last open + decode. */
-uint32_t fl_decoder_warnings(const fl_decoder *decoder);
+uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *decoder);
 
 #endif

@@ -15,10 +15,10 @@
 #include "common/status.h"
 
 /* Tables of the last file: cameras and encoders mostly write the same ones. One per thread; made and freed by its owner. */
-typedef struct fl_entropy fl_entropy;
+typedef struct fl_jpeg_entropy fl_jpeg_entropy;
 
-fl_code fl_entropy_create(fl_entropy **out, fl_error *err);
-void fl_entropy_free(fl_entropy *entropy); /* NULL is allowed */
+fl_code fl_jpeg_entropy_create(fl_jpeg_entropy **out, fl_error *err);
+void fl_jpeg_entropy_free(fl_jpeg_entropy *entropy); /* NULL is allowed */
 
 /* True when bytes[0..size) is sound: libjpeg-turbo then decodes it without a warning. Proved are all files of this form:
  * - segments before the scan, each begun by one 0xFF: DQT, DHT, DRI, one SOF0 or SOF1 (8 bit, 1 or 3 components of different ids), APPn, COM.
@@ -29,16 +29,16 @@ void fl_entropy_free(fl_entropy *entropy); /* NULL is allowed */
  * - coded data in which every code exists, every block ends with its coefficient 63 or with an end of block, restarts come when due, with
  *   less than a byte of padding before each marker, and EOI follows the last MCU at once.
  * libjpeg is silent about some files beside these (runs over a block's end, a byte too many); they are not proved. */
-bool fl_entropy_sound(fl_entropy *entropy, const uint8_t *bytes, size_t size);
+bool fl_jpeg_entropy_sound(fl_jpeg_entropy *entropy, const uint8_t *bytes, size_t size);
 
 /* What packing asks for: denser marks make decoding no faster. */
-enum { FL_INDEX_EVERY = 2 };
-static inline size_t fl_index_most(size_t size) { return size / 1000 * 15; }
+enum { FL_JPEG_INDEX_EVERY = 2 };
+static inline size_t fl_jpeg_index_most(size_t size) { return size / 1000 * 15; }
 
 /* The same, and in the same walk the file's index (jpeg/entropy_index.h): with a mark in every `every` MCUs, or every 2 every, 3 every, ..., as dense as
  * `most` bytes allow. `index` is valid until the next call on `entropy`; its size is 0 when the file is not proved sound, is not one
- * for fl_baseline or too large (FL_NOTED_MOST), or when `most` is too little. */
-bool fl_entropy_index(fl_entropy *entropy, const uint8_t *bytes, size_t size, uint32_t every, size_t most, const uint8_t **index,
-                      size_t *index_size);
+ * for fl_jpeg_baseline or too large (FL_JPEG_NOTED_MOST), or when `most` is too little. */
+bool fl_jpeg_entropy_index(fl_jpeg_entropy *entropy, const uint8_t *bytes, size_t size, uint32_t every, size_t most, const uint8_t **index,
+                           size_t *index_size);
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/bytes.h"
+
 enum { VERSION = 1, HEADER = 10, POSITION_MOST = 40 /* bits */, DC_MOST = 17 };
 
 static uint32_t unfold(uint64_t value) { return (uint32_t)(value >> 1) ^ (0u - (uint32_t)(value & 1)); }
@@ -17,13 +19,14 @@ static uint8_t width_of(uint64_t value) {
 static uint64_t total(const uint8_t widths[4]) { return (uint64_t)widths[0] + widths[1] + widths[2] + widths[3]; }
 
 /* Of all rows, the header not counted. No product here comes near 64 bits: an image has at most 2^14 MCUs a side. */
-static uint64_t bits_of(const fl_index *index) { return (uint64_t)index->row_bits * index->rows; }
+static uint64_t bits_of(const fl_jpeg_index *index) { return (uint64_t)index->row_bits * index->rows; }
 
-static void measure(fl_index *index) { index->row_bits = (uint32_t)(total(index->first) + (index->across - 1) * total(index->step)); }
+static void measure(fl_jpeg_index *index) { index->row_bits = (uint32_t)(total(index->first) + (index->across - 1) * total(index->step)); }
 
-bool fl_index_open(fl_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across, uint32_t mcus_down) {
+bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across, uint32_t mcus_down) {
     if (size < HEADER || bytes[0] != VERSION || bytes[1] == 0) return false;
-    *index = (fl_index){.bytes = bytes, .size = size, .every = bytes[1], .across = (mcus_across - 1) / bytes[1] + 1, .rows = mcus_down};
+    *index =
+        (fl_jpeg_index){.bytes = bytes, .size = size, .every = bytes[1], .across = (mcus_across - 1) / bytes[1] + 1, .rows = mcus_down};
     memcpy(index->first, bytes + 2, 4);
     memcpy(index->step, bytes + 6, 4);
     for (int i = 0; i < 4; i++)
@@ -33,16 +36,13 @@ bool fl_index_open(fl_index *index, const uint8_t *bytes, size_t size, uint32_t 
 }
 
 /* A number of at most 40 bits. */
-static uint64_t take(fl_cursor *c, unsigned width) {
-    const fl_index *index = c->index;
+static uint64_t take(fl_jpeg_cursor *c, unsigned width) {
+    const fl_jpeg_index *index = c->index;
     const size_t byte = (size_t)(c->at / 8);
     uint64_t bits = 0;
     if (!width) return 0;
     if (byte + 8 <= index->size) {
-        memcpy(&bits, index->bytes + byte, 8);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        bits = __builtin_bswap64(bits);
-#endif
+        bits = fl_bytes_be64(index->bytes + byte);
     } else {
         for (size_t i = byte; i < index->size; i++) bits |= (uint64_t)index->bytes[i] << (56 - 8 * (i - byte));
     }
@@ -51,15 +51,15 @@ static uint64_t take(fl_cursor *c, unsigned width) {
     return bits;
 }
 
-fl_cursor fl_index_row(const fl_index *index, uint32_t row) {
-    fl_cursor c = {.index = index, .at = HEADER * 8 + (uint64_t)row * index->row_bits};
+fl_jpeg_cursor fl_jpeg_index_row(const fl_jpeg_index *index, uint32_t row) {
+    fl_jpeg_cursor c = {.index = index, .at = HEADER * 8 + (uint64_t)row * index->row_bits};
     c.mark.bit = take(&c, index->first[0]);
     for (int i = 0; i < 3; i++) c.mark.dc[i] = (int16_t)unfold(take(&c, index->first[i + 1]));
     return c;
 }
 
-bool fl_index_next(fl_cursor *c) {
-    const fl_index *index = c->index;
+bool fl_jpeg_index_next(fl_jpeg_cursor *c) {
+    const fl_jpeg_index *index = c->index;
     if (c->column / index->every + 1 >= index->across) return false;
     c->column += index->every;
     c->mark.bit += take(c, index->step[0]);
@@ -70,7 +70,7 @@ bool fl_index_next(fl_cursor *c) {
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 /* A mark as four numbers: itself, or the step to it from the one before it in its row. */
-static void numbers(const fl_mark *mark, const fl_mark *before, uint64_t out[4]) {
+static void numbers(const fl_jpeg_mark *mark, const fl_jpeg_mark *before, uint64_t out[4]) {
     out[0] = mark->bit - (before ? before->bit : 0);
     for (int i = 0; i < 3; i++) out[i + 1] = fold(mark->dc[i] - (before ? before->dc[i] : 0));
 }
@@ -84,13 +84,13 @@ static void put(uint8_t *out, uint64_t *at, uint64_t value, unsigned width) {
     }
 }
 
-size_t fl_index_write(const fl_mark *marks, uint32_t every, uint32_t across, uint32_t rows, uint32_t thin, uint8_t *out) {
-    fl_index index = {.every = every * thin, .across = (across - 1) / thin + 1, .rows = rows};
+size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows, uint32_t thin, uint8_t *out) {
+    fl_jpeg_index index = {.every = every * thin, .across = (across - 1) / thin + 1, .rows = rows};
     if (index.every > UINT8_MAX) return 0;
     uint64_t most[2][4] = {{0}}, n[4];
     for (uint32_t row = 0; row < rows; row++)
         for (uint32_t i = 0; i < across; i += thin) {
-            const fl_mark *mark = marks + (size_t)row * across + i;
+            const fl_jpeg_mark *mark = marks + (size_t)row * across + i;
             numbers(mark, i ? mark - thin : NULL, n);
             for (int j = 0; j < 4; j++) most[i > 0][j] |= n[j];
         }
@@ -106,7 +106,7 @@ size_t fl_index_write(const fl_mark *marks, uint32_t every, uint32_t across, uin
     uint64_t at = HEADER * 8;
     for (uint32_t row = 0; row < rows; row++)
         for (uint32_t i = 0; i < across; i += thin) {
-            const fl_mark *mark = marks + (size_t)row * across + i;
+            const fl_jpeg_mark *mark = marks + (size_t)row * across + i;
             numbers(mark, i ? mark - thin : NULL, n);
             for (int j = 0; j < 4; j++) put(out, &at, n[j], i ? index.step[j] : index.first[j]);
         }

@@ -18,39 +18,39 @@
 
 /* The state before an MCU: its first bit in the coded data (stuffed zeros and restart markers counted), and the DC coefficient of the
  * block before it in each component. */
-typedef struct fl_mark {
+typedef struct fl_jpeg_mark {
     uint64_t bit;
     int16_t dc[3];
-} fl_mark;
+} fl_jpeg_mark;
 
 /* A stored index. Borrows its bytes. */
-typedef struct fl_index {
+typedef struct fl_jpeg_index {
     const uint8_t *bytes;
     size_t size;
     uint32_t every, across, rows;
     uint8_t first[4], step[4]; /* widths: position, DC coefficients */
     uint32_t row_bits;
-} fl_index;
+} fl_jpeg_index;
 
 /* False for bytes that are no index of an image of so many MCUs. */
-bool fl_index_open(fl_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across, uint32_t mcus_down);
+bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across, uint32_t mcus_down);
 
 /* A place in an index: `mark` is that of MCU `column` of a row. */
-typedef struct fl_cursor {
-    const fl_index *index;
+typedef struct fl_jpeg_cursor {
+    const fl_jpeg_index *index;
     uint64_t at; /* bits of the index read */
     uint32_t column;
-    fl_mark mark;
-} fl_cursor;
+    fl_jpeg_mark mark;
+} fl_jpeg_cursor;
 
 /* At the first mark of a row, which must be of the index. */
-fl_cursor fl_index_row(const fl_index *index, uint32_t row);
+fl_jpeg_cursor fl_jpeg_index_row(const fl_jpeg_index *index, uint32_t row);
 
 /* On to the row's next mark. False at its end. */
-bool fl_index_next(fl_cursor *cursor);
+bool fl_jpeg_index_next(fl_jpeg_cursor *cursor);
 
 /* Bytes of an index of every thin-th of the marks in each row (the first always among them), of which there are `across` in a row with one for
  * every `every` MCUs. Written to `out` unless that is NULL. 0: it cannot be stored. */
-size_t fl_index_write(const fl_mark *marks, uint32_t every, uint32_t across, uint32_t rows, uint32_t thin, uint8_t *out);
+size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows, uint32_t thin, uint8_t *out);
 
 #endif

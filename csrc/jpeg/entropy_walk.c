@@ -1,4 +1,4 @@
-/* The walk of jpeg/entropy_walk.h. Source of the rules: ITU-T T.81, annex F.2 (sequential decoding).
+/* Source of the rules: ITU-T T.81, annex F.2 (sequential decoding).
  *
  * NOTE [ entropy: streams ]
  * One walk waits for its own table look-ups. So three go at once: one from the start, whose word counts, and two guesses that begin in
@@ -18,16 +18,16 @@
 
 #define likely(x) __builtin_expect((x), 1)
 
-enum { ODD = 0x140 }; /* (sum - 1) & ODD is 0 where a sum of fl_step is 64 or 130 .. 192: the block ends with the step's last symbol */
+enum { ODD = 0x140 }; /* (sum - 1) & ODD is 0 where a sum of fl_jpeg_step is 64 or 130 .. 192: the block ends with the step's last symbol */
 enum { TOGETHER = 8 }; /* double steps of each stream between looks at where they are; at most as many MCUs */
 enum { AHEAD = TOGETHER * 20 + 8 }; /* bytes: more than they take, 160 bits each, and what a refill has read ahead */
 enum { SHORT = 4096 }; /* bytes of an interval that are not worth two guesses */
 
 static const uint64_t NOWHERE = UINT64_MAX;
 
-typedef struct fl_walk {
-    fl_bits b;
-    const fl_step *ac; /* of the block's coefficients; NULL: damaged */
+typedef struct fl_jpeg_walk {
+    fl_jpeg_bits b;
+    const fl_jpeg_step *ac; /* of the block's coefficients; NULL: damaged */
     uint32_t block; /* of the MCU */
     uint32_t k; /* coefficients of the block so far, at least the first */
     uint32_t mcus; /* whole ones so far */
@@ -35,35 +35,35 @@ typedef struct fl_walk {
     uint32_t mask; /* of an index into starts and steps: all ones, or 0 when only the last is of use */
     uint64_t *starts; /* bit position of each MCU's start, that after the last included */
     int16_t *steps; /* of the DC coefficient at each block */
-} fl_walk;
+} fl_jpeg_walk;
 
 /* MCUs from, from + 1, ... of a walk's numbering. */
-typedef struct fl_piece {
-    const fl_walk *walk;
+typedef struct fl_jpeg_piece {
+    const fl_jpeg_walk *walk;
     uint32_t from, count;
-} fl_piece;
+} fl_jpeg_piece;
 
 /* What a walk goes over. */
-typedef struct fl_coded {
-    const fl_mcu *mcu;
+typedef struct fl_jpeg_coded {
+    const fl_jpeg_mcu *mcu;
     const uint8_t *start, *end;
     bool guess; /* damage begins anew instead of ending the walk */
-} fl_coded;
+} fl_jpeg_coded;
 
-FL_INLINE void note_start(fl_walk *w, const fl_coded *coded) {
+FL_INLINE void note_start(fl_jpeg_walk *w, const fl_jpeg_coded *coded) {
     w->starts[w->mcus & w->mask] = (uint64_t)(w->b.at - coded->start) * 8 - w->b.left;
 }
 
-FL_INLINE bool begin_block(fl_walk *w, const fl_mcu *mcu) {
-    const int step = fl_dc(mcu->dc[w->block], &w->b);
-    if (!likely(step != FL_NO_DC)) return false;
+FL_INLINE bool begin_block(fl_jpeg_walk *w, const fl_jpeg_mcu *mcu) {
+    const int step = fl_jpeg_dc(mcu->dc[w->block], &w->b);
+    if (!likely(step != FL_JPEG_NO_DC)) return false;
     w->steps[w->begun++ & w->mask] = (int16_t)step;
     w->k = 1;
     w->ac = mcu->ac[w->block]->walk;
     return true;
 }
 
-FL_INLINE bool next_block(fl_walk *w, const fl_coded *coded) {
+FL_INLINE bool next_block(fl_jpeg_walk *w, const fl_jpeg_coded *coded) {
     if (++w->block == coded->mcu->blocks) {
         w->block = 0;
         w->mcus++;
@@ -73,11 +73,11 @@ FL_INLINE bool next_block(fl_walk *w, const fl_coded *coded) {
 }
 
 /* What becomes of a walk that met damage. By value, here and below, or the callers would keep their walks in memory. */
-static __attribute__((noinline)) fl_walk damaged(fl_walk w, const fl_coded *coded) {
+static __attribute__((noinline)) fl_jpeg_walk damaged(fl_jpeg_walk w, const fl_jpeg_coded *coded) {
     w.ac = NULL;
     if (!coded->guess) return w;
-    fl_refill(&w.b);
-    fl_take(&w.b, 1);
+    fl_jpeg_refill(&w.b);
+    fl_jpeg_take(&w.b, 1);
     w.block = w.mcus = w.begun = 0;
     note_start(&w, coded);
     if (begin_block(&w, coded->mcu)) return w;
@@ -88,26 +88,26 @@ static __attribute__((noinline)) fl_walk damaged(fl_walk w, const fl_coded *code
 }
 
 /* One symbol, where the window's step does not fit. */
-static __attribute__((noinline)) fl_walk single(fl_walk w, const fl_coded *coded) {
+static __attribute__((noinline)) fl_jpeg_walk single(fl_jpeg_walk w, const fl_jpeg_coded *coded) {
     int run = 0, value;
-    const bool found = fl_find_symbol(coded->mcu->ac[w.block], true, &w.b, &run, &value);
-    w.k = run == FL_RUN_EOB ? FL_BLOCK : w.k + (unsigned)run;
+    const bool found = fl_jpeg_find_symbol(coded->mcu->ac[w.block], true, &w.b, &run, &value);
+    w.k = run == FL_JPEG_RUN_EOB ? FL_JPEG_BLOCK : w.k + (unsigned)run;
     /* a run over the block's end: libjpeg is silent, but let it decide */
-    if (!found || w.k > FL_BLOCK || (w.k == FL_BLOCK && !next_block(&w, coded))) return damaged(w, coded);
+    if (!found || w.k > FL_JPEG_BLOCK || (w.k == FL_JPEG_BLOCK && !next_block(&w, coded))) return damaged(w, coded);
     return w;
 }
 
 /* Two steps, which one refill has bits for, or less to the end of a block. Takes at most 160 bits. */
-FL_INLINE void two_steps(fl_walk *w, const fl_coded *coded) {
-    fl_refill(&w->b);
+FL_INLINE void two_steps(fl_jpeg_walk *w, const fl_jpeg_coded *coded) {
+    fl_jpeg_refill(&w->b);
     for (int i = 0; i < 2; i++) {
-        const fl_step step = w->ac[w->b.bits >> (64 - FL_WALK)];
+        const fl_jpeg_step step = w->ac[w->b.bits >> (64 - FL_JPEG_WALK)];
         const uint32_t k = w->k + (step >> 8);
-        if (k < FL_BLOCK) {
-            fl_take(&w->b, step & 63);
+        if (k < FL_JPEG_BLOCK) {
+            fl_jpeg_take(&w->b, step & 63);
             w->k = k;
         } else if (likely(((k - 1) & ODD) == 0)) { /* the last symbol of the window ends the block */
-            fl_take(&w->b, step & 63);
+            fl_jpeg_take(&w->b, step & 63);
             if (!likely(next_block(w, coded))) *w = damaged(*w, coded);
             return;
         } else {
@@ -118,24 +118,24 @@ FL_INLINE void two_steps(fl_walk *w, const fl_coded *coded) {
 }
 
 /* On to the start of MCU `upto`. False for damage, or when the data end before. */
-static bool walk_to(fl_walk *given, const fl_coded *coded, uint32_t upto) {
-    fl_walk w = *given; /* a copy, that lives in registers */
+static bool walk_to(fl_jpeg_walk *given, const fl_jpeg_coded *coded, uint32_t upto) {
+    fl_jpeg_walk w = *given; /* a copy, that lives in registers */
     while (w.mcus < upto && w.b.at <= coded->end + 8 && w.ac) two_steps(&w, coded);
     *given = w;
     return w.mcus >= upto; /* what it met behind that is nobody's: the data may end there */
 }
 
-static fl_walk begin(const fl_coded *coded, const uint8_t *at, uint64_t *starts, int16_t *steps, uint32_t mask) {
-    fl_walk w = {.b = {at, 0, 0}, .mask = mask, .starts = starts, .steps = steps};
+static fl_jpeg_walk begin(const fl_jpeg_coded *coded, const uint8_t *at, uint64_t *starts, int16_t *steps, uint32_t mask) {
+    fl_jpeg_walk w = {.b = {at, 0, 0}, .mask = mask, .starts = starts, .steps = steps};
     note_start(&w, coded);
     return begin_block(&w, coded->mcu) ? w : damaged(w, coded);
 }
 
 /* All streams side by side, until one of them is near the end: what lies beyond would be damage. */
-static void walk_together(fl_walk w[FL_STREAMS], const fl_coded *given, uint32_t mcus) {
-    const fl_coded coded = *given;
+static void walk_together(fl_jpeg_walk w[FL_JPEG_STREAMS], const fl_jpeg_coded *given, uint32_t mcus) {
+    const fl_jpeg_coded coded = *given;
     const uint8_t *end = coded.end - AHEAD;
-    fl_walk x = w[0], y = w[1], z = w[2];
+    fl_jpeg_walk x = w[0], y = w[1], z = w[2];
     while (x.b.at < end && y.b.at < end && z.b.at < end && x.mcus < mcus && y.mcus < mcus && z.mcus < mcus) {
         for (int i = 0; i < TOGETHER; i++) {
             two_steps(&x, &coded);
@@ -147,7 +147,8 @@ static void walk_together(fl_walk w[FL_STREAMS], const fl_coded *given, uint32_t
 }
 
 /* Whether `walk`, from its MCU `*from` on, comes to start an MCU where `guess` did: both numbers of that MCU. It walks on as far as needed. */
-static bool meet(fl_walk *walk, const fl_coded *coded, uint32_t most, const fl_walk *guess, uint32_t *from, uint32_t *there) {
+static bool meet(fl_jpeg_walk *walk, const fl_jpeg_coded *coded, uint32_t most, const fl_jpeg_walk *guess, uint32_t *from,
+                 uint32_t *there) {
     uint32_t j = 0;
     for (uint32_t i = *from; j <= guess->mcus; i++) {
         if (i > walk->mcus && (i > most || !walk_to(walk, coded, i))) return false;
@@ -160,31 +161,32 @@ static bool meet(fl_walk *walk, const fl_coded *coded, uint32_t most, const fl_w
     return false;
 }
 
-static bool ends_rightly(const fl_walk *w, uint32_t mcus, size_t size) {
+static bool ends_rightly(const fl_jpeg_walk *w, uint32_t mcus, size_t size) {
     const uint64_t end = w->starts[mcus & w->mask];
     return end <= size * 8 && size * 8 - end < 8; /* nothing but padding to a whole byte */
 }
 
 /* The pieces that follow one another from the first MCU to the last go to `pieces`, one or more. */
-static bool walk_streams(fl_walk_room *room, fl_coded coded, uint32_t mcus, fl_walk w[FL_STREAMS], fl_piece pieces[FL_STREAMS]) {
+static bool walk_streams(fl_jpeg_walk_room *room, fl_jpeg_coded coded, uint32_t mcus, fl_jpeg_walk w[FL_JPEG_STREAMS],
+                         fl_jpeg_piece pieces[FL_JPEG_STREAMS]) {
     const size_t size = (size_t)(coded.end - coded.start);
     coded.guess = true;
-    for (int i = 0; i < FL_STREAMS; i++)
-        w[i] = begin(&coded, coded.start + size / FL_STREAMS * (size_t)i, room->starts[i], room->steps[i], UINT32_MAX);
+    for (int i = 0; i < FL_JPEG_STREAMS; i++)
+        w[i] = begin(&coded, coded.start + size / FL_JPEG_STREAMS * (size_t)i, room->starts[i], room->steps[i], UINT32_MAX);
     walk_together(w, &coded, mcus);
     coded.guess = false;
-    fl_walk *walk = &w[0];
+    fl_jpeg_walk *walk = &w[0];
     if (walk->starts[0] != 0) return false; /* it began anew */
     uint32_t from = 0, left = mcus; /* that MCU of the walk is yet to be compared; the walk's count at the end of the data */
-    *pieces = (fl_piece){walk, 0, 0};
-    for (int i = 1; i < FL_STREAMS; i++) {
+    *pieces = (fl_jpeg_piece){walk, 0, 0};
+    for (int i = 1; i < FL_JPEG_STREAMS; i++) {
         uint32_t there;
         if (!meet(walk, &coded, left, &w[i], &from, &there)) continue;
         pieces->count = from - pieces->from;
         left = left - from + there;
         from = there;
         walk = &w[i];
-        *++pieces = (fl_piece){walk, from, 0};
+        *++pieces = (fl_jpeg_piece){walk, from, 0};
     }
     pieces->count = left - pieces->from;
     return (walk->mcus >= left || walk_to(walk, &coded, left)) && ends_rightly(walk, left, size);
@@ -196,7 +198,7 @@ static const uint8_t *next_stuffed(const uint8_t *at, const uint8_t *end) {
 }
 
 /* Makes the marks of an interval that was proved. `before`: coded bytes before it. False when a DC coefficient has too many bits for a mark. */
-static bool note_marks(const fl_coded *coded, const fl_piece *piece, uint32_t mcus, size_t before, fl_notes *notes) {
+static bool note_marks(const fl_jpeg_coded *coded, const fl_jpeg_piece *piece, uint32_t mcus, size_t before, fl_jpeg_notes *notes) {
     const uint32_t blocks = coded->mcu->blocks, luma = coded->mcu->luma;
     const uint8_t *stuffed = next_stuffed(coded->start, coded->end); /* `before` counts those before it */
     int y = 0, cb = 0, cr = 0;
@@ -209,7 +211,7 @@ static bool note_marks(const fl_coded *coded, const fl_piece *piece, uint32_t mc
                 const uint8_t *at = coded->start + *bit / 8;
                 for (; stuffed < at; before++) stuffed = next_stuffed(stuffed + 1, coded->end);
                 if (y != (int16_t)y || cb != (int16_t)cb || cr != (int16_t)cr) return false;
-                *notes->next++ = (fl_mark){(uint64_t)before * 8 + *bit, {(int16_t)y, (int16_t)cb, (int16_t)cr}};
+                *notes->next++ = (fl_jpeg_mark){(uint64_t)before * 8 + *bit, {(int16_t)y, (int16_t)cb, (int16_t)cr}};
                 wait = notes->every - 1;
             }
             y += step[0];
@@ -224,10 +226,10 @@ static bool note_marks(const fl_coded *coded, const fl_piece *piece, uint32_t mc
 }
 
 /* Room for what the streams note of so many MCUs. */
-static bool reserve(fl_walk_room *room, uint32_t mcus, uint32_t blocks) {
+static bool reserve(fl_jpeg_walk_room *room, uint32_t mcus, uint32_t blocks) {
     const size_t need = (size_t)mcus + TOGETHER + 1;
     bool all = true;
-    for (int i = 0; i < FL_STREAMS; i++) {
+    for (int i = 0; i < FL_JPEG_STREAMS; i++) {
         room->starts[i] = fl_fit(room->starts[i], &room->starts_room[i], need, sizeof *room->starts[i]);
         room->steps[i] = fl_fit(room->steps[i], &room->steps_room[i], need * blocks, sizeof *room->steps[i]);
         all = all && room->starts[i] && room->steps[i];
@@ -236,11 +238,12 @@ static bool reserve(fl_walk_room *room, uint32_t mcus, uint32_t blocks) {
 }
 
 /* MCUs that lie between two markers; `before`: coded bytes before them. */
-static bool walk_interval(fl_walk_room *room, const fl_mcu *mcu, uint32_t mcus, size_t size, size_t before, fl_notes *notes) {
-    const fl_coded coded = {mcu, room->plain, room->plain + size, false};
-    fl_walk w[FL_STREAMS];
-    fl_piece pieces[FL_STREAMS] = {{w, 0, mcus}};
-    if (mcus > FL_NOTED_MOST) {
+static bool walk_interval(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, size_t size, size_t before,
+                          fl_jpeg_notes *notes) {
+    const fl_jpeg_coded coded = {mcu, room->plain, room->plain + size, false};
+    fl_jpeg_walk w[FL_JPEG_STREAMS];
+    fl_jpeg_piece pieces[FL_JPEG_STREAMS] = {{w, 0, mcus}};
+    if (mcus > FL_JPEG_NOTED_MOST) {
         uint64_t start;
         int16_t step;
         *w = begin(&coded, coded.start, &start, &step, 0);
@@ -257,26 +260,26 @@ static bool walk_interval(fl_walk_room *room, const fl_mcu *mcu, uint32_t mcus, 
     return true;
 }
 
-bool fl_walk_scan(fl_walk_room *room, const fl_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at, const uint8_t *end,
-                  fl_notes *notes) {
+bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at,
+                        const uint8_t *end, fl_jpeg_notes *notes) {
     const uint8_t *start = at;
-    room->plain = fl_fit(room->plain, &room->plain_room, (size_t)(end - at) + FL_PAD, 1);
+    room->plain = fl_fit(room->plain, &room->plain_room, (size_t)(end - at) + FL_JPEG_PAD, 1);
     if (!room->plain) return false;
     uint32_t left = mcus;
-    for (uint8_t restart = FL_RST0;; restart = (uint8_t)(FL_RST0 + ((restart - FL_RST0 + 1) & 7))) {
+    for (uint8_t restart = FL_JPEG_RST0;; restart = (uint8_t)(FL_JPEG_RST0 + ((restart - FL_JPEG_RST0 + 1) & 7))) {
         uint32_t count = interval && interval < left ? interval : left;
         const size_t before = (size_t)(at - start);
         size_t size;
-        at = fl_scan_unstuff(at, end, room->plain, &size);
+        at = fl_jpeg_unstuff(at, end, room->plain, &size);
         if (!walk_interval(room, mcu, count, size, before, notes && notes->every ? notes : NULL)) return false;
         left -= count;
-        if (!fl_scan_marker(at, end, left ? restart : FL_EOI)) return false;
+        if (!fl_jpeg_marker_at(at, end, left ? restart : FL_JPEG_EOI)) return false;
         if (!left) return true;
         at += 2;
     }
 }
 
-void fl_walk_free(fl_walk_room *room) {
+void fl_jpeg_walk_free(fl_jpeg_walk_room *room) {
     free(room->plain);
-    for (int i = 0; i < FL_STREAMS; i++) free(room->starts[i]), free(room->steps[i]);
+    for (int i = 0; i < FL_JPEG_STREAMS; i++) free(room->starts[i]), free(room->steps[i]);
 }

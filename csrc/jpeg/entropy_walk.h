@@ -6,29 +6,30 @@
 
 #include "jpeg/entropy_index.h"
 #include "jpeg/header.h"
+#include "jpeg/markers.h"
 
 /* The tables of an MCU's blocks, in order. */
-typedef struct fl_mcu {
-    const fl_codes *dc[FL_BLOCKS_MAX], *ac[FL_BLOCKS_MAX];
+typedef struct fl_jpeg_mcu {
+    const fl_jpeg_codes *dc[FL_JPEG_BLOCKS_MAX], *ac[FL_JPEG_BLOCKS_MAX];
     uint32_t blocks, luma; /* luma: those of the first component */
-} fl_mcu;
+} fl_jpeg_mcu;
 
-enum { FL_STREAMS = 3 };
+enum { FL_JPEG_STREAMS = 3 };
 
-/* Scratch of walks. Zeroed at first; freed by fl_walk_free. */
-typedef struct fl_walk_room {
-    uint8_t *plain; /* coded data of one restart interval, stuffing removed, FL_PAD zeros behind */
-    uint64_t *starts[FL_STREAMS];
-    int16_t *steps[FL_STREAMS];
-    size_t plain_room, starts_room[FL_STREAMS], steps_room[FL_STREAMS];
-} fl_walk_room;
+/* Scratch of walks. Zeroed at first; freed by fl_jpeg_walk_free. */
+typedef struct fl_jpeg_walk_room {
+    uint8_t *plain; /* coded data of one restart interval, stuffing removed, FL_JPEG_PAD zeros behind */
+    uint64_t *starts[FL_JPEG_STREAMS];
+    int16_t *steps[FL_JPEG_STREAMS];
+    size_t plain_room, starts_room[FL_JPEG_STREAMS], steps_room[FL_JPEG_STREAMS];
+} fl_jpeg_walk_room;
 
 /* Where a walk leaves the marks of an index: room for one at every `every` MCUs of each row, in order. Each MCU row has `across` MCUs. */
-typedef struct fl_notes {
-    fl_mark *next;
+typedef struct fl_jpeg_notes {
+    fl_jpeg_mark *next;
     uint32_t every, across;
     uint32_t column; /* of the MCU that comes */
-} fl_notes;
+} fl_jpeg_notes;
 
 /* Room for `need` items of `size` bytes, whose old contents do not matter. NULL: no memory, and the old room is gone. */
 static inline void *fl_fit(void *old, size_t *room, size_t need, size_t size) {
@@ -39,15 +40,15 @@ static inline void *fl_fit(void *old, size_t *room, size_t need, size_t size) {
     return made;
 }
 
-void fl_walk_free(fl_walk_room *room);
+void fl_jpeg_walk_free(fl_jpeg_walk_room *room);
 
 /* Images of more MCUs are walked from one place only, and nothing is noted of them: the notes take up to 84 bytes for each. */
-enum { FL_NOTED_MOST = 1 << 18 };
+enum { FL_JPEG_NOTED_MOST = 1 << 18 };
 
 /* True when the coded data at [at, end) is `mcus` MCUs, with restart markers every `interval` of them (0: none), that end with EOI.
- * False, too, when memory runs out. With notes (NULL: none; only for fl_scan_usual, and not for more than FL_NOTED_MOST MCUs) marks are made on the way;
+ * False, too, when memory runs out. With notes (NULL: none; only for fl_jpeg_header_usual, and not for more than FL_JPEG_NOTED_MOST MCUs) marks are made on the way;
  * `every` is 0 afterwards when the data are sound, but have DC coefficients that no mark holds. */
-bool fl_walk_scan(fl_walk_room *room, const fl_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at, const uint8_t *end,
-                  fl_notes *notes);
+bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at,
+                        const uint8_t *end, fl_jpeg_notes *notes);
 
 #endif

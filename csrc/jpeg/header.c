@@ -2,37 +2,25 @@
 
 #include <string.h>
 
-enum {
-    SOF0 = 0xC0,
-    SOF1 = 0xC1,
-    DHT = 0xC4,
-    SOI = 0xD8,
-    SOS = 0xDA,
-    DQT = 0xDB,
-    DRI = 0xDD,
-    APP0 = 0xE0,
-    APP14 = 0xEE,
-    APP15 = 0xEF,
-    COM = 0xFE
-};
+#include "jpeg/markers.h"
 
 enum { SIDE_MAX = 65500 /* libjpeg's own limit */ };
 
-static bool read_tables(fl_tables *tables, fl_frame *f, const uint8_t *p, size_t size) {
+static bool read_tables(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t *p, size_t size) {
     while (size > 0) {
         if (size < 17) return false;
         int count = 0, slot = p[0] & 15;
         bool ac = p[0] >> 4;
         for (int i = 0; i < 16; i++) count += p[1 + i];
         if (p[0] >> 4 > 1 || slot > 3 || count > 256 || (size_t)count > size - 17) return false;
-        fl_codes *codes = ac ? &tables->ac[slot] : &tables->dc[slot];
+        fl_jpeg_codes *codes = ac ? &tables->ac[slot] : &tables->dc[slot];
         if (!codes->built || codes->symbol_count != count || memcmp(codes->lengths, p + 1, 16) != 0 ||
             memcmp(codes->symbols, p + 17, (size_t)count) != 0) {
             codes->built = false;
             codes->symbol_count = (uint16_t)count;
             memcpy(codes->lengths, p + 1, 16);
             memcpy(codes->symbols, p + 17, (size_t)count);
-            if (!fl_codes_build(codes, ac)) return false;
+            if (!fl_jpeg_codes_build(codes, ac)) return false;
         }
         *(ac ? &f->acs : &f->dcs) |= 1u << slot;
         p += 17 + count;
@@ -41,7 +29,7 @@ static bool read_tables(fl_tables *tables, fl_frame *f, const uint8_t *p, size_t
     return true;
 }
 
-static bool read_quants(fl_frame *f, const uint8_t *p, size_t size) {
+static bool read_quants(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
     while (size > 0) {
         size_t need = p[0] >> 4 ? 129 : 65;
         if (p[0] >> 4 > 1 || (p[0] & 15) > 3 || size < need) return false;
@@ -54,7 +42,7 @@ static bool read_quants(fl_frame *f, const uint8_t *p, size_t size) {
     return true;
 }
 
-static bool read_frame(fl_frame *f, const uint8_t *p, size_t size) {
+static bool read_frame(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
     if (f->framed || size < 6 || p[0] != 8 || (p[5] != 1 && p[5] != 3) || size != 6 + 3 * (size_t)p[5]) return false;
     f->framed = true;
     f->height = (uint32_t)p[1] << 8 | p[2];
@@ -74,7 +62,7 @@ static bool read_frame(fl_frame *f, const uint8_t *p, size_t size) {
 }
 
 /* The scan's header, when it covers the whole frame: blocks of an MCU with their tables, and the number of MCUs. */
-static bool read_scan(fl_frame *f, const uint8_t *p, size_t size) {
+static bool read_scan(fl_jpeg_frame *f, const uint8_t *p, size_t size) {
     if (!f->framed || size != 4 + 2 * (size_t)f->count || p[0] != f->count) return false;
     uint32_t across = 1, down = 1;
     for (int i = 0; i < f->count; i++) {
@@ -82,7 +70,7 @@ static bool read_scan(fl_frame *f, const uint8_t *p, size_t size) {
         if (id != f->id[i] || dc > 3 || ac > 3) return false;
         if (!(f->dcs >> dc & 1) || !(f->acs >> ac & 1) || !(f->quants >> f->quant[i] & 1)) return false;
         uint32_t blocks = f->count == 1 ? 1 : (uint32_t)f->h[i] * f->v[i];
-        if (f->block_count + blocks > FL_BLOCKS_MAX) return false;
+        if (f->block_count + blocks > FL_JPEG_BLOCKS_MAX) return false;
         for (uint32_t b = 0; b < blocks; b++) {
             f->block_component[f->block_count] = (uint8_t)i;
             f->block_dc[f->block_count] = dc;
@@ -100,7 +88,7 @@ static bool read_scan(fl_frame *f, const uint8_t *p, size_t size) {
     return true;
 }
 
-const uint8_t *fl_scan_unstuff(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t *size) {
+const uint8_t *fl_jpeg_unstuff(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t *size) {
     uint8_t *start = out;
     while (at < end) {
         const uint8_t *found = memchr(at, 0xFF, (size_t)(end - at));
@@ -113,32 +101,32 @@ const uint8_t *fl_scan_unstuff(const uint8_t *at, const uint8_t *end, uint8_t *o
         at += 2;
     }
     *size = (size_t)(out - start);
-    memset(out, 0, FL_PAD);
+    memset(out, 0, FL_JPEG_PAD);
     return at;
 }
 
 /* Markers that tell libjpeg the colour space; false for values of which it would warn. */
-static bool read_application(fl_frame *f, uint8_t marker, const uint8_t *p, size_t size) {
-    if (marker == APP0 && size >= 14 && memcmp(p, "JFIF", 5) == 0) {
+static bool read_application(fl_jpeg_frame *f, uint8_t marker, const uint8_t *p, size_t size) {
+    if (marker == FL_JPEG_APP0 && size >= 14 && memcmp(p, "JFIF", 5) == 0) {
         f->jfif = true;
         return p[5] == 1;
     }
-    if (marker == APP14 && size >= 12 && memcmp(p, "Adobe", 5) == 0) {
+    if (marker == FL_JPEG_APP14 && size >= 12 && memcmp(p, "Adobe", 5) == 0) {
         f->adobe = p[11];
         return p[11] <= 1;
     }
     return true;
 }
 
-fl_colour fl_scan_colour(const fl_frame *f) {
-    if (f->count == 1) return FL_GREY;
-    if (f->jfif) return FL_YCC;
-    if (f->adobe >= 0) return f->adobe ? FL_YCC : FL_RGB;
-    return f->id[0] == 'R' && f->id[1] == 'G' && f->id[2] == 'B' ? FL_RGB : FL_YCC;
+fl_jpeg_colour fl_jpeg_header_colour(const fl_jpeg_frame *f) {
+    if (f->count == 1) return FL_JPEG_GREY;
+    if (f->jfif) return FL_JPEG_YCC;
+    if (f->adobe >= 0) return f->adobe ? FL_JPEG_YCC : FL_JPEG_RGB;
+    return f->id[0] == 'R' && f->id[1] == 'G' && f->id[2] == 'B' ? FL_JPEG_RGB : FL_JPEG_YCC;
 }
 
-bool fl_scan_usual(const fl_frame *f) {
-    if (fl_scan_colour(f) == FL_RGB) return false;
+bool fl_jpeg_header_usual(const fl_jpeg_frame *f) {
+    if (fl_jpeg_header_colour(f) == FL_JPEG_RGB) return false;
     for (int c = 1; c < f->count; c++)
         if (f->h[c] != 1 || f->v[c] != 1) return false;
     if (f->count > 1 && (f->h[0] > 2 || f->v[0] > 2)) return false;
@@ -148,10 +136,10 @@ bool fl_scan_usual(const fl_frame *f) {
     return true;
 }
 
-bool fl_scan_open(fl_tables *tables, fl_frame *f, const uint8_t *bytes, size_t size) {
+bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *f, const uint8_t *bytes, size_t size) {
     memset(f, 0, sizeof *f);
     f->adobe = -1;
-    if (size < 4 || bytes[0] != 0xFF || bytes[1] != SOI) return false;
+    if (size < 4 || bytes[0] != 0xFF || bytes[1] != FL_JPEG_SOI) return false;
     size_t at = 2;
     while (size - at >= 4) {
         uint8_t marker = bytes[at + 1];
@@ -161,17 +149,17 @@ bool fl_scan_open(fl_tables *tables, fl_frame *f, const uint8_t *bytes, size_t s
         at += 2 + length;
         size_t rest = length - 2;
         bool good;
-        if (marker == DHT) good = read_tables(tables, f, p, rest);
-        else if (marker == DQT) good = read_quants(f, p, rest);
-        else if (marker == SOF0 || marker == SOF1) good = read_frame(f, p, rest);
-        else if (marker == DRI) {
+        if (marker == FL_JPEG_DHT) good = read_tables(tables, f, p, rest);
+        else if (marker == FL_JPEG_DQT) good = read_quants(f, p, rest);
+        else if (marker == FL_JPEG_SOF0 || marker == FL_JPEG_SOF1) good = read_frame(f, p, rest);
+        else if (marker == FL_JPEG_DRI) {
             good = rest == 2;
             if (good) f->interval = (uint32_t)p[0] << 8 | p[1];
-        } else if (marker == SOS) {
+        } else if (marker == FL_JPEG_SOS) {
             f->data = at;
             return read_scan(f, p, rest);
         } else {
-            good = ((marker >= APP0 && marker <= APP15) || marker == COM) && read_application(f, marker, p, rest);
+            good = ((marker >= FL_JPEG_APP0 && marker <= FL_JPEG_APP15) || marker == FL_JPEG_COM) && read_application(f, marker, p, rest);
         }
         if (!good) return false;
     }

@@ -1,9 +1,8 @@
-/* Huffman tables from the lists in a file. Source: ITU-T T.81, annex C. */
-#include "jpeg/header.h"
+#include "jpeg/huffman_tables.h"
 
 #include <string.h>
 
-enum { ENTRIES = 1 << FL_WINDOW, STEPS = 1 << FL_WALK };
+enum { ENTRIES = 1 << FL_JPEG_WINDOW, STEPS = 1 << FL_JPEG_WALK };
 
 /* A code of a table. */
 typedef struct code {
@@ -11,71 +10,72 @@ typedef struct code {
     uint32_t bits;
 } code;
 
-static code code_at(const fl_codes *codes, bool ac, int length, int i) {
+static code code_at(const fl_jpeg_codes *codes, bool ac, int length, int i) {
     const int32_t bits = codes->last[length] - i;
     const uint8_t symbol = codes->symbols[bits + codes->offset[length]];
     code c = {length, 0, ac ? symbol >> 4 : 0, 0, (uint32_t)bits};
-    fl_symbol_meaning(symbol, ac, &c.size, &c.run);
+    fl_jpeg_symbol_meaning(symbol, ac, &c.size, &c.run);
     return c;
 }
 
-static void fill(fl_symbols *at, uint32_t count, fl_symbols with) {
+static void fill(fl_jpeg_symbols *at, uint32_t count, fl_jpeg_symbols with) {
     while (count--) *at++ = with;
 }
 
 /* All windows that start with a code; one entry for each of its values, where those lie in the window. */
-static void fill_symbol(fl_symbols *table, const code *c, bool ac) {
-    fl_symbols *at = table + (c->bits << (FL_WINDOW - c->length));
-    const int rest = FL_WINDOW - c->length - c->size, cover = c->run == FL_RUN_EOB ? FL_COVER_END : c->run;
+static void fill_symbol(fl_jpeg_symbols *table, const code *c, bool ac) {
+    fl_jpeg_symbols *at = table + (c->bits << (FL_JPEG_WINDOW - c->length));
+    const int rest = FL_JPEG_WINDOW - c->length - c->size, cover = c->run == FL_JPEG_RUN_EOB ? FL_JPEG_COVER_END : c->run;
     if (!ac || rest < 0 || c->size > 9) {
-        fill(at, 1u << (FL_WINDOW - c->length), (fl_symbols)(c->length << 6 | c->size << 10 | c->zeros << 14));
+        fill(at, 1u << (FL_JPEG_WINDOW - c->length), (fl_jpeg_symbols)(c->length << 6 | c->size << 10 | c->zeros << 14));
         return;
     }
     for (int raw = 0; raw < 1 << c->size; raw++, at += (size_t)1 << rest) {
         const int value = c->size && raw < 1 << (c->size - 1) ? raw - (1 << c->size) + 1 : raw;
-        fill(at, 1u << rest, (fl_symbols)(c->length + c->size) | (fl_symbols)(c->zeros << 6 | cover << 10) | (fl_symbols)value << 22);
+        fill(at, 1u << rest,
+             (fl_jpeg_symbols)(c->length + c->size) | (fl_jpeg_symbols)(c->zeros << 6 | cover << 10) | (fl_jpeg_symbols)value << 22);
     }
 }
 
 /* Joins the second symbol to windows that hold two wholly. */
-static void join_pairs(fl_symbols *to, const fl_symbols *ones) {
+static void join_pairs(fl_jpeg_symbols *to, const fl_jpeg_symbols *ones) {
     for (uint32_t window = 0; window < ENTRIES; window++) {
-        const fl_symbols one = ones[window], bits = one & 63, two = ones[(window << bits) & (ENTRIES - 1)];
+        const fl_jpeg_symbols one = ones[window], bits = one & 63, two = ones[(window << bits) & (ENTRIES - 1)];
         const int32_t value = (int32_t)two >> 22;
-        const bool joined =
-            bits && (one >> 10 & 127) < FL_COVER_END && (two & 63) && (two & 63) <= FL_WINDOW - bits && value >= -16 && value < 16;
-        const fl_symbols add = (two & 63) + (two & 127 << 10) + ((fl_symbols)(value & 31) << 17);
+        const bool joined = bits && (one >> 10 & 127) < FL_JPEG_COVER_END && (two & 63) && (two & 63) <= FL_JPEG_WINDOW - bits &&
+                            value >= -16 && value < 16;
+        const fl_jpeg_symbols add = (two & 63) + (two & 127 << 10) + ((fl_jpeg_symbols)(value & 31) << 17);
         to[window] = one + (joined ? add : 0);
     }
 }
 
 /* Joins to each window's first step those that follow in it. */
-static void join_steps(fl_step *to, const fl_step *first) {
+static void join_steps(fl_jpeg_step *to, const fl_jpeg_step *first) {
     for (uint32_t window = 0; window < STEPS; window++) {
         int bits = first[window] & 255, run = first[window] >> 8;
-        while (run < FL_RUN_EOB && bits < FL_WALK) {
-            const fl_step next = first[(window << bits) & (STEPS - 1)];
+        while (run < FL_JPEG_RUN_EOB && bits < FL_JPEG_WALK) {
+            const fl_jpeg_step next = first[(window << bits) & (STEPS - 1)];
             const int next_bits = next & 255, next_run = next >> 8;
-            if (next_run == FL_RUN_NONE || next_bits > FL_WALK - bits) break;
-            if (next_run != FL_RUN_EOB && run + next_run > FL_BLOCK) break; /* see FL_RUN_EOB */
+            if (next_run == FL_JPEG_RUN_NONE || next_bits > FL_JPEG_WALK - bits) break;
+            if (next_run != FL_JPEG_RUN_EOB && run + next_run > FL_JPEG_BLOCK) break; /* see FL_JPEG_RUN_EOB */
             bits += next_bits;
             run += next_run;
         }
-        to[window] = (fl_step)(bits | run << 8);
+        to[window] = (fl_jpeg_step)(bits | run << 8);
     }
 }
 
-static void build_tables(fl_codes *codes, bool ac) {
-    fl_symbols ones[ENTRIES];
-    fl_step steps[STEPS];
+static void build_tables(fl_jpeg_codes *codes, bool ac) {
+    fl_jpeg_symbols ones[ENTRIES];
+    fl_jpeg_step steps[STEPS];
     memset(ones, 0, sizeof ones);
-    for (int i = 0; i < STEPS; i++) steps[i] = (fl_step)(FL_RUN_NONE << 8);
-    for (int length = 1; length <= FL_WALK; length++) {
+    for (int i = 0; i < STEPS; i++) steps[i] = (fl_jpeg_step)(FL_JPEG_RUN_NONE << 8);
+    for (int length = 1; length <= FL_JPEG_WALK; length++) {
         for (int i = 0; i < codes->lengths[length - 1]; i++) {
             const code c = code_at(codes, ac, length, i);
-            if (length <= FL_WINDOW) fill_symbol(ones, &c, ac);
-            fl_step *at = steps + (c.bits << (FL_WALK - length));
-            for (uint32_t n = 1u << (FL_WALK - length); n; n--) *at++ = (fl_step)((length + c.size) | c.run << 8);
+            if (length <= FL_JPEG_WINDOW) fill_symbol(ones, &c, ac);
+            fl_jpeg_step *at = steps + (c.bits << (FL_JPEG_WALK - length));
+            for (uint32_t n = 1u << (FL_JPEG_WALK - length); n; n--) *at++ = (fl_jpeg_step)((length + c.size) | c.run << 8);
         }
     }
     if (ac) {
@@ -86,7 +86,7 @@ static void build_tables(fl_codes *codes, bool ac) {
     }
 }
 
-bool fl_codes_build(fl_codes *codes, bool ac) {
+bool fl_jpeg_codes_build(fl_jpeg_codes *codes, bool ac) {
     int32_t code = 0, used = 0;
     codes->built = false;
     for (int length = 1; length <= 16; length++) {

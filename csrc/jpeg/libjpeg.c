@@ -19,9 +19,9 @@ typedef struct spares {
     int count;
 } spares;
 
-struct fl_jpeg {
+struct fl_libjpeg {
     struct jpeg_decompress_struct c;
-    fl_jpeg_io io;
+    fl_libjpeg_io io;
     bool opened; /* a header has been read and not yet decoded */
     spares quant, huff;
     void *(*alloc_small)(j_common_ptr cinfo, int pool, size_t size); /* libjpeg's own */
@@ -31,10 +31,10 @@ struct fl_jpeg {
 
 static atomic_long live;
 
-long fl_jpeg_live(void) { return atomic_load(&live); }
+long fl_libjpeg_live(void) { return atomic_load(&live); }
 
 static void *alloc_or_reuse(j_common_ptr cinfo, int pool, size_t size) {
-    fl_jpeg *jpeg = (fl_jpeg *)cinfo;
+    fl_libjpeg *jpeg = (fl_libjpeg *)cinfo;
     if (pool == JPOOL_PERMANENT) {
         if (size == sizeof(JQUANT_TBL) && jpeg->quant.count) return jpeg->quant.tables[--jpeg->quant.count];
         if (size == sizeof(JHUFF_TBL) && jpeg->huff.count) return jpeg->huff.tables[--jpeg->huff.count];
@@ -42,7 +42,7 @@ static void *alloc_or_reuse(j_common_ptr cinfo, int pool, size_t size) {
     return jpeg->alloc_small(cinfo, pool, size);
 }
 
-static void forget_tables(fl_jpeg *jpeg) {
+static void forget_tables(fl_libjpeg *jpeg) {
     for (int i = 0; i < NUM_QUANT_TBLS; i++) {
         if (jpeg->c.quant_tbl_ptrs[i]) jpeg->quant.tables[jpeg->quant.count++] = jpeg->c.quant_tbl_ptrs[i];
         jpeg->c.quant_tbl_ptrs[i] = NULL;
@@ -55,12 +55,12 @@ static void forget_tables(fl_jpeg *jpeg) {
     }
 }
 
-fl_code fl_jpeg_create(fl_jpeg **out, fl_error *err) {
-    fl_jpeg *jpeg = calloc(1, sizeof *jpeg);
+fl_code fl_libjpeg_create(fl_libjpeg **out, fl_error *err) {
+    fl_libjpeg *jpeg = calloc(1, sizeof *jpeg);
     *out = NULL;
     if (!jpeg) return fl_fail(err, FL_ENOMEM, "no memory for a JPEG decoder (%zu bytes)", sizeof *jpeg);
-    fl_jpeg_io_init(&jpeg->io, (j_common_ptr)&jpeg->c);
-    fl_jpeg_io_begin(&jpeg->io, err);
+    fl_libjpeg_io_init(&jpeg->io, (j_common_ptr)&jpeg->c);
+    fl_libjpeg_io_begin(&jpeg->io, err);
     if (setjmp(jpeg->io.jump)) {
         fl_code code = jpeg->io.code;
         jpeg_destroy_decompress(&jpeg->c);
@@ -76,7 +76,7 @@ fl_code fl_jpeg_create(fl_jpeg **out, fl_error *err) {
     return FL_OK;
 }
 
-void fl_jpeg_free(fl_jpeg *jpeg) {
+void fl_libjpeg_free(fl_libjpeg *jpeg) {
     if (!jpeg) return;
     jpeg_destroy_decompress(&jpeg->c);
     free(jpeg->scratch);
@@ -84,12 +84,12 @@ void fl_jpeg_free(fl_jpeg *jpeg) {
     atomic_fetch_sub(&live, 1);
 }
 
-static void open_body(fl_jpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_info *info) {
+static void open_body(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_libjpeg_info *info) {
     struct jpeg_decompress_struct *c = &jpeg->c;
     jpeg_abort_decompress(c);
     forget_tables(jpeg);
-    fl_jpeg_io_source(&jpeg->io, c, bytes, size);
-    fl_jpeg_io_header(&jpeg->io, c, max_pixels);
+    fl_libjpeg_io_source(&jpeg->io, c, bytes, size);
+    fl_libjpeg_io_header(&jpeg->io, c, max_pixels);
     info->width = c->image_width;
     info->height = c->image_height;
     info->components = (uint8_t)c->num_components;
@@ -98,10 +98,10 @@ static void open_body(fl_jpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t
     info->arithmetic = c->arith_code != FALSE;
 }
 
-fl_code fl_jpeg_open(fl_jpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_info *info, fl_error *err) {
+fl_code fl_libjpeg_open(fl_libjpeg *jpeg, const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_libjpeg_info *info, fl_error *err) {
     jpeg->opened = false;
-    if (!bytes && size) return fl_fail(err, FL_EARG, "fl_jpeg_open: no bytes");
-    fl_jpeg_io_begin(&jpeg->io, err);
+    if (!bytes && size) return fl_fail(err, FL_EARG, "fl_libjpeg_open: no bytes");
+    fl_libjpeg_io_begin(&jpeg->io, err);
     if (setjmp(jpeg->io.jump)) {
         jpeg_abort_decompress(&jpeg->c);
         return jpeg->io.code;
@@ -152,9 +152,9 @@ static bool crops_columns(const struct jpeg_decompress_struct *c) {
     return true;
 }
 
-static void fit_scratch(fl_jpeg *jpeg, size_t rows, size_t stride) {
+static void fit_scratch(fl_libjpeg *jpeg, size_t rows, size_t stride) {
     if (rows > (SIZE_MAX - 2 * TAIL) / stride)
-        fl_jpeg_io_fail(&jpeg->io, FL_ELIMIT, "a box of %zu rows of %zu bytes does not fit the address space", rows, stride);
+        fl_libjpeg_io_fail(&jpeg->io, FL_ELIMIT, "a box of %zu rows of %zu bytes does not fit the address space", rows, stride);
     size_t need = (rows * stride + TAIL + 63) / 64 * 64;
     bool oversized = jpeg->capacity > KEEP && need < jpeg->capacity / 4;
     if (need <= jpeg->capacity && !oversized) return;
@@ -166,11 +166,11 @@ static void fit_scratch(fl_jpeg *jpeg, size_t rows, size_t stride) {
     free(jpeg->scratch);
     jpeg->capacity = 0;
     jpeg->scratch = aligned_alloc(64, room);
-    if (!jpeg->scratch) fl_jpeg_io_fail(&jpeg->io, FL_ENOMEM, "no memory for the decoded box (%zu bytes)", room);
+    if (!jpeg->scratch) fl_libjpeg_io_fail(&jpeg->io, FL_ENOMEM, "no memory for the decoded box (%zu bytes)", room);
     jpeg->capacity = room;
 }
 
-static void read_rows(fl_jpeg *jpeg, uint32_t end, size_t stride) {
+static void read_rows(fl_libjpeg *jpeg, uint32_t end, size_t stride) {
     struct jpeg_decompress_struct *c = &jpeg->c;
     uint8_t *at = jpeg->scratch;
     while (c->output_scanline < end) {
@@ -179,7 +179,7 @@ static void read_rows(fl_jpeg *jpeg, uint32_t end, size_t stride) {
         if (count > ROWS_AT_ONCE) count = ROWS_AT_ONCE;
         for (JDIMENSION i = 0; i < count; i++) rows[i] = at + i * stride;
         JDIMENSION got = jpeg_read_scanlines(c, rows, count);
-        if (got == 0) fl_jpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
+        if (got == 0) fl_libjpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
         at += got * stride;
     }
 }
@@ -203,7 +203,7 @@ static void cmyk_to_rgb(uint8_t *pixels, size_t count) {
     }
 }
 
-static void decode_body(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *view) {
+static void decode_body(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_view *view) {
     struct jpeg_decompress_struct *c = &jpeg->c;
     bool cmyk = c->num_components == 4;
     c->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
@@ -211,7 +211,7 @@ static void decode_body(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *
     c->scale_denom = 8;
     c->dct_method = JDCT_ISLOW;
     c->do_fancy_upsampling = TRUE;
-    fl_jpeg_io_data(&jpeg->io, c);
+    fl_libjpeg_io_data(&jpeg->io, c);
     jpeg_start_decompress(c);
 
     const area want = {(uint32_t)((uint64_t)box->x * (uint64_t)eighths / 8), (uint32_t)((uint64_t)box->y * (uint64_t)eighths / 8),
@@ -219,14 +219,14 @@ static void decode_body(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *
                        scaled_end((uint64_t)box->y + box->height, eighths, c->output_height)};
     area got = want;
     const bool whole_rows = !crops_columns(c);
-    if (fl_jpeg_io_smooths(c)) got = (area){0, 0, c->output_width, want.y1};
+    if (fl_libjpeg_io_smooths(c)) got = (area){0, 0, c->output_width, want.y1};
     else if (whole_rows) got.x0 = 0, got.x1 = c->output_width;
     else add_margin(c, eighths, &got.x0, &got.x1);
 
     JDIMENSION left = got.x0, width = got.x1 - got.x0;
     if (!whole_rows) jpeg_crop_scanline(c, &left, &width);
     if (got.y0 && jpeg_skip_scanlines(c, got.y0) != got.y0)
-        fl_jpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg skipped fewer than %u rows", got.y0);
+        fl_libjpeg_io_fail(&jpeg->io, FL_EJPEG, "libjpeg skipped fewer than %u rows", got.y0);
     size_t rows = got.y1 - got.y0, stride = (size_t)width * (cmyk ? 4 : 3);
     fit_scratch(jpeg, rows, stride);
     read_rows(jpeg, got.y1, stride);
@@ -241,22 +241,22 @@ static void decode_body(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *
     view->tail = jpeg->capacity - first - (size_t)(view->height - 1) * stride - (size_t)view->width * 3;
 }
 
-fl_code fl_jpeg_decode(fl_jpeg *jpeg, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
-    if (!jpeg->opened) return fl_fail(err, FL_EARG, "fl_jpeg_decode: no file is open (one decode per open)");
+fl_code fl_libjpeg_decode(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_view *view, fl_error *err) {
+    if (!jpeg->opened) return fl_fail(err, FL_EARG, "fl_libjpeg_decode: no file is open (one decode per open)");
     if (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8)
-        return fl_fail(err, FL_EARG, "fl_jpeg_decode: scale %d/8 is not 1, 2, 4 or 8 eighths", eighths);
+        return fl_fail(err, FL_EARG, "fl_libjpeg_decode: scale %d/8 is not 1, 2, 4 or 8 eighths", eighths);
     if (!box->width || !box->height || (uint64_t)box->x + box->width > jpeg->c.image_width ||
         (uint64_t)box->y + box->height > jpeg->c.image_height)
         return fl_fail(err, FL_EARG, "the box %u,%u %ux%u is not inside the image of %ux%u pixels", box->x, box->y, box->width, box->height,
                        jpeg->c.image_width, jpeg->c.image_height);
     jpeg->opened = false;
-    fl_jpeg_io_begin(&jpeg->io, err);
+    fl_libjpeg_io_begin(&jpeg->io, err);
     if (setjmp(jpeg->io.jump) == 0) decode_body(jpeg, box, eighths, view);
     jpeg_abort_decompress(&jpeg->c);
     return jpeg->io.code;
 }
 
-uint32_t fl_jpeg_warnings(const fl_jpeg *jpeg, const char **first) {
+uint32_t fl_libjpeg_warnings(const fl_libjpeg *jpeg, const char **first) {
     if (first) *first = jpeg->io.first;
     return jpeg->io.warnings;
 }

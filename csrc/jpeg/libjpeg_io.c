@@ -5,7 +5,7 @@
 
 #include <jerror.h>
 
-static fl_jpeg_io *io_of(j_common_ptr cinfo) { return (fl_jpeg_io *)cinfo->client_data; }
+static fl_libjpeg_io *io_of(j_common_ptr cinfo) { return (fl_libjpeg_io *)cinfo->client_data; }
 
 static fl_code code_of(int message) {
     switch (message) {
@@ -31,15 +31,15 @@ static fl_code code_of(int message) {
 static void error_exit(j_common_ptr cinfo) {
     char text[JMSG_LENGTH_MAX];
     cinfo->err->format_message(cinfo, text);
-    fl_jpeg_io_fail(io_of(cinfo), code_of(cinfo->err->msg_code), "libjpeg: %s", text);
+    fl_libjpeg_io_fail(io_of(cinfo), code_of(cinfo->err->msg_code), "libjpeg: %s", text);
 }
 
-__attribute__((noreturn)) static void truncated(fl_jpeg_io *io) {
-    fl_jpeg_io_fail(io, FL_ETRUNCATED, "the JPEG is cut off: its %zu bytes end before its picture does", io->size);
+__attribute__((noreturn)) static void truncated(fl_libjpeg_io *io) {
+    fl_libjpeg_io_fail(io, FL_ETRUNCATED, "the JPEG is cut off: its %zu bytes end before its picture does", io->size);
 }
 
 static void emit_message(j_common_ptr cinfo, int level) {
-    fl_jpeg_io *io = io_of(cinfo);
+    fl_libjpeg_io *io = io_of(cinfo);
     if (level >= 0) {
         if (cinfo->err->msg_code == JTRC_SOF) io->frame = cinfo->err->msg_parm.i[0];
         return;
@@ -59,7 +59,7 @@ static void no_source_work(j_decompress_ptr cinfo) { (void)cinfo; }
 
 static boolean fill_input_buffer(j_decompress_ptr cinfo) {
     static const JOCTET end[2] = {0xFF, JPEG_EOI};
-    fl_jpeg_io *io = io_of((j_common_ptr)cinfo);
+    fl_libjpeg_io *io = io_of((j_common_ptr)cinfo);
     if (!io->end_allowed || io->ended) truncated(io);
     cinfo->err->msg_code = JWRN_JPEG_EOF;
     cinfo->err->emit_message((j_common_ptr)cinfo, -1);
@@ -70,7 +70,7 @@ static boolean fill_input_buffer(j_decompress_ptr cinfo) {
 }
 
 static void skip_input_data(j_decompress_ptr cinfo, long count) {
-    fl_jpeg_io *io = io_of((j_common_ptr)cinfo);
+    fl_libjpeg_io *io = io_of((j_common_ptr)cinfo);
     if (count <= 0) return;
     if ((size_t)count > io->source.bytes_in_buffer) truncated(io);
     io->source.next_input_byte += count;
@@ -80,10 +80,10 @@ static void skip_input_data(j_decompress_ptr cinfo, long count) {
 static void count_scans(j_common_ptr cinfo) {
     j_decompress_ptr c = (j_decompress_ptr)cinfo;
     if (c->is_decompressor && c->input_scan_number > FL_JPEG_SCANS_MAX)
-        fl_jpeg_io_fail(io_of(cinfo), FL_EJPEG, "the JPEG has more than %d scans: it is made to waste time", FL_JPEG_SCANS_MAX);
+        fl_libjpeg_io_fail(io_of(cinfo), FL_EJPEG, "the JPEG has more than %d scans: it is made to waste time", FL_JPEG_SCANS_MAX);
 }
 
-void fl_jpeg_io_init(fl_jpeg_io *io, j_common_ptr cinfo) {
+void fl_libjpeg_io_init(fl_libjpeg_io *io, j_common_ptr cinfo) {
     memset(io, 0, sizeof *io);
     cinfo->err = jpeg_std_error(&io->errors);
     cinfo->client_data = io;
@@ -98,12 +98,12 @@ void fl_jpeg_io_init(fl_jpeg_io *io, j_common_ptr cinfo) {
     io->progress.progress_monitor = count_scans;
 }
 
-void fl_jpeg_io_begin(fl_jpeg_io *io, fl_error *err) {
+void fl_libjpeg_io_begin(fl_libjpeg_io *io, fl_error *err) {
     io->err = err;
     io->code = FL_OK;
 }
 
-void fl_jpeg_io_source(fl_jpeg_io *io, j_decompress_ptr cinfo, const uint8_t *bytes, size_t size) {
+void fl_libjpeg_io_source(fl_libjpeg_io *io, j_decompress_ptr cinfo, const uint8_t *bytes, size_t size) {
     io->source.next_input_byte = bytes;
     io->source.bytes_in_buffer = size;
     io->size = size;
@@ -116,7 +116,7 @@ void fl_jpeg_io_source(fl_jpeg_io *io, j_decompress_ptr cinfo, const uint8_t *by
     cinfo->progress = NULL;
 }
 
-void fl_jpeg_io_fail(fl_jpeg_io *io, fl_code code, const char *format, ...) {
+void fl_libjpeg_io_fail(fl_libjpeg_io *io, fl_code code, const char *format, ...) {
     char text[FL_TEXT];
     va_list args;
     va_start(args, format);
@@ -126,21 +126,21 @@ void fl_jpeg_io_fail(fl_jpeg_io *io, fl_code code, const char *format, ...) {
     longjmp(io->jump, 1);
 }
 
-void fl_jpeg_io_header(fl_jpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixels) {
+void fl_libjpeg_io_header(fl_libjpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixels) {
     if (jpeg_read_header(cinfo, TRUE) != JPEG_HEADER_OK) truncated(io);
     uint64_t pixels = (uint64_t)cinfo->image_width * cinfo->image_height;
     if (pixels > max_pixels)
-        fl_jpeg_io_fail(io, FL_ELIMIT,
-                        "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file is to be trusted)",
-                        cinfo->image_width, cinfo->image_height, (unsigned long long)pixels, (unsigned long long)max_pixels);
+        fl_libjpeg_io_fail(io, FL_ELIMIT,
+                           "the image is %u x %u = %llu pixels; the limit is %llu (raise max_pixels if the file is to be trusted)",
+                           cinfo->image_width, cinfo->image_height, (unsigned long long)pixels, (unsigned long long)max_pixels);
     if (cinfo->data_precision != 8)
-        fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d bits a sample; only 8 are read: convert the file", cinfo->data_precision);
+        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d bits a sample; only 8 are read: convert the file", cinfo->data_precision);
     /* SOF3, SOF11: libjpeg-turbo 3 reads them, but can neither scale nor crop */
     if (io->frame == 0xC3 || io->frame == 0xCB)
-        fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG is of the lossless kind (SOF%d); only DCT files are read: convert it",
-                        io->frame - 0xC0);
+        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG is of the lossless kind (SOF%d); only DCT files are read: convert it",
+                           io->frame - 0xC0);
     if (cinfo->num_components != 1 && cinfo->num_components != 3 && cinfo->num_components != 4)
-        fl_jpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d components; 1, 3 and 4 are read: convert the file", cinfo->num_components);
+        fl_libjpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d components; 1, 3 and 4 are read: convert the file", cinfo->num_components);
 }
 
 /* What libjpeg allocates for a file of several scans: whole iMCUs of each component. */
@@ -153,19 +153,19 @@ static uint64_t coefficient_bytes(j_decompress_ptr cinfo) {
     return blocks * sizeof(JBLOCK);
 }
 
-void fl_jpeg_io_data(fl_jpeg_io *io, j_decompress_ptr cinfo) {
+void fl_libjpeg_io_data(fl_libjpeg_io *io, j_decompress_ptr cinfo) {
     bool scans = jpeg_has_multiple_scans(cinfo) != FALSE;
     const uint64_t bytes = scans ? coefficient_bytes(cinfo) : 0;
     if (bytes > FL_JPEG_COEFFICIENTS_MAX)
-        fl_jpeg_io_fail(io, FL_ELIMIT,
-                        "the JPEG of %u x %u pixels has several scans, whose coefficients need %llu MiB of memory; the limit is %d MiB: "
-                        "save it as baseline",
-                        cinfo->image_width, cinfo->image_height, (unsigned long long)(bytes >> 20), FL_JPEG_COEFFICIENTS_MAX >> 20);
+        fl_libjpeg_io_fail(io, FL_ELIMIT,
+                           "the JPEG of %u x %u pixels has several scans, whose coefficients need %llu MiB of memory; the limit is %d MiB: "
+                           "save it as baseline",
+                           cinfo->image_width, cinfo->image_height, (unsigned long long)(bytes >> 20), FL_JPEG_COEFFICIENTS_MAX >> 20);
     io->end_allowed = !scans && !cinfo->arith_code;
     cinfo->progress = scans ? &io->progress : NULL;
 }
 
-bool fl_jpeg_io_smooths(j_decompress_ptr cinfo) {
+bool fl_libjpeg_io_smooths(j_decompress_ptr cinfo) {
     if (!cinfo->progressive_mode || cinfo->coef_bits == NULL) return false;
     /* coef_bits counts the bits still missing, -1 for a coefficient never sent. libjpeg-turbo looks at the first 9 AC
      * coefficients (the first 5 before 2.1); zeros there in every component mean that nothing is smoothed. */

@@ -1,7 +1,7 @@
-/* jpeg/libjpeg_io: what fl_jpeg and fl_transcode share: libjpeg's errors by longjmp, and a source over borrowed bytes.
+/* jpeg/libjpeg_io: what fl_libjpeg and fl_transcode share: libjpeg's errors by longjmp, and a source over borrowed bytes.
  *
  * NOTE [ jpeg: errors by longjmp ]
- * Every entry point calls fl_jpeg_io_begin, then setjmp(io->jump), then a body in a function of its own, so that no local of
+ * Every entry point calls fl_libjpeg_io_begin, then setjmp(io->jump), then a body in a function of its own, so that no local of
  * the frame that called setjmp changes between the two returns. A failure has filled the caller's fl_error and io->code
  * when the jump lands; the entry point then only releases and returns io->code.
  *
@@ -32,7 +32,7 @@ enum { FL_JPEG_SCANS_MAX = 100 };
  * that need more than this are refused before it is allocated: 178 million pixels in 4:2:0, 89 million in 4:4:4. */
 enum { FL_JPEG_COEFFICIENTS_MAX = 512 << 20 };
 
-typedef struct fl_jpeg_io {
+typedef struct fl_libjpeg_io {
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
@@ -45,29 +45,29 @@ typedef struct fl_jpeg_io {
     int frame;          /* the file's SOFn marker code; 0 before it is read */
     uint32_t warnings;
     char first[FL_TEXT];
-} fl_jpeg_io;
+} fl_libjpeg_io;
 
 /* Sets cinfo->err, client_data; call before jpeg_create_(de)compress. */
-void fl_jpeg_io_init(fl_jpeg_io *io, j_common_ptr cinfo);
+void fl_libjpeg_io_init(fl_libjpeg_io *io, j_common_ptr cinfo);
 
 /* A new call; warnings and frame stay. */
-void fl_jpeg_io_begin(fl_jpeg_io *io, fl_error *err);
+void fl_libjpeg_io_begin(fl_libjpeg_io *io, fl_error *err);
 
 /* Points the decompressor at a file and forgets the last one's warnings. */
-void fl_jpeg_io_source(fl_jpeg_io *io, j_decompress_ptr cinfo, const uint8_t *bytes, size_t size);
+void fl_libjpeg_io_source(fl_libjpeg_io *io, j_decompress_ptr cinfo, const uint8_t *bytes, size_t size);
 
 /* Fails the call in progress with a text of our own. */
-__attribute__((noreturn, format(printf, 3, 4))) void fl_jpeg_io_fail(fl_jpeg_io *io, fl_code code, const char *format, ...);
+__attribute__((noreturn, format(printf, 3, 4))) void fl_libjpeg_io_fail(fl_libjpeg_io *io, fl_code code, const char *format, ...);
 
 /* jpeg_read_header, then what this build accepts: pixels within the limit, 8 bit, DCT, 1, 3 or 4 components. Jumps otherwise. */
-void fl_jpeg_io_header(fl_jpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixels);
+void fl_libjpeg_io_header(fl_libjpeg_io *io, j_decompress_ptr cinfo, uint64_t max_pixels);
 
 /* After jpeg_read_header, before any data: sets the rules for running out of bytes and for the number of scans. Jumps where several scans need
  * more memory than FL_JPEG_COEFFICIENTS_MAX. */
-void fl_jpeg_io_data(fl_jpeg_io *io, j_decompress_ptr cinfo);
+void fl_libjpeg_io_data(fl_libjpeg_io *io, j_decompress_ptr cinfo);
 
 /* True when a progressive file stops short of full precision, so that libjpeg smooths across its blocks: then a
  * pixel depends on blocks that are not its own, and on how the file was coded. Call when all scans have been read. */
-bool fl_jpeg_io_smooths(j_decompress_ptr cinfo);
+bool fl_libjpeg_io_smooths(j_decompress_ptr cinfo);
 
 #endif

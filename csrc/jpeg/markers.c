@@ -1,33 +1,13 @@
-/* The marker walk of jpeg/transcode.h: fl_jpeg_scan and fl_jpeg_strip. Source of the rules: ITU-T T.81, annex B, and what libjpeg
+/* Source of the rules: ITU-T T.81, annex B, and what libjpeg
  * makes of files that break them (it looks for the next marker, over stray bytes and stuffed zeros). */
-#include "jpeg/transcode.h"
+#include "jpeg/markers.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    SOF0 = 0xC0,
-    DHT = 0xC4,
-    JPG = 0xC8,
-    DAC = 0xCC,
-    SOF15 = 0xCF,
-    RST0 = 0xD0,
-    RST7 = 0xD7,
-    SOI = 0xD8,
-    EOI = 0xD9,
-    SOS = 0xDA,
-    DQT = 0xDB,
-    DNL = 0xDC,
-    DRI = 0xDD,
-    APP0 = 0xE0,
-    APP1 = 0xE1,
-    APP2 = 0xE2,
-    APP14 = 0xEE,
-    APP15 = 0xEF,
-    COM = 0xFE,
-    TEM = 0x01
-};
+#include "common/bytes.h"
+
 /* What libjpeg reads of the two markers that decide the colour space; shorter ones it passes over. */
 enum { JFIF_DATA = 14, ADOBE_DATA = 12 };
 
@@ -42,8 +22,6 @@ typedef struct walk {
     bool framed;
     uint32_t interval; /* of the scan to come */
 } walk;
-
-static uint32_t be16(const uint8_t *p) { return (uint32_t)p[0] << 8 | p[1]; }
 
 static void copy(walk *w, const uint8_t *bytes, size_t size) {
     if (!w->out) return;
@@ -85,7 +63,7 @@ static uint8_t next_marker(walk *w, size_t *offset) {
 /* From the first byte after an SOS header over stuffed zeros, fill bytes and restart markers to the marker that ends the scan. */
 static size_t coded_data(walk *w) {
     size_t start = w->at;
-    uint8_t expected = RST0;
+    uint8_t expected = FL_JPEG_RST0;
     for (;;) {
         const uint8_t *found = w->at < w->size ? memchr(w->bytes + w->at, 0xFF, w->size - w->at) : NULL;
         if (!found) {
@@ -99,14 +77,15 @@ static size_t coded_data(walk *w) {
             break;
         }
         uint8_t marker = w->bytes[code];
-        if (marker != 0 && !(marker >= RST0 && marker <= RST7)) {
+        if (marker != 0 && !(marker >= FL_JPEG_RST0 && marker <= FL_JPEG_RST7)) {
             w->at = first;
             break;
         }
         if (marker != 0) {
             if (!w->interval) damage(w, "a restart marker at byte %zu, though the file declares no restarts", first);
-            else if (marker != expected) damage(w, "restart marker %d at byte %zu where %d is due", marker - RST0, first, expected - RST0);
-            expected = (uint8_t)(RST0 + ((marker - RST0 + 1) & 7));
+            else if (marker != expected)
+                damage(w, "restart marker %d at byte %zu where %d is due", marker - FL_JPEG_RST0, first, expected - FL_JPEG_RST0);
+            expected = (uint8_t)(FL_JPEG_RST0 + ((marker - FL_JPEG_RST0 + 1) & 7));
         }
         w->at = code + 1;
     }
@@ -141,13 +120,13 @@ static bool frame(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
     fl_jpeg_layout *l = w->layout;
     if (w->framed) return damage(w, "a second frame header"), false;
     if (size < 6 || size != 6 + 3 * (size_t)p[5]) return damage(w, "a frame header of the wrong length"), false;
-    int n = marker - SOF0;
+    int n = marker - FL_JPEG_SOF0;
     static const fl_jpeg_kind kinds[4] = {FL_JPEG_EXTENDED, FL_JPEG_EXTENDED, FL_JPEG_PROGRESSIVE, FL_JPEG_LOSSLESS};
     l->kind = n == 0 ? FL_JPEG_BASELINE : n & 4 ? FL_JPEG_HIERARCHICAL : kinds[n & 3];
     l->arithmetic = n >= 8;
     l->precision = p[0];
-    l->height = be16(p + 1);
-    l->width = be16(p + 3);
+    l->height = fl_bytes_be16(p + 1);
+    l->width = fl_bytes_be16(p + 3);
     l->components = p[5];
     for (int i = 0; i < l->components && i < 4; i++) l->h[i] = p[7 + 3 * i] >> 4, l->v[i] = p[7 + 3 * i] & 15;
     w->framed = true;
@@ -158,22 +137,22 @@ static bool frame(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
 static void application(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
     fl_jpeg_layout *l = w->layout;
     if (l->scans) return; /* libjpeg settles the colour space at the first scan */
-    if (marker == APP0 && size >= JFIF_DATA && memcmp(p, "JFIF", 5) == 0) {
+    if (marker == FL_JPEG_APP0 && size >= JFIF_DATA && memcmp(p, "JFIF", 5) == 0) {
         l->jfif = true;
-        const uint8_t head[4] = {0xFF, APP0, 0, JFIF_DATA + 2}, no_thumbnail[2] = {0, 0};
+        const uint8_t head[4] = {0xFF, FL_JPEG_APP0, 0, JFIF_DATA + 2}, no_thumbnail[2] = {0, 0};
         copy(w, head, sizeof head);
         copy(w, p, JFIF_DATA - 2);
         copy(w, no_thumbnail, sizeof no_thumbnail);
-    } else if (marker == APP14 && size >= ADOBE_DATA && memcmp(p, "Adobe", 5) == 0) {
+    } else if (marker == FL_JPEG_APP14 && size >= ADOBE_DATA && memcmp(p, "Adobe", 5) == 0) {
         l->adobe = p[11];
-        const uint8_t head[4] = {0xFF, APP14, 0, ADOBE_DATA + 2};
+        const uint8_t head[4] = {0xFF, FL_JPEG_APP14, 0, ADOBE_DATA + 2};
         copy(w, head, sizeof head);
         copy(w, p, ADOBE_DATA);
-    } else if (marker == APP1 && size >= 6 && memcmp(p, "Exif\0", 6) == 0) {
+    } else if (marker == FL_JPEG_APP1 && size >= 6 && memcmp(p, "Exif\0", 6) == 0) {
         l->exif = true;
         uint8_t found = exif_orientation(p, size);
         if (found && l->orientation == 0) l->orientation = found;
-    } else if (marker == APP2 && size >= 12 && memcmp(p, "ICC_PROFILE", 12) == 0) {
+    } else if (marker == FL_JPEG_APP2 && size >= 12 && memcmp(p, "ICC_PROFILE", 12) == 0) {
         l->icc = true;
     }
 }
@@ -185,7 +164,8 @@ static fl_code cut(walk *w, fl_error *err) {
 }
 
 static bool has_payload(uint8_t m) {
-    return (m >= SOF0 && m <= SOF15 && m != JPG) || (m >= SOS && m <= DRI) || (m >= APP0 && m <= APP15) || m == COM;
+    return (m >= FL_JPEG_SOF0 && m <= FL_JPEG_SOF15 && m != FL_JPEG_JPG) || (m >= FL_JPEG_SOS && m <= FL_JPEG_DRI) ||
+           (m >= FL_JPEG_APP0 && m <= FL_JPEG_APP15) || m == FL_JPEG_COM;
 }
 
 static void note(walk *w, uint8_t marker, size_t offset, size_t data) {
@@ -202,15 +182,15 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
     *more = false;
     if (marker == 0) return cut(w, err);
     l->end = w->at;
-    if (marker == EOI) {
+    if (marker == FL_JPEG_EOI) {
         l->eoi = true;
-        const uint8_t eoi[2] = {0xFF, EOI};
+        const uint8_t eoi[2] = {0xFF, FL_JPEG_EOI};
         copy(w, eoi, sizeof eoi);
         note(w, marker, offset, 0);
         if (l->scans == 0) return fl_fail(err, FL_EJPEG, "the JPEG ends at byte %zu without a scan: it holds no picture", w->at);
         return FL_OK;
     }
-    if (marker == TEM || (marker >= RST0 && marker <= RST7)) {
+    if (marker == FL_JPEG_TEM || (marker >= FL_JPEG_RST0 && marker <= FL_JPEG_RST7)) {
         damage(w, "marker 0x%02x at byte %zu, outside a scan", marker, offset);
         *more = true;
         return FL_OK;
@@ -220,7 +200,7 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
         return l->scans ? FL_OK : fl_fail(err, FL_EJPEG, "not a JPEG that can be read: %s", l->damage);
     }
     if (w->size - w->at < 2) return cut(w, err);
-    size_t length = be16(w->bytes + w->at);
+    size_t length = fl_bytes_be16(w->bytes + w->at);
     if (length < 2) {
         damage(w, "segment 0x%02x at byte %zu is shorter than its own length field", marker, offset);
         return l->scans ? FL_OK : fl_fail(err, FL_EJPEG, "not a JPEG that can be read: %s", l->damage);
@@ -230,15 +210,16 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
     size_t size = length - 2, data = 0;
     w->at += length;
     *more = true;
-    if (marker >= APP0) {
+    if (marker >= FL_JPEG_APP0) {
         application(w, marker, payload, size);
     } else {
-        if (marker >= SOF0 && marker <= SOF15 && marker != DHT && marker != DAC && !frame(w, marker, payload, size)) {
+        if (marker >= FL_JPEG_SOF0 && marker <= FL_JPEG_SOF15 && marker != FL_JPEG_DHT && marker != FL_JPEG_DAC &&
+            !frame(w, marker, payload, size)) {
             *more = false;
             return l->scans ? FL_OK : fl_fail(err, FL_EJPEG, "not a JPEG that can be read: %s", l->damage);
         }
-        if (marker == DRI && size >= 2) w->interval = be16(payload);
-        if (marker == SOS) {
+        if (marker == FL_JPEG_DRI && size >= 2) w->interval = fl_bytes_be16(payload);
+        if (marker == FL_JPEG_SOS) {
             if (!w->framed) return fl_fail(err, FL_EJPEG, "the JPEG has a scan at byte %zu before any frame header", offset);
             if (l->scans++ == 0) l->restart_interval = w->interval;
             data = coded_data(w);
@@ -254,7 +235,7 @@ static fl_code walk_file(walk *w, fl_error *err) {
     fl_jpeg_layout *l = w->layout;
     memset(l, 0, sizeof *l);
     l->adobe = -1;
-    if (w->size < 2 || w->bytes[0] != 0xFF || w->bytes[1] != SOI) {
+    if (w->size < 2 || w->bytes[0] != 0xFF || w->bytes[1] != FL_JPEG_SOI) {
         if (w->size < 2) return fl_fail(err, FL_ETRUNCATED, "the JPEG is cut off: it has %zu bytes", w->size);
         return fl_fail(err, FL_EJPEG, "not a JPEG: it starts with 0x%02x 0x%02x", w->bytes[0], w->bytes[1]);
     }
@@ -268,7 +249,8 @@ static fl_code walk_file(walk *w, fl_error *err) {
     return FL_OK;
 }
 
-fl_code fl_jpeg_scan(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_jpeg_segment *segments, size_t capacity, fl_error *err) {
+fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_jpeg_segment *segments, size_t capacity,
+                             fl_error *err) {
     walk w = {.bytes = bytes, .size = size, .layout = layout, .segments = segments, .capacity = segments ? capacity : 0};
     return walk_file(&w, err);
 }

@@ -11,7 +11,7 @@
 typedef struct transcoder {
     struct jpeg_decompress_struct c;
     struct jpeg_compress_struct d;
-    fl_jpeg_io io;
+    fl_libjpeg_io io;
     struct jpeg_destination_mgr dest;
     bool writing; /* the source has been read: what fails now is what baseline coding cannot hold */
     uint8_t *out;
@@ -29,9 +29,9 @@ static void init_destination(j_compress_ptr d) {
 /* Called when the buffer is full, whatever free_in_buffer says. */
 static boolean grow_destination(j_compress_ptr d) {
     transcoder *t = of_compressor(d);
-    if (t->capacity > SIZE_MAX / 2) fl_jpeg_io_fail(&t->io, FL_ELIMIT, "the transcoded JPEG does not fit the address space");
+    if (t->capacity > SIZE_MAX / 2) fl_libjpeg_io_fail(&t->io, FL_ELIMIT, "the transcoded JPEG does not fit the address space");
     uint8_t *bigger = realloc(t->out, t->capacity * 2);
-    if (!bigger) fl_jpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)", t->capacity * 2);
+    if (!bigger) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)", t->capacity * 2);
     t->out = bigger;
     t->dest.next_output_byte = bigger + t->capacity;
     t->dest.free_in_buffer = t->capacity;
@@ -48,13 +48,13 @@ static fl_code transcoder_create(transcoder **out, fl_error *err) {
     transcoder *t = calloc(1, sizeof *t);
     *out = t;
     if (!t) return fl_fail(err, FL_ENOMEM, "no memory for a JPEG transcoder (%zu bytes)", sizeof *t);
-    fl_jpeg_io_init(&t->io, (j_common_ptr)&t->c);
+    fl_libjpeg_io_init(&t->io, (j_common_ptr)&t->c);
     t->d.err = t->c.err;
     t->d.client_data = &t->io;
     t->dest.init_destination = init_destination;
     t->dest.empty_output_buffer = grow_destination;
     t->dest.term_destination = end_destination;
-    fl_jpeg_io_begin(&t->io, err);
+    fl_libjpeg_io_begin(&t->io, err);
     return FL_OK;
 }
 
@@ -78,27 +78,27 @@ static void check_movable(transcoder *t, jvirt_barray_ptr *coefficients) {
             for (JDIMENSION x = 0; x < c->comp_info[ci].width_in_blocks; x++)
                 for (int k = 0; k < DCTSIZE2; k++)
                     if (row[x][k] < -1024 + (k > 0) || row[x][k] > 1023)
-                        fl_jpeg_io_fail(&t->io, FL_EUNSUPPORTED,
-                                        "the JPEG has coefficients that no 8-bit picture has (%d): it cannot be turned", row[x][k]);
+                        fl_libjpeg_io_fail(&t->io, FL_EUNSUPPORTED,
+                                           "the JPEG has coefficients that no 8-bit picture has (%d): it cannot be turned", row[x][k]);
         }
 }
 
 static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels, bool movable) {
     jpeg_create_decompress(&t->c);
     t->c.mem->max_memory_to_use = 0;
-    fl_jpeg_io_source(&t->io, &t->c, bytes, size);
-    fl_jpeg_io_header(&t->io, &t->c, max_pixels);
-    fl_jpeg_io_data(&t->io, &t->c);
+    fl_libjpeg_io_source(&t->io, &t->c, bytes, size);
+    fl_libjpeg_io_header(&t->io, &t->c, max_pixels);
+    fl_libjpeg_io_data(&t->io, &t->c);
     jvirt_barray_ptr *coefficients = jpeg_read_coefficients(&t->c);
-    if (fl_jpeg_io_smooths(&t->c))
-        fl_jpeg_io_fail(&t->io, FL_EUNSUPPORTED,
-                        "the progressive JPEG stops before full precision, so decoders smooth it; baseline coding would lose that");
+    if (fl_libjpeg_io_smooths(&t->c))
+        fl_libjpeg_io_fail(&t->io, FL_EUNSUPPORTED,
+                           "the progressive JPEG stops before full precision, so decoders smooth it; baseline coding would lose that");
     if (movable) check_movable(t, coefficients);
 
     t->writing = true;
     t->capacity = size + size / 4 + 4096;
     t->out = malloc(t->capacity);
-    if (!t->out) fl_jpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)", t->capacity);
+    if (!t->out) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for the transcoded JPEG (%zu bytes)", t->capacity);
     jpeg_create_compress(&t->d);
     t->d.mem->max_memory_to_use = 0;
     t->d.dest = &t->dest;
@@ -177,18 +177,18 @@ static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_
     struct jpeg_decompress_struct *c = &t->c;
     jpeg_create_decompress(c);
     c->mem->max_memory_to_use = 0;
-    fl_jpeg_io_source(&t->io, c, bytes, size);
-    fl_jpeg_io_header(&t->io, c, max_pixels);
-    fl_jpeg_io_data(&t->io, c);
+    fl_libjpeg_io_source(&t->io, c, bytes, size);
+    fl_libjpeg_io_header(&t->io, c, max_pixels);
+    fl_libjpeg_io_data(&t->io, c);
     c->out_color_space = c->num_components == 4 ? JCS_CMYK : JCS_RGB;
     c->scale_num = 1;
     c->scale_denom = 8;
     jpeg_start_decompress(c);
     t->out = malloc((size_t)c->output_width * 4);
-    if (!t->out) fl_jpeg_io_fail(&t->io, FL_ENOMEM, "no memory for a row of %u pixels", c->output_width);
+    if (!t->out) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for a row of %u pixels", c->output_width);
     JSAMPROW row = t->out;
     while (c->output_scanline < c->output_height)
-        if (jpeg_read_scanlines(c, &row, 1) != 1) fl_jpeg_io_fail(&t->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
+        if (jpeg_read_scanlines(c, &row, 1) != 1) fl_libjpeg_io_fail(&t->io, FL_EJPEG, "libjpeg stopped at row %u", c->output_scanline);
     jpeg_finish_decompress(c);
 }
 

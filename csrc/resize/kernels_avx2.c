@@ -1,43 +1,41 @@
 /* The row kernels with AVX2. Each gives the bytes of its namesake in resize/kernels_scalar.c. */
-#if defined(__x86_64__)
+#include "resize/kernels_avx2.h"
 
-#include <immintrin.h>
 #include <string.h>
 
-#include "resize/parts.h"
+#include "common/simd.h"
+#include "resize/kernels_scalar.h"
 
-#define AVX2 __attribute__((target("avx2")))
-#define INLINE AVX2 static inline __attribute__((always_inline))
+#if defined(__x86_64__)
 
 enum { NONE = -128 }; /* picks no byte, also after a small number is added */
 
-/* The same 16 bytes in both lanes. */
-#define BOTH(...) _mm256_broadcastsi128_si256(_mm_setr_epi8(__VA_ARGS__))
-
-INLINE __m256i load_pair(const uint8_t *low, const uint8_t *high) {
+FL_AVX2_INLINE __m256i load_pair(const uint8_t *low, const uint8_t *high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)), _mm_loadu_si128((const __m128i *)high),
                                    1);
 }
 
-INLINE __m256i coef_pair(const int16_t *coef) {
+FL_AVX2_INLINE __m256i coef_pair(const int16_t *coef) {
     int32_t both;
     memcpy(&both, coef, sizeof both);
     return _mm256_set1_epi32(both);
 }
 
-INLINE void store_quads(int16_t *quads, __m256i even, __m256i odd) {
+FL_AVX2_INLINE void store_quads(int16_t *quads, __m256i even, __m256i odd) {
     _mm256_store_si256((__m256i *)quads, _mm256_unpacklo_epi64(even, odd));
-    _mm256_store_si256((__m256i *)(quads + FL_QUAD_LANES), _mm256_unpackhi_epi64(even, odd));
+    _mm256_store_si256((__m256i *)(quads + FL_RESIZE_QUAD_LANES), _mm256_unpackhi_epi64(even, odd));
 }
 
 /* Four pixels; the first is at byte `skip` of 16 that are loaded from `at`. Rows 0 and 2 are summed in one vector's lanes, 1 and 3 in
  * another's, two pixels at a time, so that an unpack of the two is a quad. Bytes go to the upper half of a 16-bit lane, and a
  * multiply keeps the upper half of its product. */
-INLINE void four_quads(const fl_quad_rows *rows, const __m256i coef[2][FL_QUAD_TAPS], uint32_t taps, size_t at, int skip, __m256i start,
-                       int16_t *quads) {
+FL_AVX2_INLINE void four_quads(const fl_resize_quad_rows *rows, const __m256i coef[2][FL_RESIZE_QUAD_TAPS], uint32_t taps, size_t at,
+                               int skip, __m256i start, int16_t *quads) {
     const __m256i shift = _mm256_set1_epi8((char)skip);
-    const __m256i first = _mm256_add_epi8(BOTH(NONE, 0, NONE, 1, NONE, 2, NONE, NONE, NONE, 3, NONE, 4, NONE, 5, NONE, NONE), shift);
-    const __m256i second = _mm256_add_epi8(BOTH(NONE, 6, NONE, 7, NONE, 8, NONE, NONE, NONE, 9, NONE, 10, NONE, 11, NONE, NONE), shift);
+    const __m256i first =
+        _mm256_add_epi8(FL_AVX2_BOTH(NONE, 0, NONE, 1, NONE, 2, NONE, NONE, NONE, 3, NONE, 4, NONE, 5, NONE, NONE), shift);
+    const __m256i second =
+        _mm256_add_epi8(FL_AVX2_BOTH(NONE, 6, NONE, 7, NONE, 8, NONE, NONE, NONE, 9, NONE, 10, NONE, 11, NONE, NONE), shift);
     __m256i sum[2][2];
     for (int odd = 0; odd < 2; odd++) {
         const uint8_t *low = rows->row[odd] + at, *high = rows->row[odd + 2] + at;
@@ -50,26 +48,26 @@ INLINE void four_quads(const fl_quad_rows *rows, const __m256i coef[2][FL_QUAD_T
         }
     }
     store_quads(quads, sum[0][0], sum[1][0]);
-    store_quads(quads + 2 * FL_QUAD_LANES, sum[0][1], sum[1][1]);
+    store_quads(quads + 2 * FL_RESIZE_QUAD_LANES, sum[0][1], sum[1][1]);
 }
 
-INLINE void quad_down_taps(const fl_quad_rows *given, int16_t *quads, size_t n, uint32_t taps) {
-    const fl_quad_rows rows = *given; /* a copy, that stores of int16 cannot alias */
+FL_AVX2_INLINE void quad_down_taps(const fl_resize_quad_rows *given, int16_t *quads, size_t n, uint32_t taps) {
+    const fl_resize_quad_rows rows = *given; /* a copy, that stores of int16 cannot alias */
     const __m256i start = _mm256_set1_epi16((int16_t)(taps / 2));
-    __m256i coef[2][FL_QUAD_TAPS];
+    __m256i coef[2][FL_RESIZE_QUAD_TAPS];
     for (int j = 0; j < 2; j++)
         for (uint32_t k = 0; k < taps; k++)
             coef[j][k] = _mm256_inserti128_si256(_mm256_set1_epi16(rows.coef[j][k]), _mm_set1_epi16(rows.coef[j + 2][k]), 1);
     four_quads(&rows, coef, taps, 0, 0, start, quads); /* 3 n >= 16 */
     for (size_t next = 4; next < n; next += 4) { /* loads that begin earlier do not end too late */
         const size_t p = next + 4 <= n ? next : n - 4;
-        four_quads(&rows, coef, taps, 3 * p - 4, 4, start, quads + p * FL_QUAD_LANES);
+        four_quads(&rows, coef, taps, 3 * p - 4, 4, start, quads + p * FL_RESIZE_QUAD_LANES);
     }
 }
 
-AVX2 static void quad_down(const fl_quad_rows *rows, int16_t *quads, size_t n) {
+FL_AVX2 static void quad_down(const fl_resize_quad_rows *rows, int16_t *quads, size_t n) {
     if (3 * n < 16) {
-        fl_kernels_scalar.quad_down(rows, quads, n);
+        fl_resize_kernels_scalar.quad_down(rows, quads, n);
         return;
     }
     switch (rows->taps) { /* a constant count keeps coefficients in registers */
@@ -81,27 +79,27 @@ AVX2 static void quad_down(const fl_quad_rows *rows, int16_t *quads, size_t n) {
     }
 }
 
-/* Stores n <= FL_BLOCK pixels, or a whole vector where there is room for it. */
-INLINE void store_pixels(uint8_t *dst, __m128i rgb, uint32_t left) {
-    if (left >= FL_BLOCK + 2) { /* the 4 bytes too many are overwritten by the next block */
+/* Stores n <= FL_RESIZE_BLOCK pixels, or a whole vector where there is room for it. */
+FL_AVX2_INLINE void store_pixels(uint8_t *dst, __m128i rgb, uint32_t left) {
+    if (left >= FL_RESIZE_BLOCK + 2) { /* the 4 bytes too many are overwritten by the next block */
         _mm_storeu_si128((__m128i *)dst, rgb);
     } else {
         uint8_t last[16];
         _mm_storeu_si128((__m128i *)last, rgb);
-        memcpy(dst, last, left < FL_BLOCK ? 3 * (size_t)left : 3 * FL_BLOCK);
+        memcpy(dst, last, left < FL_RESIZE_BLOCK ? 3 * (size_t)left : 3 * FL_RESIZE_BLOCK);
     }
 }
 
-INLINE void quad_across_taps(const fl_axis *axis, const int16_t *quads, uint8_t *const dst[4], uint32_t taps) {
-    const __m256i compress = BOTH(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-    const __m256i round = _mm256_set1_epi16(1 << (15 - FL_QUAD_BITS)); /* a rounding multiply by it is a rounding shift */
+FL_AVX2_INLINE void quad_across_taps(const fl_resize_axis *axis, const int16_t *quads, uint8_t *const dst[4], uint32_t taps) {
+    const __m256i compress = FL_AVX2_BOTH(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+    const __m256i round = _mm256_set1_epi16(1 << (15 - FL_RESIZE_QUAD_BITS)); /* a rounding multiply by it is a rounding shift */
     const int16_t *coef = axis->coef; /* copies, that stores of bytes cannot alias */
     const uint32_t *first = axis->first, low = axis->low, count = axis->key.count;
     uint8_t *out[4] = {dst[0], dst[1], dst[2], dst[3]};
-    for (uint32_t i = 0; i < count; i += FL_BLOCK) {
-        __m256i pixel[FL_BLOCK];
-        for (int j = 0; j < FL_BLOCK; j++, coef += 2 * taps) {
-            const __m256i *quad = (const __m256i *)(quads + (size_t)(first[i + j] - low) * FL_QUAD_LANES);
+    for (uint32_t i = 0; i < count; i += FL_RESIZE_BLOCK) {
+        __m256i pixel[FL_RESIZE_BLOCK];
+        for (int j = 0; j < FL_RESIZE_BLOCK; j++, coef += 2 * taps) {
+            const __m256i *quad = (const __m256i *)(quads + (size_t)(first[i + j] - low) * FL_RESIZE_QUAD_LANES);
             __m256i sum = _mm256_mulhrs_epi16(quad[0], coef_pair(coef));
             for (uint32_t k = 1; k < taps; k++) sum = _mm256_add_epi16(sum, _mm256_mulhrs_epi16(quad[k], coef_pair(coef + 2 * k)));
             pixel[j] = _mm256_mulhrs_epi16(sum, round);
@@ -119,7 +117,7 @@ INLINE void quad_across_taps(const fl_axis *axis, const int16_t *quads, uint8_t 
     }
 }
 
-AVX2 static void quad_across(const fl_axis *axis, const int16_t *quads, uint8_t *const dst[4]) {
+FL_AVX2 static void quad_across(const fl_resize_axis *axis, const int16_t *quads, uint8_t *const dst[4]) {
     switch (axis->taps) {
     case 1: quad_across_taps(axis, quads, dst, 1); break;
     case 2: quad_across_taps(axis, quads, dst, 2); break;
@@ -131,9 +129,9 @@ AVX2 static void quad_across(const fl_axis *axis, const int16_t *quads, uint8_t 
 
 /* One output pixel of two rows, a row a lane: sums of (red, green, blue, 0). Taps come in pairs, interleaved as R0 R1 G0 G1 B0 B1 so
  * that one multiply-add takes both; a 16-byte load holds five pixels, of which four are used. */
-INLINE __m256i long_sum(const uint8_t *low, const uint8_t *high, const int16_t *coef, uint32_t taps, __m256i half) {
-    const __m256i first = BOTH(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
-    const __m256i second = BOTH(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
+FL_AVX2_INLINE __m256i long_sum(const uint8_t *low, const uint8_t *high, const int16_t *coef, uint32_t taps, __m256i half) {
+    const __m256i first = FL_AVX2_BOTH(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
+    const __m256i second = FL_AVX2_BOTH(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
     __m256i sum = half;
     for (uint32_t k = 0; k + 4 <= taps; k += 4, low += 12, high += 12, coef += 4) {
         const __m256i pixels = load_pair(low, high);
@@ -144,8 +142,9 @@ INLINE __m256i long_sum(const uint8_t *low, const uint8_t *high, const int16_t *
     return sum;
 }
 
-INLINE void long_across_taps(const fl_axis *axis, fl_row_form form, const uint8_t *const src[2], int16_t *const dst[2], uint32_t taps) {
-    const __m256i compress = BOTH(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, -1, -1, -1, -1);
+FL_AVX2_INLINE void long_across_taps(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *const src[2],
+                                     int16_t *const dst[2], uint32_t taps) {
+    const __m256i compress = FL_AVX2_BOTH(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, -1, -1, -1, -1);
     const __m256i half = _mm256_set1_epi32(1 << (axis->bits - form.bits - 1));
     const __m128i shift = _mm_cvtsi32_si128(axis->bits - form.bits);
     const __m256i lowest = _mm256_set1_epi16((int16_t)form.low), highest = _mm256_set1_epi16((int16_t)form.high);
@@ -173,7 +172,7 @@ INLINE void long_across_taps(const fl_axis *axis, fl_row_form form, const uint8_
     }
 }
 
-AVX2 static void long_across(const fl_axis *axis, fl_row_form form, const uint8_t *const src[2], int16_t *const dst[2]) {
+FL_AVX2 static void long_across(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *const src[2], int16_t *const dst[2]) {
     switch (axis->taps) {
     case 4: long_across_taps(axis, form, src, dst, 4); break;
     case 6: long_across_taps(axis, form, src, dst, 6); break;
@@ -182,7 +181,7 @@ AVX2 static void long_across(const fl_axis *axis, fl_row_form form, const uint8_
 }
 
 /* 16 values at `at`, taps in pairs: clipped to bytes, still 16 bits each. */
-INLINE __m256i down_sum(const int16_t *const *rows, const int16_t *coef, uint32_t taps, size_t at, __m256i half, __m128i shift) {
+FL_AVX2_INLINE __m256i down_sum(const int16_t *const *rows, const int16_t *coef, uint32_t taps, size_t at, __m256i half, __m128i shift) {
     __m256i low = half, high = half;
     for (uint32_t k = 0; k < taps; k += 2) {
         const __m256i a = _mm256_loadu_si256((const __m256i *)(rows[k] + at)), c = coef_pair(coef + k);
@@ -193,8 +192,8 @@ INLINE __m256i down_sum(const int16_t *const *rows, const int16_t *coef, uint32_
     return _mm256_packs_epi32(_mm256_sra_epi32(low, shift), _mm256_sra_epi32(high, shift));
 }
 
-INLINE void long_down_taps(const fl_axis *axis, fl_row_form form, const int16_t *coef, const int16_t *const *rows, uint8_t *dst, size_t n,
-                           uint32_t taps) {
+FL_AVX2_INLINE void long_down_taps(const fl_resize_axis *axis, fl_resize_row_form form, const int16_t *coef, const int16_t *const *rows,
+                                   uint8_t *dst, size_t n, uint32_t taps) {
     const __m256i half = _mm256_set1_epi32(1 << (axis->bits + form.bits - 1));
     const __m128i shift = _mm_cvtsi32_si128(axis->bits + form.bits);
     for (size_t next = 0; next < n; next += 16) {
@@ -204,23 +203,24 @@ INLINE void long_down_taps(const fl_axis *axis, fl_row_form form, const int16_t 
     }
 }
 
-AVX2 static void long_down(const fl_axis *axis, fl_row_form form, const int16_t *coef, const int16_t *const *rows, uint8_t *dst, size_t n) {
-    if (n < 16) fl_kernels_scalar.long_down(axis, form, coef, rows, dst, n);
+FL_AVX2 static void long_down(const fl_resize_axis *axis, fl_resize_row_form form, const int16_t *coef, const int16_t *const *rows,
+                              uint8_t *dst, size_t n) {
+    if (n < 16) fl_resize_kernels_scalar.long_down(axis, form, coef, rows, dst, n);
     else if (axis->taps == 4) long_down_taps(axis, form, coef, rows, dst, n, 4);
     else if (axis->taps == 6) long_down_taps(axis, form, coef, rows, dst, n, 6);
     else long_down_taps(axis, form, coef, rows, dst, n, axis->taps);
 }
 
 /* Five pixels at a time; the byte before them is loaded too, and the byte after them stored, so neither end is overrun. */
-AVX2 static void mirror(const uint8_t *rgb, uint8_t *dst, size_t n) {
+FL_AVX2 static void mirror(const uint8_t *rgb, uint8_t *dst, size_t n) {
     const __m128i turn = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
     for (; n >= 6; n -= 5, dst += 15)
         _mm_storeu_si128((__m128i *)dst, _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(rgb + 3 * (n - 5) - 1)), turn));
-    fl_kernels_scalar.mirror(rgb, dst, n);
+    fl_resize_kernels_scalar.mirror(rgb, dst, n);
 }
 
 /* 16 pixels, 48 bytes, at a time: each plane's bytes are picked from the three loads and put together. */
-AVX2 static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
+FL_AVX2 static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
     static const int8_t picks[3][3][16] = {
         {{0, 3, 6, 9, 12, 15, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
          {-1, -1, -1, -1, -1, -1, 2, 5, 8, 11, 14, -1, -1, -1, -1, -1},
@@ -242,11 +242,16 @@ AVX2 static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
             _mm_storeu_si128((__m128i *)(plane[p] + i), _mm_or_si128(ab, _mm_shuffle_epi8(c, _mm_loadu_si128(pick + 2))));
         }
     }
-    fl_kernels_scalar.split(rgb + 3 * i, (uint8_t *const[3]){plane[0] + i, plane[1] + i, plane[2] + i}, n - i);
+    fl_resize_kernels_scalar.split(rgb + 3 * i, (uint8_t *const[3]){plane[0] + i, plane[1] + i, plane[2] + i}, n - i);
 }
 
-const fl_kernels fl_kernels_avx2 = {"avx2", quad_down, quad_across, long_across, long_down, mirror, split};
+const fl_resize_kernels *fl_resize_kernels_avx2(void) {
+    static const fl_resize_kernels kernels = {quad_down, quad_across, long_across, long_down, mirror, split};
+    return &kernels;
+}
 
 #else
-typedef int fl_resize_avx2_is_for_x86_64; /* ISO C wants a declaration in every file */
+
+const fl_resize_kernels *fl_resize_kernels_avx2(void) { return NULL; }
+
 #endif

@@ -1,16 +1,16 @@
 /* The row kernels in plain C: the definition of the resizer's arithmetic, which SIMD kernels must give byte for byte.
  * Inner loops run along a row without branches, so that compilers vectorise them for any CPU. */
-#include "resize/parts.h"
+#include "resize/kernels_scalar.h"
 
 enum { CHUNK = 64 }; /* sums of so many values stay in registers or L1 while the taps go by */
 
 static inline int32_t clip(int32_t value, int32_t low, int32_t high) { return value < low ? low : value > high ? high : value; }
 
-/* Products are cut to FL_QUAD_BITS; half a unit for each, on average what the cuts lose, is there from the start. */
-static void quad_down(const fl_quad_rows *rows, int16_t *quads, size_t n) {
+/* Products are cut to FL_RESIZE_QUAD_BITS; half a unit for each, on average what the cuts lose, is there from the start. */
+static void quad_down(const fl_resize_quad_rows *rows, int16_t *quads, size_t n) {
     for (int j = 0; j < 4; j++) {
         for (size_t p = 0; p < n; p++) {
-            int16_t *value = quads + p * FL_QUAD_LANES + 4 * j;
+            int16_t *value = quads + p * FL_RESIZE_QUAD_LANES + 4 * j;
             for (int c = 0; c < 3; c++) value[c] = (int16_t)(rows->taps / 2);
             value[3] = 0;
         }
@@ -18,26 +18,27 @@ static void quad_down(const fl_quad_rows *rows, int16_t *quads, size_t n) {
             const uint8_t *src = rows->row[j] + k * rows->stride;
             const uint32_t coef = (uint16_t)rows->coef[j][k];
             for (size_t p = 0; p < n; p++)
-                for (int c = 0; c < 3; c++) quads[p * FL_QUAD_LANES + 4 * j + c] += (int16_t)(src[3 * p + c] * coef >> 8);
+                for (int c = 0; c < 3; c++) quads[p * FL_RESIZE_QUAD_LANES + 4 * j + c] += (int16_t)(src[3 * p + c] * coef >> 8);
         }
     }
 }
 
-/* Products are rounded to FL_QUAD_BITS. */
-static void quad_across(const fl_axis *axis, const int16_t *quads, uint8_t *const dst[4]) {
+/* Products are rounded to FL_RESIZE_QUAD_BITS. */
+static void quad_across(const fl_resize_axis *axis, const int16_t *quads, uint8_t *const dst[4]) {
     for (uint32_t i = 0; i < axis->key.count; i++) {
-        const int16_t *quad = quads + (size_t)(axis->first[i] - axis->low) * FL_QUAD_LANES;
+        const int16_t *quad = quads + (size_t)(axis->first[i] - axis->low) * FL_RESIZE_QUAD_LANES;
         const int16_t *coef = axis->coef + (size_t)i * axis->stride;
-        int16_t sum[FL_QUAD_LANES] = {0};
+        int16_t sum[FL_RESIZE_QUAD_LANES] = {0};
         for (uint32_t k = 0; k < axis->taps; k++)
-            for (int lane = 0; lane < FL_QUAD_LANES; lane++)
-                sum[lane] = (int16_t)(sum[lane] + ((quad[k * FL_QUAD_LANES + lane] * coef[2 * k] + (1 << 14)) >> 15));
+            for (int lane = 0; lane < FL_RESIZE_QUAD_LANES; lane++)
+                sum[lane] = (int16_t)(sum[lane] + ((quad[k * FL_RESIZE_QUAD_LANES + lane] * coef[2 * k] + (1 << 14)) >> 15));
         for (int j = 0; j < 4; j++)
-            for (int c = 0; c < 3; c++) dst[j][3 * i + c] = (uint8_t)((sum[4 * j + c] + (1 << (FL_QUAD_BITS - 1))) >> FL_QUAD_BITS);
+            for (int c = 0; c < 3; c++)
+                dst[j][3 * i + c] = (uint8_t)((sum[4 * j + c] + (1 << (FL_RESIZE_QUAD_BITS - 1))) >> FL_RESIZE_QUAD_BITS);
     }
 }
 
-static void long_row(const fl_axis *axis, fl_row_form form, const uint8_t *src, int16_t *dst) {
+static void long_row(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *src, int16_t *dst) {
     const int shift = axis->bits - form.bits;
     const int32_t half = 1 << (shift - 1);
     for (uint32_t i = 0; i < axis->key.count; i++) {
@@ -55,12 +56,13 @@ static void long_row(const fl_axis *axis, fl_row_form form, const uint8_t *src, 
     }
 }
 
-static void long_across(const fl_axis *axis, fl_row_form form, const uint8_t *const src[2], int16_t *const dst[2]) {
+static void long_across(const fl_resize_axis *axis, fl_resize_row_form form, const uint8_t *const src[2], int16_t *const dst[2]) {
     long_row(axis, form, src[0], dst[0]);
     if (dst[1] != dst[0]) long_row(axis, form, src[1], dst[1]);
 }
 
-static void long_down(const fl_axis *axis, fl_row_form form, const int16_t *coef, const int16_t *const *rows, uint8_t *dst, size_t n) {
+static void long_down(const fl_resize_axis *axis, fl_resize_row_form form, const int16_t *coef, const int16_t *const *rows, uint8_t *dst,
+                      size_t n) {
     const int shift = axis->bits + form.bits;
     int32_t sum[CHUNK];
     for (size_t at = 0; at < n; at += CHUNK) {
@@ -93,4 +95,4 @@ static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
     }
 }
 
-const fl_kernels fl_kernels_scalar = {"scalar", quad_down, quad_across, long_across, long_down, mirror, split};
+const fl_resize_kernels fl_resize_kernels_scalar = {quad_down, quad_across, long_across, long_down, mirror, split};

@@ -1,24 +1,30 @@
 /* The resizer: checks what it is asked, makes the tables, and streams rows through the two passes.
  *
  * NOTE [ resize: rows stream, in either order ]
- * No plane of the intermediate image exists. FL_QUAD makes four output rows of the source's columns, and at once takes them across.
- * In FL_LONG, Pillow's order, rows are resampled horizontally only when the vertical pass comes to them, two at a time, into a ring of a
+ * No plane of the intermediate image exists. FL_RESIZE_QUAD makes four output rows of the source's columns, and at once takes them across.
+ * In FL_RESIZE_LONG, Pillow's order, rows are resampled horizontally only when the vertical pass comes to them, two at a time, into a ring of a
  * few rows that stays in L1; each output row is then combined from the ring and goes to the sink. The vertical axis' first[] never
  * decreases (a vertical mirror is done where the row is stored), so a ring of taps + 2 rows never overwrites a row that is still
  * wanted. Antialiased bicubic clips between the passes what overshoots, so its order counts, and is that of every Pillow before 13.
  * The choice depends on the box and the output, not on the window, so that a window equals the same part of the whole.
  */
+#include "resize/resize.h"
+
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "resize/parts.h"
+#include "common/cpu.h"
+#include "resize/axis.h"
+#include "resize/kernels_avx2.h"
+#include "resize/kernels_scalar.h"
+#include "resize/ramp.h"
+#include "resize/sink.h"
 
 struct fl_resizer {
-    fl_axis across, down;
-    fl_ramp ramp; /* of the last float32 table */
-    void *between; /* FL_QUAD: quads of the columns in use. FL_LONG: a ring, row r of the source at slot r % slots */
+    fl_resize_axis across, down;
+    fl_resize_ramp ramp; /* of the last float32 table */
+    void *between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
     void *spare[2]; /* copies of rows whose end a kernel would read beyond */
     void *line[4]; /* finished rows that the sink does not take as they are */
     void *rows; /* pointers to the rows that one output row is made of */
@@ -30,30 +36,20 @@ typedef struct job {
     fl_resizer *resizer;
     const fl_view *view;
     const fl_sink *sink;
-    const fl_kernels *kernels;
-    const fl_ramp *ramp; /* or NULL */
-    const fl_axis *across, *down;
+    const fl_resize_kernels *kernels;
+    const fl_resize_ramp *ramp; /* or NULL */
+    const fl_resize_axis *across, *down;
     uint32_t x, at_y; /* the window's left column and top row in the sink; the column is already mirrored */
     size_t n; /* bytes of a row of the window */
     bool in_place; /* the sink takes finished rows as they are */
-    fl_row_form form; /* of FL_LONG's rows between the passes */
+    fl_resize_row_form form; /* of FL_RESIZE_LONG's rows between the passes */
     size_t slots, pitch; /* the ring: rows, bytes from row to row */
     uint32_t next; /* the first source row that is not in the ring yet */
     uint32_t last; /* the last source row that any output needs */
 } job;
 
-static const fl_kernels *best_kernels(void) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) return &fl_kernels_avx2;
-#endif
-    return &fl_kernels_scalar;
-}
-
-static atomic_bool scalar_only; /* written by tests; read once at the start of a resize */
-
-const char *fl_resize_dispatch(int best) {
-    atomic_store(&scalar_only, !best);
-    return best ? best_kernels()->name : fl_kernels_scalar.name;
+static const fl_resize_kernels *best_kernels(void) {
+    return fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
 }
 
 fl_code fl_resizer_create(fl_resizer **out, fl_error *err) {
@@ -64,8 +60,8 @@ fl_code fl_resizer_create(fl_resizer **out, fl_error *err) {
 
 void fl_resizer_free(fl_resizer *resizer) {
     if (resizer == NULL) return;
-    fl_axis_free(&resizer->across);
-    fl_axis_free(&resizer->down);
+    fl_resize_axis_free(&resizer->across);
+    fl_resize_axis_free(&resizer->down);
     free(resizer->between);
     for (int i = 0; i < 2; i++) free(resizer->spare[i]);
     for (int i = 0; i < 4; i++) free(resizer->line[i]);
@@ -91,7 +87,8 @@ static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_s
         return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
     if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > SIDE_MAX || spec->out_height > SIDE_MAX)
         return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", spec->out_width, spec->out_height);
-    if (spec->filter != FL_BILINEAR && spec->filter != FL_BICUBIC) return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
+    if (spec->filter != FL_RESIZE_BILINEAR && spec->filter != FL_RESIZE_BICUBIC)
+        return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);
     const fl_box *window = &spec->window;
     if (window->width > spec->out_width || window->x > spec->out_width - window->width || window->height > spec->out_height ||
         window->y > spec->out_height - window->height)
@@ -112,15 +109,16 @@ static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_s
     return FL_OK;
 }
 
-static fl_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
-    fl_axis_key key = {
+static fl_resize_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
+    fl_resize_axis_key key = {
         .start = start, .length = length, .source = source, .out = out, .filter = spec->filter, .antialias = spec->antialias};
     const double over = key.start + key.length - source;
     if (over > 0.0 && over <= EDGE) key.length -= over;
     return key;
 }
 
-static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_axis_key *across, fl_axis_key *down) {
+static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
+                      fl_resize_axis_key *down) {
     *across = key_of(spec->x, spec->width, view->width, spec->out_width, spec);
     across->begin = spec->window.x;
     across->count = spec->window.width;
@@ -129,8 +127,9 @@ static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_
     *down = key_of(spec->y, spec->height, view->height, spec->out_height, spec);
     down->begin = spec->window.y;
     down->count = spec->window.height;
-    const bool quad = spec->filter == FL_BILINEAR && fl_axis_width(across) <= FL_QUAD_TAPS && fl_axis_width(down) <= FL_QUAD_TAPS;
-    across->sum = down->sum = quad ? FL_QUAD : FL_LONG;
+    const bool quad = spec->filter == FL_RESIZE_BILINEAR && fl_resize_axis_width(across) <= FL_RESIZE_QUAD_TAPS &&
+                      fl_resize_axis_width(down) <= FL_RESIZE_QUAD_TAPS;
+    across->sum = down->sum = quad ? FL_RESIZE_QUAD : FL_RESIZE_LONG;
 }
 
 static fl_code reserve_lines(const job *job, int count, fl_error *err) {
@@ -148,10 +147,10 @@ static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
 static uint32_t sink_y(const job *job, uint32_t i) { return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i; }
 
 static void store_row(const job *job, uint32_t y, const uint8_t *rgb) {
-    fl_sink_row(job->sink, job->kernels, job->ramp, job->x, y, rgb, job->n / 3);
+    fl_resize_sink_row(job->sink, job->kernels, job->ramp, job->x, y, rgb, job->n / 3);
 }
 
-static fl_code run_copy(const job *job, const fl_axis_key *across, const fl_axis_key *down, fl_error *err) {
+static fl_code run_copy(const job *job, const fl_resize_axis_key *across, const fl_resize_axis_key *down, fl_error *err) {
     const fl_code code = reserve_lines(job, 1, err);
     if (code != FL_OK) return code;
     const fl_view *view = job->view;
@@ -169,18 +168,18 @@ static fl_code run_copy(const job *job, const fl_axis_key *across, const fl_axis
     return FL_OK;
 }
 
-static const int16_t *coef_of(const fl_axis *axis, uint32_t i) { return axis->coef + (size_t)i * axis->stride; }
+static const int16_t *coef_of(const fl_resize_axis *axis, uint32_t i) { return axis->coef + (size_t)i * axis->stride; }
 
 static fl_code run_quads(const job *job, fl_error *err) {
-    const fl_axis *down = job->down, *across = job->across;
+    const fl_resize_axis *down = job->down, *across = job->across;
     fl_resizer *resizer = job->resizer;
     const size_t columns = across->high - across->low;
-    fl_code code = fl_scratch(&resizer->between, &resizer->between_room, columns, FL_QUAD_LANES * sizeof(int16_t), err);
+    fl_code code = fl_scratch(&resizer->between, &resizer->between_room, columns, FL_RESIZE_QUAD_LANES * sizeof(int16_t), err);
     if (code == FL_OK) code = reserve_lines(job, 4, err);
     if (code != FL_OK) return code;
     int16_t *quads = resizer->between;
     for (uint32_t i = 0; i < down->key.count; i += 4) {
-        fl_quad_rows rows = {.stride = job->view->stride, .taps = down->taps};
+        fl_resize_quad_rows rows = {.stride = job->view->stride, .taps = down->taps};
         uint8_t *line[4];
         for (uint32_t j = 0; j < 4; j++) { /* the last row stands in for those beyond it */
             const uint32_t at = i + j < down->key.count ? i + j : down->key.count - 1;
@@ -235,7 +234,7 @@ static fl_code reserve_ring(job *job, fl_error *err) {
 }
 
 static fl_code run_long(job *job, fl_error *err) {
-    const fl_axis *down = job->down;
+    const fl_resize_axis *down = job->down;
     const fl_code code = reserve_ring(job, err);
     if (code != FL_OK) return code;
     const void **rows = job->resizer->rows;
@@ -253,9 +252,9 @@ static fl_code run_long(job *job, fl_error *err) {
 }
 
 /* Antialiased bicubic is clipped as Pillow's; what torch interpolates is not, and overshoots by less than 64. */
-static fl_row_form form_of(const fl_resize_spec *spec, const fl_axis_key *down) {
-    const int bits = fl_row_bits(down);
-    return spec->antialias ? (fl_row_form){bits, 0, 255 << bits} : (fl_row_form){bits, -32768, 32767};
+static fl_resize_row_form form_of(const fl_resize_spec *spec, const fl_resize_axis_key *down) {
+    const int bits = fl_resize_row_bits(down);
+    return spec->antialias ? (fl_resize_row_form){bits, 0, 255 << bits} : (fl_resize_row_form){bits, -32768, 32767};
 }
 
 fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
@@ -264,18 +263,18 @@ fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec
     if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;
 
     job job = {.resizer = resizer, .view = view, .sink = sink, .across = &resizer->across, .down = &resizer->down};
-    job.kernels = atomic_load(&scalar_only) ? &fl_kernels_scalar : best_kernels();
-    if (sink->dtype == FL_F32 && job.kernels != &fl_kernels_scalar) job.ramp = fl_ramp_of(&resizer->ramp, sink->lut);
+    job.kernels = best_kernels();
+    if (sink->dtype == FL_F32) job.ramp = fl_resize_ramp_of(&resizer->ramp, sink->lut);
     job.x = sink->hflip ? sink->width - spec->at_x - spec->window.width : spec->at_x;
     job.at_y = spec->at_y;
     job.n = (size_t)spec->window.width * 3;
     job.in_place = sink->dtype == FL_U8 && sink->layout == FL_HWC;
-    fl_axis_key across, down;
+    fl_resize_axis_key across, down;
     make_keys(view, spec, sink, &across, &down);
-    if (fl_axis_copies(&across) && fl_axis_copies(&down)) return run_copy(&job, &across, &down, err);
-    code = fl_axis_build(&resizer->across, &across, err);
-    if (code == FL_OK) code = fl_axis_build(&resizer->down, &down, err);
+    if (fl_resize_axis_copies(&across) && fl_resize_axis_copies(&down)) return run_copy(&job, &across, &down, err);
+    code = fl_resize_axis_build(&resizer->across, &across, err);
+    if (code == FL_OK) code = fl_resize_axis_build(&resizer->down, &down, err);
     if (code != FL_OK) return code;
     job.form = form_of(spec, &down);
-    return across.sum == FL_QUAD ? run_quads(&job, err) : run_long(&job, err);
+    return across.sum == FL_RESIZE_QUAD ? run_quads(&job, err) : run_long(&job, err);
 }

@@ -13,7 +13,7 @@
 #include "common/status.h"
 
 typedef struct fl_resizer fl_resizer;
-typedef enum fl_filter { FL_BILINEAR = 0, FL_BICUBIC = 1 } fl_filter;
+typedef enum fl_resize_filter { FL_RESIZE_BILINEAR = 0, FL_RESIZE_BICUBIC = 1 } fl_resize_filter;
 
 typedef struct fl_resize_spec {
     /* The box, in pixels of the view; may be fractional. The part of it that the window shows lies inside the view, the rest
@@ -22,7 +22,7 @@ typedef struct fl_resize_spec {
     uint32_t out_width, out_height; /* what the box becomes */
     fl_box window; /* the part of out that is wanted, inside it; {0, 0, out_width, out_height} for all */
     uint32_t at_x, at_y; /* where the window's first pixel goes in the sink (before its mirror) */
-    fl_filter filter;
+    fl_resize_filter filter;
     bool antialias; /* true: Pillow's filters (bicubic a = -0.5, support scaled); false: torch's interpolate
                        (align_corners=False; bicubic a = -0.75, no scaling of the support) */
 } fl_resize_spec;
@@ -33,14 +33,5 @@ void fl_resizer_free(fl_resizer *resizer); /* NULL is allowed */
 /* Writes the window into the sink; the sink's other pixels are left alone. FL_EARG when box or window do not fit. When the box is
  * whole pixels and equals out in size, pixels are copied unresampled. */
 fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
-
-/* Fills the sink outside `keep` (of the unmirrored image; inside the sink, may be empty) with one colour (through its lut): what padding shows. */
-void fl_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]);
-
-/* Bytes of one image of the sink's type. */
-size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height);
-
-/* Tests compare the two paths: 0 = scalar, 1 = the best this CPU has (the default). Returns the path now in use: "scalar", "avx2", ... */
-const char *fl_resize_dispatch(int best);
 
 #endif

@@ -1,7 +1,6 @@
-/* The last step of a row: from RGB bytes to the sink's type and layout. */
-#include <string.h>
+#include "resize/sink.h"
 
-#include "resize/parts.h"
+#include <string.h>
 
 /* Table look-ups for one element type: n RGB pixels, interleaved or into planes `plane` elements apart. */
 #define LOOK_UP(NAME, TYPE)                                                                                                                \
@@ -23,21 +22,22 @@ LOOK_UP(half, uint16_t)
 
 static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
 
-size_t fl_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) { return (size_t)width * height * 3 * element_size(dtype); }
+size_t fl_resize_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) { return (size_t)width * height * 3 * element_size(dtype); }
 
 /* Planes of floats `plane` elements apart. */
-static void ramp_planar(const fl_ramp *ramp, const fl_kernels *kernels, const uint8_t *rgb, float *dst, size_t plane, size_t n) {
+static void ramp_planar(const fl_resize_ramp *ramp, const fl_resize_kernels *kernels, const uint8_t *rgb, float *dst, size_t plane,
+                        size_t n) {
     enum { PIXELS = 256 };
     uint8_t bytes[3][PIXELS];
     for (size_t i = 0; i < n; i += PIXELS) {
         const size_t m = n - i < PIXELS ? n - i : PIXELS;
         kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
-        for (int c = 0; c < 3; c++) fl_ramp_plane(ramp, c, bytes[c], dst + (size_t)c * plane + i, m);
+        for (int c = 0; c < 3; c++) fl_resize_ramp_plane(ramp, c, bytes[c], dst + (size_t)c * plane + i, m);
     }
 }
 
-void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, const fl_ramp *ramp, uint32_t x, uint32_t y, const uint8_t *rgb,
-                 size_t n) {
+void fl_resize_sink_row(const fl_sink *sink, const fl_resize_kernels *kernels, const fl_resize_ramp *ramp, uint32_t x, uint32_t y,
+                        const uint8_t *rgb, size_t n) {
     const size_t at = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;
     if (sink->dtype == FL_U8) {
         uint8_t *data = sink->data;
@@ -45,7 +45,7 @@ void fl_sink_row(const fl_sink *sink, const fl_kernels *kernels, const fl_ramp *
         else kernels->split(rgb, (uint8_t *const[3]){data + at, data + plane + at, data + 2 * plane + at}, n);
     } else if (ramp != NULL) {
         float *data = sink->data;
-        if (sink->layout == FL_HWC) fl_ramp_interleaved(ramp, rgb, data + 3 * at, n);
+        if (sink->layout == FL_HWC) fl_resize_ramp_interleaved(ramp, rgb, data + 3 * at, n);
         else ramp_planar(ramp, kernels, rgb, data + at, plane, n);
     } else if (sink->dtype == FL_F32) {
         uint32_t *data = sink->data; /* the bits of a float: copied, never calculated with */
@@ -88,7 +88,7 @@ static void fill_run(const fl_sink *sink, const filling *f, uint32_t y, uint32_t
     }
 }
 
-void fl_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]) {
+void fl_resize_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]) {
     filling f;
     make_filling(sink, rgb, &f);
     const uint32_t left = sink->hflip ? sink->width - keep->x - keep->width : keep->x;

@@ -2,50 +2,48 @@
 
 #include <inttypes.h>
 
-static uint32_t get16(const uint8_t *at) { return at[0] | (uint32_t)at[1] << 8; }
-static uint32_t get32(const uint8_t *at) { return get16(at) | get16(at + 2) << 16; }
-
 fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err) {
     const uint8_t *at = record.bytes;
     if (record.size < FL_RECORD_HEADER) {
         return fl_fail(err, FL_ERECORD, "the record is %zu bytes long, shorter than its header", record.size);
     }
-    if (get32(at) != FL_RECORD_MAGIC) return fl_fail(err, FL_ERECORD, "the record does not begin with FLR1");
-    if (get16(at + 4) != FL_RECORD_VERSION) {
-        return fl_fail(err, FL_ERECORD, "the record is of version %" PRIu32 ", this fastload reads version %d", get16(at + 4),
+    if (fl_bytes_le32(at) != FL_RECORD_MAGIC) return fl_fail(err, FL_ERECORD, "the record does not begin with FLR1");
+    if (fl_bytes_le16(at + 4) != FL_RECORD_VERSION) {
+        return fl_fail(err, FL_ERECORD, "the record is of version %" PRIu32 ", this fastload reads version %d", fl_bytes_le16(at + 4),
                        FL_RECORD_VERSION);
     }
-    if (get32(at + 8) != record.size) {
-        return fl_fail(err, FL_ERECORD, "the record says it is %" PRIu32 " bytes long, %zu are stored", get32(at + 8), record.size);
+    if (fl_bytes_le32(at + 8) != record.size) {
+        return fl_fail(err, FL_ERECORD, "the record says it is %" PRIu32 " bytes long, %zu are stored", fl_bytes_le32(at + 8), record.size);
     }
-    if (get32(at + 12) != 0) return fl_fail(err, FL_ERECORD, "the record's header ends in %08" PRIx32 ", not in zero", get32(at + 12));
-    uint32_t n = get16(at + 6);
+    if (fl_bytes_le32(at + 12) != 0)
+        return fl_fail(err, FL_ERECORD, "the record's header ends in %08" PRIx32 ", not in zero", fl_bytes_le32(at + 12));
+    uint32_t n = fl_bytes_le16(at + 6);
     size_t table = FL_RECORD_HEADER + (size_t)n * FL_RECORD_ENTRY;
     if (n > FL_RECORD_ENTRIES_MAX || table > record.size) {
         return fl_fail(err, FL_ERECORD, "the record claims %" PRIu32 " fields in %zu bytes", n, record.size);
     }
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *entry = at + FL_RECORD_HEADER + (size_t)i * FL_RECORD_ENTRY;
-        uint64_t offset = get32(entry + 4), length = get32(entry + 8);
+        uint64_t offset = fl_bytes_le32(entry + 4), length = fl_bytes_le32(entry + 8);
         if (offset < table || offset + length > record.size) {
-            return fl_fail(err, FL_ERECORD, "field %" PRIu32 " claims bytes %" PRIu64 " to %" PRIu64 " of a record of %zu", get16(entry),
-                           offset, offset + length, record.size);
+            return fl_fail(err, FL_ERECORD, "field %" PRIu32 " claims bytes %" PRIu64 " to %" PRIu64 " of a record of %zu",
+                           fl_bytes_le16(entry), offset, offset + length, record.size);
         }
     }
     *entries = n;
     return FL_OK;
 }
 
-fl_field fl_record_entry(fl_span record, uint32_t i) {
+fl_record_field fl_record_entry(fl_span record, uint32_t i) {
     const uint8_t *entry = record.bytes + FL_RECORD_HEADER + (size_t)i * FL_RECORD_ENTRY;
-    return (fl_field){
-        .field = (uint16_t)get16(entry),
+    return (fl_record_field){
+        .field = (uint16_t)fl_bytes_le16(entry),
         .kind = entry[2],
-        .data = {record.bytes + get32(entry + 4), get32(entry + 8)},
+        .data = {record.bytes + fl_bytes_le32(entry + 4), fl_bytes_le32(entry + 8)},
     };
 }
 
-fl_code fl_record_find(fl_span record, uint16_t field, fl_field *out, fl_error *err) {
+fl_code fl_record_find(fl_span record, uint16_t field, fl_record_field *out, fl_error *err) {
     uint32_t entries;
     fl_code code = fl_record_check(record, &entries, err);
     if (code) return code;
@@ -57,10 +55,10 @@ fl_code fl_record_find(fl_span record, uint16_t field, fl_field *out, fl_error *
 }
 
 fl_span fl_record_index(fl_span record, uint16_t image_field) {
-    const uint32_t entries = get16(record.bytes + 6);
+    const uint32_t entries = fl_bytes_le16(record.bytes + 6);
     for (uint32_t i = 0; i < entries; i++) {
-        const fl_field entry = fl_record_entry(record, i);
-        if (entry.field == (image_field | FL_RECORD_INDEX) && entry.kind == FL_KIND_INDEX) return entry.data;
+        const fl_record_field entry = fl_record_entry(record, i);
+        if (entry.field == (image_field | FL_RECORD_INDEX) && entry.kind == FL_RECORD_KIND_INDEX) return entry.data;
     }
     return (fl_span){NULL, 0};
 }

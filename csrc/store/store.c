@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/crc32c.h"
 #include "store/tree.h"
 
 /* A buffer larger than KEEP is given back when the next record needs less than a quarter of it: see jpeg/libjpeg.c. */
@@ -21,7 +22,7 @@ enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10, SMALL = 16 << 10, 
 typedef struct shard {
     uint64_t first, count, bytes;
     int fd;
-    fl_tree tree;
+    fl_store_tree tree;
     const uint32_t *crc; /* set before readers read; NULL: not checked */
     char name[NAME_SIZE]; /* the file's last name, for messages */
 } shard;
@@ -34,7 +35,7 @@ struct fl_store {
     _Atomic uint32_t found; /* in the page cache, one after the other; counted up to WARM */
 };
 
-struct fl_reader {
+struct fl_store_reader {
     uint8_t *buffer; /* the record last got */
     size_t room;
 };
@@ -84,13 +85,13 @@ static fl_code shard_open(shard *s, const char *path, fl_error *err) {
     if (code) return code;
     /* tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
     (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
-    return fl_tree_read(s->fd, s->bytes, s->first, s->count, s->name, &s->tree, err);
+    return fl_store_tree_read(s->fd, s->bytes, s->first, s->count, s->name, &s->tree, err);
 }
 
 /* In another process the descriptor's number may mean another file by now. */
 static void shard_close(shard *s, bool ours) {
     if (s->fd >= 0 && ours) close(s->fd);
-    fl_tree_free(&s->tree);
+    fl_store_tree_free(&s->tree);
 }
 
 fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
@@ -126,14 +127,15 @@ void fl_store_close(fl_store *store) {
 }
 
 /* The shard of that number, and where in it a column's chunk lies. */
-static fl_code find_column(const fl_store *store, uint32_t index, const char *name, const shard **in, fl_place *place, fl_error *err) {
+static fl_code find_column(const fl_store *store, uint32_t index, const char *name, const shard **in, fl_store_place *place,
+                           fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
     if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
     const shard *s = *in = &store->shard[index];
     const size_t size = strlen(name);
     for (uint32_t i = 0; i < s->tree.column_count; i++) {
-        const fl_column *column = &s->tree.columns[i];
+        const fl_store_tree_column *column = &s->tree.columns[i];
         if (column->name_size != size || memcmp(column->name, name, size) != 0) continue;
         *place = column->place;
         return FL_OK;
@@ -143,7 +145,7 @@ static fl_code find_column(const fl_store *store, uint32_t index, const char *na
 
 fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *name, size_t *size, fl_error *err) {
     const shard *s = NULL;
-    fl_place place = {0, 0, 0};
+    fl_store_place place = {0, 0, 0};
     fl_code code = find_column(store, index, name, &s, &place, err);
     *size = place.size;
     return code;
@@ -151,11 +153,11 @@ fl_code fl_store_column_size(const fl_store *store, uint32_t index, const char *
 
 fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name, void *into, size_t size, fl_error *err) {
     const shard *s = NULL;
-    fl_place place = {0, 0, 0};
+    fl_store_place place = {0, 0, 0};
     fl_code code = find_column(store, index, name, &s, &place, err);
     if (code) return code;
     if (place.size != size) return fl_fail(err, FL_EARG, "column %.60s has %" PRIu32 " bytes, not %zu", name, place.size, size);
-    return fl_shard_read(s->fd, into, size, fl_place_offset(place), s->name, err);
+    return fl_store_shard_read(s->fd, into, size, fl_store_place_offset(place), s->name, err);
 }
 
 uint64_t fl_store_count(const fl_store *store) { return store->count; }
@@ -185,21 +187,21 @@ void fl_store_live(uint32_t *stores, uint32_t *readers) {
     *readers = atomic_load(&live_readers);
 }
 
-fl_code fl_reader_create(fl_reader **out, fl_error *err) {
+fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err) {
     *out = calloc(1, sizeof **out);
     if (!*out) return fl_fail(err, FL_ENOMEM, "no memory for a reader");
     atomic_fetch_add(&live_readers, 1);
     return FL_OK;
 }
 
-void fl_reader_free(fl_reader *reader) {
+void fl_store_reader_free(fl_store_reader *reader) {
     if (!reader) return;
     free(reader->buffer);
     free(reader);
     atomic_fetch_sub(&live_readers, 1);
 }
 
-static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
+static fl_code reader_fit(fl_store_reader *reader, size_t size, fl_error *err) {
     bool oversized = reader->room > KEEP && size < reader->room / 4;
     if (size <= reader->room && !oversized) return FL_OK;
     free(reader->buffer);
@@ -211,14 +213,14 @@ static fl_code reader_fit(fl_reader *reader, size_t size, fl_error *err) {
     return fl_fail(err, FL_ENOMEM, "no memory for a record of %zu bytes", size);
 }
 
-fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
+fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
     if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_place place = s->tree.samples[index - s->first];
+    const fl_store_place place = s->tree.samples[index - s->first];
     code = reader_fit(reader, place.size, err);
-    if (!code) code = fl_shard_read(s->fd, reader->buffer, place.size, fl_place_offset(place), s->name, err);
+    if (!code) code = fl_store_shard_read(s->fd, reader->buffer, place.size, fl_store_place_offset(place), s->name, err);
     if (code) return code;
     if (s->crc && fl_crc32c(0, reader->buffer, place.size) != s->crc[index - s->first]) {
         return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
@@ -244,8 +246,8 @@ static bool cached(int fd, off_t at) {
 bool fl_store_ahead(fl_store *store, uint64_t index) {
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_place place = s->tree.samples[index - s->first];
-    const off_t offset = (off_t)fl_place_offset(place);
+    const fl_store_place place = s->tree.samples[index - s->first];
+    const off_t offset = (off_t)fl_store_place_offset(place);
     if (place.size && place.size <= SMALL && cached(s->fd, offset + place.size - 1)) {
         if (!fl_store_warm(store)) atomic_fetch_add_explicit(&store->found, 1, memory_order_relaxed);
         return true;

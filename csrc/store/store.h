@@ -3,13 +3,13 @@
  * NOTE [ store: processes and threads ]
  * A store is opened by one process (its pid is kept; every call from another returns FL_EFORK, and fl_store_close there
  * frees only memory, touching no descriptor). It is immutable after the last fl_store_add and may be used by any number of threads; each
- * thread reads through its own fl_reader, a buffer.
+ * thread reads through its own fl_store_reader, a buffer.
  * A record's place is known from the walk when its shard was opened (store/tree.h, which also says why nothing is mapped); its bytes are
- * read (pread) into the reader's buffer, so that a span lives until the reader's next fl_reader_get. Next to faulting the record's pages in it
+ * read (pread) into the reader's buffer, so that a span lives until the reader's next fl_store_reader_get. Next to faulting the record's pages in it
  * costs the same CPU time, and a disk that fails or a file that was cut is an error and no signal.
  *
  * What is checked when: at fl_store_add the file's size against the manifest's, and every tree page; at fl_store_column nothing but the size, since
- * the caller has the checksum and compares it with its own copy; at fl_reader_get the record's checksum, on the copy.
+ * the caller has the checksum and compares it with its own copy; at fl_store_reader_get the record's checksum, on the copy.
  */
 #ifndef FL_STORE_STORE_H
 #define FL_STORE_STORE_H
@@ -19,7 +19,7 @@
 #include "store/record.h"
 
 typedef struct fl_store fl_store;
-typedef struct fl_reader fl_reader;
+typedef struct fl_store_reader fl_store_reader;
 
 fl_code fl_store_create(fl_store **out, fl_error *err);
 /* Adds the next shard: samples first .. first+count-1, a file of exactly `bytes` bytes. */
@@ -36,15 +36,15 @@ uint32_t fl_store_shards(const fl_store *store);
 uint32_t fl_store_shard_of(const fl_store *store, uint64_t index); /* index < count */
 uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard); /* samples in it; shard < shards */
 
-/* Per-row CRC32C, checked by fl_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
+/* Per-row CRC32C, checked by fl_store_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
 void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc);
 
-fl_code fl_reader_create(fl_reader **out, fl_error *err);
-void fl_reader_free(fl_reader *reader); /* NULL is allowed */
+fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err);
+void fl_store_reader_free(fl_store_reader *reader); /* NULL is allowed */
 
 /* The record of sample index, valid until this reader's next get: FL_ENOTFOUND, FL_ESHARD, FL_ECHECKSUM, FL_ENOMEM. The record's own fields
  * are not yet checked. */
-fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err);
+fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err);
 
 /* Asks the kernel to read the record's pages (POSIX_FADV_WILLNEED); returns at once. Failures are ignored: it is a hint. A small record, for
  * which asking costs as much as reading, is looked for in the page cache: true when its last page is there. */

@@ -30,7 +30,7 @@ enum {
     META_TXN_AT = 144,
     META_END = 152,
     DEPTH_MAX = 32, /* liblmdb's cursor stack */
-    KEY_MAX = FL_COLUMN_NAME
+    KEY_MAX = FL_STORE_COLUMN_NAME
 };
 static const uint32_t META_MAGIC = 0xBEEFC0DE;
 static const uint64_t NO_PAGE = UINT64_MAX;
@@ -72,19 +72,15 @@ struct walk {
     tree_info samples, columns;
     bool has_samples, has_columns;
     uint64_t first, count;
-    fl_tree *found; /* samples[count] */
+    fl_store_tree *found; /* samples[count] */
     size_t columns_room;
 };
-
-static uint16_t get16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
-static uint32_t get32(const uint8_t *at) { return get16(at) | (uint32_t)get16(at + 2) << 16; }
-static uint64_t get64(const uint8_t *at) { return get32(at) | (uint64_t)get32(at + 4) << 32; }
 
 #define TREE_FAIL(w, format, ...)                                                                                                          \
     fl_fail((w)->err, FL_ESHARD, "shard %.80s is damaged (" format "): copy it again or pack again; `fastload verify` checks the rest",    \
             (w)->name, __VA_ARGS__)
 
-fl_code fl_shard_read(int fd, void *into, size_t size, uint64_t offset, const char *name, fl_error *err) {
+fl_code fl_store_shard_read(int fd, void *into, size_t size, uint64_t offset, const char *name, fl_error *err) {
     for (size_t done = 0; done < size;) {
         ssize_t count = pread(fd, (uint8_t *)into + done, size - done, (off_t)(offset + done));
         if (count == 0)
@@ -123,20 +119,21 @@ static fl_code read_page(walk *w, uint64_t page, uint32_t depth) {
     if (!w->page[depth]) w->page[depth] = malloc(w->page_size);
     if (!w->page[depth])
         return fl_fail(w->err, FL_ENOMEM, "no memory for a page of shard %.80s (%" PRIu32 " bytes)", w->name, w->page_size);
-    return fl_shard_read(w->fd, w->page[depth], w->page_size, page * w->page_size, w->name, w->err);
+    return fl_store_shard_read(w->fd, w->page[depth], w->page_size, page * w->page_size, w->name, w->err);
 }
 
 static tree_info read_tree(const uint8_t *at) {
-    return (tree_info){.flags = get16(at + 4), .depth = get16(at + 6), .entries = get64(at + 32), .root = get64(at + 40)};
+    return (tree_info){
+        .flags = fl_bytes_le16(at + 4), .depth = fl_bytes_le16(at + 6), .entries = fl_bytes_le64(at + 32), .root = fl_bytes_le64(at + 40)};
 }
 
 /* The nth node of a page that was read to `at` and whose header holds: its key, and where its data begin. */
 static fl_code read_node(walk *w, uint64_t page, const uint8_t *at, uint32_t n, const uint8_t **node, fl_span *key) {
-    uint32_t offset = get16(at + PAGE_HEADER + 2 * n), upper = get16(at + 14);
+    uint32_t offset = fl_bytes_le16(at + PAGE_HEADER + 2 * n), upper = fl_bytes_le16(at + 14);
     if (offset % 2 || offset < upper || offset + NODE_HEADER > w->page_size) {
         return TREE_FAIL(w, "%s: page %" PRIu64 ", node %" PRIu32 " begins at %" PRIu32, w->tree, page, n, offset);
     }
-    uint32_t key_size = get16(at + offset + 6);
+    uint32_t key_size = fl_bytes_le16(at + offset + 6);
     if (key_size > KEY_MAX || offset + NODE_HEADER + key_size > w->page_size) {
         return TREE_FAIL(w, "%s: page %" PRIu64 ", node %" PRIu32 " has a key of %" PRIu32 " bytes", w->tree, page, n, key_size);
     }
@@ -159,14 +156,14 @@ static fl_code walk_leaf(walk *w, uint64_t page, const uint8_t *read, uint32_t n
     w->entries++;
 
     const uint8_t *after = key.bytes + key.size;
-    uint32_t flags = get16(node + 4), size = get32(node), room = (uint32_t)(read + w->page_size - after);
+    uint32_t flags = fl_bytes_le16(node + 4), size = fl_bytes_le32(node), room = (uint32_t)(read + w->page_size - after);
     uint32_t kind = w->leaf_trees ? NODE_TREE : flags & NODE_BIG;
     if (flags != kind || (flags & NODE_BIG ? sizeof(uint64_t) : size) > room) {
         return TREE_FAIL(w, "%s: page %" PRIu64 ", value %" PRIu32 " of kind %" PRIu32 " has %" PRIu32 " bytes", w->tree, page, n, flags,
                          size);
     }
     if (!(flags & NODE_BIG)) return w->visit(w, page, key, (value){page * w->page_size + (uint64_t)(after - read), size, after});
-    uint64_t at = get64(after);
+    uint64_t at = fl_bytes_le64(after);
     if ((code = claim(w, at, (PAGE_HEADER - 1 + (uint64_t)size) / w->page_size + 1))) return code;
     return w->visit(w, page, key, (value){at * w->page_size + PAGE_HEADER, size, NULL});
 }
@@ -176,10 +173,10 @@ static fl_code walk_page(walk *w, uint64_t page, uint32_t depth) {
     if (!code) code = read_page(w, page, depth);
     if (code) return code;
     const uint8_t *at = w->page[depth];
-    uint32_t lower = get16(at + 12), upper = get16(at + 14);
+    uint32_t lower = fl_bytes_le16(at + 12), upper = fl_bytes_le16(at + 14);
     bool leaf = depth == w->info.depth;
     uint32_t nodes = lower < PAGE_HEADER ? 0 : (lower - PAGE_HEADER) / 2;
-    if (get64(at) != page || get16(at + 10) != (leaf ? PAGE_LEAF : PAGE_BRANCH)) {
+    if (fl_bytes_le64(at) != page || fl_bytes_le16(at + 10) != (leaf ? PAGE_LEAF : PAGE_BRANCH)) {
         return TREE_FAIL(w, "%s: page %" PRIu64 " is not the %s it should be", w->tree, page, leaf ? "leaf" : "branch");
     }
     if (lower % 2 || lower > upper || upper > w->page_size || nodes < (leaf ? 1 : 2)) {
@@ -194,7 +191,7 @@ static fl_code walk_page(walk *w, uint64_t page, uint32_t depth) {
             const uint8_t *node;
             fl_span key;
             if ((code = read_node(w, page, at, n, &node, &key))) return code;
-            uint64_t child = get32(node) | (uint64_t)get16(node + 4) << 32;
+            uint64_t child = fl_bytes_le32(node) | (uint64_t)fl_bytes_le16(node + 4) << 32;
             if (pass == 0) {
                 willneed(w, child);
                 continue;
@@ -247,23 +244,23 @@ static fl_code visit_sample(walk *w, uint64_t page, fl_span key, value data) {
         return TREE_FAIL(w, "%s: page %" PRIu64 " holds sample %" PRIu64 " in the place of %" PRIu64, w->tree, page, index,
                          w->first + w->entries - 1);
     }
-    w->found->samples[w->entries - 1] = fl_place_at(data.offset, data.size);
+    w->found->samples[w->entries - 1] = fl_store_place_at(data.offset, data.size);
     return FL_OK;
 }
 
 static fl_code visit_column(walk *w, uint64_t page, fl_span key, value data) {
-    fl_tree *found = w->found;
-    if (found->column_count == FL_COLUMNS_MAX)
-        return TREE_FAIL(w, "%s: page %" PRIu64 " has more than %d columns", w->tree, page, FL_COLUMNS_MAX);
+    fl_store_tree *found = w->found;
+    if (found->column_count == FL_STORE_COLUMNS_MAX)
+        return TREE_FAIL(w, "%s: page %" PRIu64 " has more than %d columns", w->tree, page, FL_STORE_COLUMNS_MAX);
     if (found->column_count == w->columns_room) {
         const size_t room = w->columns_room ? 2 * w->columns_room : 8;
-        fl_column *grown = realloc(found->columns, room * sizeof *grown);
+        fl_store_tree_column *grown = realloc(found->columns, room * sizeof *grown);
         if (!grown) return fl_fail(w->err, FL_ENOMEM, "no memory for %zu columns of shard %.80s", room, w->name);
         found->columns = grown;
         w->columns_room = room;
     }
-    fl_column *column = &found->columns[found->column_count++];
-    column->place = fl_place_at(data.offset, data.size);
+    fl_store_tree_column *column = &found->columns[found->column_count++];
+    column->place = fl_store_place_at(data.offset, data.size);
     column->name_size = (uint16_t)key.size;
     memcpy(column->name, key.bytes, key.size);
     return FL_OK;
@@ -275,18 +272,18 @@ static fl_code newest_meta(walk *w, uint64_t bytes, tree_info *tree) {
     uint64_t newest = 0, last_page = 0;
     w->tree = "meta";
     for (uint64_t i = 0; i < 2; i++) {
-        fl_code code = bytes < META_END ? FL_OK : fl_shard_read(w->fd, meta, sizeof meta, i * w->page_size, w->name, w->err);
+        fl_code code = bytes < META_END ? FL_OK : fl_store_shard_read(w->fd, meta, sizeof meta, i * w->page_size, w->name, w->err);
         if (code) return code;
-        const uint32_t size = bytes < META_END ? 0 : get32(meta + META_PAGE_SIZE_AT);
+        const uint32_t size = bytes < META_END ? 0 : fl_bytes_le32(meta + META_PAGE_SIZE_AT);
         if (size < PAGE_MIN || size > PAGE_MAX || (size & (size - 1)) || bytes < 2 * (uint64_t)size)
             return TREE_FAIL(w, "%" PRIu64 " bytes with pages of %" PRIu32 " are no LMDB file", bytes, size);
-        if (!(get16(meta + 10) & PAGE_META) || get32(meta + META_MAGIC_AT) != META_MAGIC || get32(meta + META_MAGIC_AT + 4) != 1 ||
-            (i && size != w->page_size))
+        if (!(fl_bytes_le16(meta + 10) & PAGE_META) || fl_bytes_le32(meta + META_MAGIC_AT) != META_MAGIC ||
+            fl_bytes_le32(meta + META_MAGIC_AT + 4) != 1 || (i && size != w->page_size))
             return TREE_FAIL(w, "its page %" PRIu64 " is not the head of an LMDB 0.9 file", i);
         w->page_size = size;
-        if (i && get64(meta + META_TXN_AT) <= newest) break;
-        newest = get64(meta + META_TXN_AT);
-        last_page = get64(meta + META_LAST_PAGE_AT);
+        if (i && fl_bytes_le64(meta + META_TXN_AT) <= newest) break;
+        newest = fl_bytes_le64(meta + META_TXN_AT);
+        last_page = fl_bytes_le64(meta + META_LAST_PAGE_AT);
         *tree = read_tree(meta + META_MAIN_AT);
     }
     w->pages = last_page;
@@ -305,14 +302,14 @@ static fl_code walk_trees(walk *w, tree_info top) {
     return code ? code : walk_tree(w, "columns", w->columns, false, visit_column);
 }
 
-void fl_tree_free(fl_tree *tree) {
+void fl_store_tree_free(fl_store_tree *tree) {
     free(tree->samples);
     free(tree->columns);
-    *tree = (fl_tree){NULL, NULL, 0};
+    *tree = (fl_store_tree){NULL, NULL, 0};
 }
 
-fl_code fl_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_tree *tree, fl_error *err) {
-    *tree = (fl_tree){NULL, NULL, 0};
+fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err) {
+    *tree = (fl_store_tree){NULL, NULL, 0};
     walk w = {.fd = fd, .name = name, .err = err, .first = first, .count = count, .found = tree};
     tree_info top;
     fl_code code = newest_meta(&w, bytes, &top);
@@ -325,6 +322,6 @@ fl_code fl_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, con
     else code = fl_fail(err, FL_ENOMEM, "no memory for where the %" PRIu64 " samples of shard %.80s are", count, name);
     free(w.seen);
     for (int depth = 0; depth <= DEPTH_MAX; depth++) free(w.page[depth]);
-    if (code) fl_tree_free(tree);
+    if (code) fl_store_tree_free(tree);
     return code;
 }

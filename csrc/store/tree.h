@@ -10,40 +10,42 @@
 #include "store/record.h"
 
 /* Where a sample's value lies in the file: 12 bytes a sample, which stay in memory while the shard is open. */
-typedef struct fl_place {
+typedef struct fl_store_place {
     uint32_t low, high; /* of its offset in bytes */
     uint32_t size;
-} fl_place;
+} fl_store_place;
 
-static inline uint64_t fl_place_offset(fl_place place) { return (uint64_t)place.high << 32 | place.low; }
+static inline uint64_t fl_store_place_offset(fl_store_place place) { return (uint64_t)place.high << 32 | place.low; }
 
-static inline fl_place fl_place_at(uint64_t offset, uint32_t size) { return (fl_place){(uint32_t)offset, (uint32_t)(offset >> 32), size}; }
+static inline fl_store_place fl_store_place_at(uint64_t offset, uint32_t size) {
+    return (fl_store_place){(uint32_t)offset, (uint32_t)(offset >> 32), size};
+}
 
-enum { FL_COLUMN_NAME = 511, FL_COLUMNS_MAX = 1 << 14 };
+enum { FL_STORE_COLUMN_NAME = 511, FL_STORE_COLUMNS_MAX = 1 << 14 };
 
 /* Where a column's chunk lies. */
-typedef struct fl_column {
-    fl_place place;
+typedef struct fl_store_tree_column {
+    fl_store_place place;
     uint16_t name_size;
-    char name[FL_COLUMN_NAME]; /* not ended by a zero */
-} fl_column;
+    char name[FL_STORE_COLUMN_NAME]; /* not ended by a zero */
+} fl_store_tree_column;
 
-/* What a shard holds. Freed by fl_tree_free. */
-typedef struct fl_tree {
-    fl_place *samples; /* in order, as many as were asked for */
-    fl_column *columns;
+/* What a shard holds. Freed by fl_store_tree_free. */
+typedef struct fl_store_tree {
+    fl_store_place *samples; /* in order, as many as were asked for */
+    fl_store_tree_column *columns;
     uint32_t column_count;
-} fl_tree;
+} fl_store_tree;
 
 /* Walks the newest snapshot of a file of `bytes` bytes: the metas, the main tree, `samples`, `columns`. FL_OK promises that every page
  * and value those trees reach lies inside the file, that no two of them share a page, that depths and page kinds are what liblmdb
  * asserts, and that the keys of `samples` are exactly first .. first+count-1 in order. Records' own pages are not read. On failure *tree holds
  * nothing. FL_ESHARD names `name`, the page and what does not hold. */
-fl_code fl_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_tree *tree, fl_error *err);
+fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err);
 
-void fl_tree_free(fl_tree *tree);
+void fl_store_tree_free(fl_store_tree *tree);
 
 /* Reads exactly `size` bytes at `offset`. FL_ESHARD where the file ends before, FL_EIO. */
-fl_code fl_shard_read(int fd, void *into, size_t size, uint64_t offset, const char *name, fl_error *err);
+fl_code fl_store_shard_read(int fd, void *into, size_t size, uint64_t offset, const char *name, fl_error *err);
 
 #endif

@@ -12,6 +12,11 @@ from typing_extensions import Self
 _T = TypeVar("_T")
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap | npt.NDArray[np.uint8]
 
+# --- cpu.pxi
+
+def use_cpu(names: str) -> None: ...
+def cpu_features() -> str: ...
+
 # --- store.pxi
 
 KIND_JPEG: int
@@ -81,7 +86,6 @@ def resize(
     layout: str = "HWC",
     lut: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]: ...
-def resize_dispatch(best: bool) -> str: ...
 
 # --- pack.pxi
 

@@ -5,6 +5,7 @@ Parts import downward only, in the order of the includes.
 """
 
 include "status.pxi"
+include "cpu.pxi"
 include "store.pxi"
 include "image.pxi"
 include "pack.pxi"

@@ -179,7 +179,7 @@ cdef class Batch:
 
     @property
     def ready(self):
-        return self.batch.slot is not NULL and fl_slot_state_of(self.batch.slot) == FL_READY
+        return self.batch.slot is not NULL and fl_slot_state_of(self.batch.slot) == FL_SLOT_READY
 
     cdef int _run_inline(self) except -1:
         cdef fl_worker *worker = self.engine.workers[self.engine.threads]

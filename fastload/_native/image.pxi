@@ -37,21 +37,21 @@ cdef extern from "common/image.h" nogil:
         bint hflip, vflip
 
 cdef extern from "jpeg/libjpeg.h" nogil:
-    ctypedef struct fl_jpeg:
+    ctypedef struct fl_libjpeg:
         pass
-    ctypedef struct fl_jpeg_info:
+    ctypedef struct fl_libjpeg_info:
         uint32_t width, height
         uint8_t components, color_space
         bint progressive, arithmetic
-    fl_code fl_jpeg_create(fl_jpeg **, fl_error *)
-    void fl_jpeg_free(fl_jpeg *)
-    long fl_jpeg_live()
-    fl_code fl_jpeg_open(fl_jpeg *, const uint8_t *, size_t, uint64_t, fl_jpeg_info *, fl_error *)
-    fl_code fl_jpeg_decode(fl_jpeg *, const fl_box *, int, fl_view *, fl_error *)
-    uint32_t fl_jpeg_warnings(const fl_jpeg *, const char **)
+    fl_code fl_libjpeg_create(fl_libjpeg **, fl_error *)
+    void fl_libjpeg_free(fl_libjpeg *)
+    long fl_libjpeg_live()
+    fl_code fl_libjpeg_open(fl_libjpeg *, const uint8_t *, size_t, uint64_t, fl_libjpeg_info *, fl_error *)
+    fl_code fl_libjpeg_decode(fl_libjpeg *, const fl_box *, int, fl_view *, fl_error *)
+    uint32_t fl_libjpeg_warnings(const fl_libjpeg *, const char **)
     int fl_jpeg_scale(uint32_t, uint32_t, uint32_t, uint32_t)
 
-cdef extern from "jpeg/transcode.h" nogil:
+cdef extern from "jpeg/markers.h" nogil:
     ctypedef struct fl_jpeg_segment:
         uint8_t marker
         size_t offset, length, data
@@ -70,9 +70,10 @@ cdef extern from "jpeg/transcode.h" nogil:
         size_t end
         bint damaged
         char damage[240]
-    fl_code fl_jpeg_scan(const uint8_t *, size_t, fl_jpeg_layout *, fl_jpeg_segment *, size_t, fl_error *)
+    fl_code fl_jpeg_markers_read(const uint8_t *, size_t, fl_jpeg_layout *, fl_jpeg_segment *, size_t, fl_error *)
     fl_code fl_jpeg_strip(const uint8_t *, size_t, uint8_t *, size_t, size_t *, fl_error *)
-    fl_code fl_jpeg_to_baseline(const uint8_t *, size_t, uint64_t, uint8_t **, size_t *, fl_error *)
+
+cdef extern from "jpeg/transcode.h" nogil:
     fl_code fl_jpeg_transform(const uint8_t *, size_t, int, uint64_t, uint8_t **, size_t *, fl_error *)
     fl_code fl_jpeg_check(const uint8_t *, size_t, uint64_t, uint32_t *, char *, fl_error *)
 
@@ -99,27 +100,27 @@ cdef int _unsigned(object values, uint32_t *out, int count, str what) except -1:
 
 
 cdef class _Jpeg:
-    """One fl_jpeg. Used by one thread; freed with the last reference."""
+    """One fl_libjpeg. Used by one thread; freed with the last reference."""
 
-    cdef fl_jpeg *handle
+    cdef fl_libjpeg *handle
 
     def __cinit__(self):
         cdef fl_error err
         self.handle = NULL
-        check(fl_jpeg_create(&self.handle, &err), &err)
+        check(fl_libjpeg_create(&self.handle, &err), &err)
 
     def __dealloc__(self):
-        fl_jpeg_free(self.handle)
+        fl_libjpeg_free(self.handle)
         self.handle = NULL
 
-    cdef fl_jpeg_info open(self, const uint8_t[::1] view, uint64_t max_pixels) except *:
+    cdef fl_libjpeg_info open(self, const uint8_t[::1] view, uint64_t max_pixels) except *:
         cdef fl_error err
-        cdef fl_jpeg_info info
+        cdef fl_libjpeg_info info
         cdef fl_code code
         cdef const uint8_t *start = _first(view)
         cdef size_t size = view.shape[0]
         with nogil:
-            code = fl_jpeg_open(self.handle, start, size, max_pixels, &info, &err)
+            code = fl_libjpeg_open(self.handle, start, size, max_pixels, &info, &err)
         check(code, &err)
         return info
 
@@ -134,7 +135,7 @@ def jpeg_header(data, max_pixels=MAX_PIXELS):
         SampleError: it is no JPEG, is cut off, has more than max_pixels pixels, or is of a kind that is not decoded.
     """
     cdef _Jpeg jpeg = _Jpeg()
-    cdef fl_jpeg_info info = jpeg.open(data, max_pixels)
+    cdef fl_libjpeg_info info = jpeg.open(data, max_pixels)
     return JpegHeader(info.width, info.height, info.components, bool(info.progressive), bool(info.arithmetic))
 
 
@@ -142,7 +143,7 @@ def jpeg_decode_report(data, box=None, int eighths=8, max_pixels=MAX_PIXELS):
     """Decodes a box of a JPEG; see jpeg_decode. Returns (pixels, number of libjpeg's warnings, text of the first or "")."""
     cdef const uint8_t[::1] view = data  # held until the decode is over: libjpeg reads from it
     cdef _Jpeg jpeg = _Jpeg()
-    cdef fl_jpeg_info info = jpeg.open(view, max_pixels)
+    cdef fl_libjpeg_info info = jpeg.open(view, max_pixels)
     cdef fl_box area
     cdef fl_view decoded
     cdef fl_error err
@@ -162,14 +163,14 @@ def jpeg_decode_report(data, box=None, int eighths=8, max_pixels=MAX_PIXELS):
         area.width = numbers[2]
         area.height = numbers[3]
     with nogil:
-        code = fl_jpeg_decode(jpeg.handle, &area, eighths, &decoded, &err)
+        code = fl_libjpeg_decode(jpeg.handle, &area, eighths, &decoded, &err)
     check(code, &err)
     pixels = _np.empty((decoded.height, decoded.width, 3), dtype=_np.uint8)
     out = pixels
     with nogil:
         for row in range(decoded.height):
             _c_memcpy(&out[row, 0, 0], decoded.pixels + row * decoded.stride, <size_t>decoded.width * 3)
-    warnings = fl_jpeg_warnings(jpeg.handle, &text)
+    warnings = fl_libjpeg_warnings(jpeg.handle, &text)
     return pixels, warnings, (<bytes>text).decode("utf-8", "replace")
 
 
@@ -204,7 +205,7 @@ def jpeg_scale(box, target):
 
 def jpeg_live():
     """Decoders alive in this process, the engine's included: what a test compares before and after."""
-    return fl_jpeg_live()
+    return fl_libjpeg_live()
 
 
 def jpeg_scan(data, bint segments=False):
@@ -228,7 +229,7 @@ def jpeg_scan(data, bint segments=False):
     cdef fl_code code
     cdef size_t count
     with nogil:
-        code = fl_jpeg_scan(start, size, &layout, NULL, 0, &err)
+        code = fl_jpeg_markers_read(start, size, &layout, NULL, 0, &err)
     check(code, &err)
     found = {
         "width": layout.width,
@@ -258,7 +259,7 @@ def jpeg_scan(data, bint segments=False):
             raise _errors.ResourceError(f"no memory for a list of {count} JPEG segments")
         try:
             with nogil:
-                code = fl_jpeg_scan(start, size, &layout, table, count, &err)
+                code = fl_jpeg_markers_read(start, size, &layout, table, count, &err)
             check(code, &err)
             found["segments"] = [(table[i].marker, table[i].offset, table[i].length, table[i].data) for i in range(count)]
         finally:

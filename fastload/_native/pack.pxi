@@ -11,15 +11,15 @@ cdef extern from "Python.h":
         pass
 
 cdef extern from "jpeg/entropy.h" nogil:
-    ctypedef struct fl_entropy:
+    ctypedef struct fl_jpeg_entropy:
         pass
     enum:
-        FL_INDEX_EVERY
-    size_t fl_index_most(size_t)
-    fl_code fl_entropy_create(fl_entropy **, fl_error *)
-    void fl_entropy_free(fl_entropy *)
-    bint fl_entropy_sound(fl_entropy *, const uint8_t *, size_t)
-    bint fl_entropy_index(fl_entropy *, const uint8_t *, size_t, uint32_t, size_t, const uint8_t **, size_t *)
+        FL_JPEG_INDEX_EVERY
+    size_t fl_jpeg_index_most(size_t)
+    fl_code fl_jpeg_entropy_create(fl_jpeg_entropy **, fl_error *)
+    void fl_jpeg_entropy_free(fl_jpeg_entropy *)
+    bint fl_jpeg_entropy_sound(fl_jpeg_entropy *, const uint8_t *, size_t)
+    bint fl_jpeg_entropy_index(fl_jpeg_entropy *, const uint8_t *, size_t, uint32_t, size_t, const uint8_t **, size_t *)
 
 Prepared = _namedtuple(
     "Prepared",
@@ -33,15 +33,15 @@ cdef class JpegPreparer:
     Used by one thread at a time, which the caller sees to; freed with the last reference.
     """
 
-    cdef fl_entropy *handle
+    cdef fl_jpeg_entropy *handle
 
     def __cinit__(self):
         cdef fl_error err
         self.handle = NULL
-        check(fl_entropy_create(&self.handle, &err), &err)
+        check(fl_jpeg_entropy_create(&self.handle, &err), &err)
 
     def __dealloc__(self):
-        fl_entropy_free(self.handle)
+        fl_jpeg_entropy_free(self.handle)
         self.handle = NULL
 
     def prepare(self, bytes data not None, bint entropy=True, bint index=False):
@@ -74,15 +74,15 @@ cdef class JpegPreparer:
         cdef uint8_t *into = <uint8_t *>PyBytes_AS_STRING(out)
         cdef PyObject *held
         with nogil:
-            code = fl_jpeg_scan(start, size, &layout, NULL, 0, &err)
+            code = fl_jpeg_markers_read(start, size, &layout, NULL, 0, &err)
             strip = code
             if code == FL_OK:
                 strip = fl_jpeg_strip(start, size, into, size, &written, &damage)
                 whole = strip == FL_OK and layout.eoi and layout.stray == 0 and not layout.damaged
                 if whole and index:
-                    proved = fl_entropy_index(self.handle, into, written, FL_INDEX_EVERY, fl_index_most(written), &made, &made_size)
+                    proved = fl_jpeg_entropy_index(self.handle, into, written, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(written), &made, &made_size)
                 elif whole and entropy:
-                    proved = fl_entropy_sound(self.handle, into, written)
+                    proved = fl_jpeg_entropy_sound(self.handle, into, written)
                 sound = whole and (proved or not entropy)
         check(code, &err)
         found = PyBytes_FromStringAndSize(<const char *>made, made_size)
@@ -111,7 +111,7 @@ cdef class JpegPreparer:
         cdef const uint8_t *made = NULL
         cdef size_t size = len(data), made_size = 0
         with nogil:
-            fl_entropy_index(self.handle, start, size, FL_INDEX_EVERY, fl_index_most(size), &made, &made_size)
+            fl_jpeg_entropy_index(self.handle, start, size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(size), &made, &made_size)
         return PyBytes_FromStringAndSize(<const char *>made, made_size)
 
     def index_holds(self, bytes data not None, bytes index not None):
@@ -124,5 +124,5 @@ cdef class JpegPreparer:
         with nogil:
             if stored_size > 1:
                 every = stored[1]
-                fl_entropy_index(self.handle, start, size, every, SIZE_MAX, &made, &made_size)
+                fl_jpeg_entropy_index(self.handle, start, size, every, SIZE_MAX, &made, &made_size)
         return made_size > 0 and made_size == stored_size and _c_memcmp(made, stored, made_size) == 0

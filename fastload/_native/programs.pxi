@@ -14,7 +14,7 @@ cimport cython as _cython
 
 import numpy as _np
 
-cdef extern from "engine/crop.h" nogil:
+cdef extern from "engine/geometry.h" nogil:
     ctypedef struct fl_key:
         uint64_t seed
         uint32_t epoch
@@ -67,7 +67,7 @@ cdef extern from "engine/ring.h" nogil:
     ctypedef struct fl_ring_counts:
         uint32_t slots, free, filling, ready, leased
         uint64_t bytes
-    int FL_READY
+    int FL_SLOT_READY
     fl_code fl_ring_create(uint32_t, size_t, fl_ring **, fl_error *)
     void fl_ring_tell(fl_ring *, fl_unmapping, void *)
     void fl_ring_free(fl_ring *)

@@ -3,23 +3,22 @@
 cdef extern from "resize/resize.h" nogil:
     ctypedef struct fl_resizer:
         pass
-    ctypedef enum fl_filter:
-        FL_BILINEAR
-        FL_BICUBIC
+    ctypedef enum fl_resize_filter:
+        FL_RESIZE_BILINEAR
+        FL_RESIZE_BICUBIC
     ctypedef struct fl_resize_spec:
         double x, y, width, height
         uint32_t out_width, out_height
         fl_box window
         uint32_t at_x, at_y
-        fl_filter filter
+        fl_resize_filter filter
         bint antialias
     fl_code fl_resizer_create(fl_resizer **, fl_error *)
     void fl_resizer_free(fl_resizer *)
     fl_code fl_resize(fl_resizer *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)
-    const char *fl_resize_dispatch(int)
 
 
-_FILTERS = {"bilinear": FL_BILINEAR, "bicubic": FL_BICUBIC}
+_FILTERS = {"bilinear": FL_RESIZE_BILINEAR, "bicubic": FL_RESIZE_BICUBIC}
 _LAYOUTS = {"HWC": FL_HWC, "CHW": FL_CHW}
 _DTYPES = {
     "uint8": (FL_U8, _np.uint8),
@@ -142,8 +141,3 @@ def resize(image, box, size, filter="bilinear", bint antialias=True, *, window=N
         code = fl_resize(resizer.handle, &view, &spec, &sink, &err)
     check(code, &err)
     return out
-
-
-def resize_dispatch(bint best):
-    """Chooses the resampler's path for the whole process: True for the best that this CPU has, False for plain C. Returns its name."""
-    return fl_resize_dispatch(1 if best else 0).decode("ascii")

@@ -12,11 +12,15 @@ cdef extern from "<fcntl.h>" nogil:
     unsigned int SYNC_FILE_RANGE_WRITE
     int sync_file_range(int fd, long long offset, long long size, unsigned int flags)
 
-cdef extern from "store/record.h" nogil:
+cdef extern from "common/bytes.h" nogil:
     ctypedef struct fl_span:
         const uint8_t *bytes
         size_t size
-    ctypedef struct fl_field:
+    void fl_bytes_put_le16(uint8_t *, uint32_t)
+    void fl_bytes_put_le32(uint8_t *, uint32_t)
+
+cdef extern from "store/record.h" nogil:
+    ctypedef struct fl_record_field:
         uint16_t field
         uint8_t kind
         fl_span data
@@ -26,21 +30,23 @@ cdef extern from "store/record.h" nogil:
         FL_RECORD_HEADER
         FL_RECORD_ENTRY
         FL_RECORD_ENTRIES_MAX
-        FL_KIND_JPEG
-        FL_KIND_RAW
-        FL_KIND_BYTES
-        FL_KIND_TEXT
-        FL_KIND_JSON
-        FL_KIND_INDEX
+        FL_RECORD_KIND_JPEG
+        FL_RECORD_KIND_RAW
+        FL_RECORD_KIND_BYTES
+        FL_RECORD_KIND_TEXT
+        FL_RECORD_KIND_JSON
+        FL_RECORD_KIND_INDEX
         FL_RECORD_INDEX
     fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
-    fl_field fl_record_entry(fl_span record, uint32_t i)
+    fl_record_field fl_record_entry(fl_span record, uint32_t i)
+
+cdef extern from "common/crc32c.h" nogil:
     uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size)
 
 cdef extern from "store/store.h" nogil:
     ctypedef struct fl_store:
         pass
-    ctypedef struct fl_reader:
+    ctypedef struct fl_store_reader:
         pass
     fl_code fl_store_create(fl_store **out, fl_error *err)
     fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err)
@@ -53,16 +59,16 @@ cdef extern from "store/store.h" nogil:
     uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
     void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
     void fl_store_live(uint32_t *stores, uint32_t *readers)
-    fl_code fl_reader_create(fl_reader **out, fl_error *err)
-    void fl_reader_free(fl_reader *reader)
-    fl_code fl_reader_get(fl_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err)
+    fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)
+    void fl_store_reader_free(fl_store_reader *reader)
+    fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err)
 
-KIND_JPEG = FL_KIND_JPEG
-KIND_RAW = FL_KIND_RAW
-KIND_BYTES = FL_KIND_BYTES
-KIND_TEXT = FL_KIND_TEXT
-KIND_JSON = FL_KIND_JSON
-KIND_INDEX = FL_KIND_INDEX
+KIND_JPEG = FL_RECORD_KIND_JPEG
+KIND_RAW = FL_RECORD_KIND_RAW
+KIND_BYTES = FL_RECORD_KIND_BYTES
+KIND_TEXT = FL_RECORD_KIND_TEXT
+KIND_JSON = FL_RECORD_KIND_JSON
+KIND_INDEX = FL_RECORD_KIND_INDEX
 RECORD_INDEX = FL_RECORD_INDEX
 
 # what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
@@ -91,16 +97,6 @@ def start_writeback(int fd):
     """Has the kernel begin to write a file's dirty pages to the disk, and returns: a later fsync has less to wait for. A hint."""
     with nogil:
         sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE)
-
-
-cdef inline void _put16(uint8_t *at, uint32_t value) noexcept nogil:
-    at[0] = value & 0xFF
-    at[1] = value >> 8 & 0xFF
-
-
-cdef inline void _put32(uint8_t *at, uint32_t value) noexcept nogil:
-    _put16(at, value & 0xFFFF)
-    _put16(at + 2, value >> 16)
 
 
 cdef uint32_t _gather(uint8_t *out, size_t head, const Py_buffer *parts, size_t count) noexcept nogil:
@@ -161,22 +157,22 @@ def build_record(entries):
             raise _errors.ArgumentError(f"a record of {at} bytes is longer than the 4 GiB that one sample may have")
         record = PyBytes_FromStringAndSize(NULL, at)
         out = <uint8_t *>PyBytes_AS_STRING(record)
-        _put32(out, FL_RECORD_MAGIC)
-        _put16(out + 4, FL_RECORD_VERSION)
-        _put16(out + 6, n)
-        _put32(out + 8, at)
-        _put32(out + 12, 0)
+        fl_bytes_put_le32(out, FL_RECORD_MAGIC)
+        fl_bytes_put_le16(out + 4, FL_RECORD_VERSION)
+        fl_bytes_put_le16(out + 6, n)
+        fl_bytes_put_le32(out + 8, at)
+        fl_bytes_put_le32(out + 12, 0)
         at = head
         for field, kind, pieces in flat:
             start = at
             for piece in pieces:
                 at += <uint64_t>parts[part].len
                 part += 1
-            _put16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY, field)
-            _put16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 2, <uint8_t>kind)
-            _put32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 4, start)
-            _put32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 8, at - start)
-            _put32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 12, 0)
+            fl_bytes_put_le16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY, field)
+            fl_bytes_put_le16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 2, <uint8_t>kind)
+            fl_bytes_put_le32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 4, start)
+            fl_bytes_put_le32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 8, at - start)
+            fl_bytes_put_le32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 12, 0)
             i += 1
         with nogil:
             crc = _gather(out, head, parts, held)
@@ -190,7 +186,7 @@ def build_record(entries):
 cdef list _split(bytes record):
     cdef fl_error err
     cdef fl_span span
-    cdef fl_field field
+    cdef fl_record_field field
     cdef uint32_t entries = 0, i
     span.bytes = <const uint8_t *>PyBytes_AS_STRING(record)
     span.size = len(record)
@@ -216,7 +212,7 @@ cdef class Store:
     """
 
     cdef fl_store *ptr
-    cdef fl_reader **readers  # idle ones: a call takes one, or makes one, and puts it back; under the GIL
+    cdef fl_store_reader **readers  # idle ones: a call takes one, or makes one, and puts it back; under the GIL
     cdef size_t idle, room
     cdef list checksums       # keeps the arrays that the store borrows
     cdef readonly bint closed
@@ -233,7 +229,7 @@ cdef class Store:
     cdef void _free_readers(self) noexcept:
         cdef size_t i
         for i in range(self.idle):
-            fl_reader_free(self.readers[i])
+            fl_store_reader_free(self.readers[i])
         free(self.readers)
         self.readers = NULL
         self.idle = self.room = 0
@@ -316,24 +312,24 @@ cdef class Store:
         """The number of shards."""
         return fl_store_shards(self.ptr)
 
-    cdef fl_reader *_take(self) except NULL:
+    cdef fl_store_reader *_take(self) except NULL:
         cdef fl_error err
-        cdef fl_reader *reader
+        cdef fl_store_reader *reader
         if self.idle:
             self.idle -= 1
             return self.readers[self.idle]
-        check(fl_reader_create(&reader, &err), &err)
+        check(fl_store_reader_create(&reader, &err), &err)
         return reader
 
-    cdef int _give(self, fl_reader *reader) noexcept:
-        cdef fl_reader **grown
+    cdef int _give(self, fl_store_reader *reader) noexcept:
+        cdef fl_store_reader **grown
         if self.closed:
-            fl_reader_free(reader)
+            fl_store_reader_free(reader)
             return 0
         if self.idle == self.room:
-            grown = <fl_reader **>realloc(self.readers, (self.room + 4) * sizeof(fl_reader *))
+            grown = <fl_store_reader **>realloc(self.readers, (self.room + 4) * sizeof(fl_store_reader *))
             if grown is NULL:
-                fl_reader_free(reader)
+                fl_store_reader_free(reader)
                 return 0
             self.readers = grown
             self.room += 4
@@ -353,10 +349,10 @@ cdef class Store:
         cdef fl_code code
         cdef fl_span span
         self._open()
-        cdef fl_reader *reader = self._take()
+        cdef fl_store_reader *reader = self._take()
         try:
             with nogil:
-                code = fl_reader_get(reader, self.ptr, index, &span, &err)
+                code = fl_store_reader_get(reader, self.ptr, index, &span, &err)
             check(code, &err)
             return PyBytes_FromStringAndSize(<const char *>span.bytes, span.size)
         finally:

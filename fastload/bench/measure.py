@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
+from fastload._native import core
+
 PROC = Path("/proc")
 
 
@@ -147,6 +149,7 @@ def machine_facts() -> dict[str, str | int | float | None]:
     """What a reader needs to know of the machine to place the numbers; no host name and no path."""
     return {
         "cpu": _cpu_model(),
+        "cpu_features": core.cpu_features(),
         "cores": cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",

@@ -10,18 +10,18 @@
 
 /* An index of this image's size with other marks. */
 static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_t down, size_t file_size) {
-    fl_index index;
-    CHECK(fl_index_open(&index, bytes, *size, across, down));
+    fl_jpeg_index index;
+    CHECK(fl_jpeg_index_open(&index, bytes, *size, across, down));
     const size_t count = (size_t)index.across * index.rows;
-    fl_mark *marks = malloc(count * sizeof *marks);
+    fl_jpeg_mark *marks = malloc(count * sizeof *marks);
     for (uint32_t row = 0, i = 0; row < index.rows; row++) {
-        fl_cursor c = fl_index_row(&index, row);
+        fl_jpeg_cursor c = fl_jpeg_index_row(&index, row);
         do marks[i++] = c.mark;
-        while (fl_index_next(&c));
+        while (fl_jpeg_index_next(&c));
         CHECK(i == (row + 1) * index.across);
     }
     for (uint32_t j = 0, lies = 1 + below(4); j < lies; j++) {
-        fl_mark *mark = &marks[below((uint32_t)count)];
+        fl_jpeg_mark *mark = &marks[below((uint32_t)count)];
         switch (below(5)) {
         case 0: mark->bit = ((uint64_t)noise() << 8 | noise() % 256) & ((1ull << 40) - 1); break;
         case 1: mark->bit = below(((uint32_t)file_size + 10) * 8); break;
@@ -32,9 +32,9 @@ static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_
     }
     for (size_t i = 1; i < count; i++) /* a step back cannot be written */
         if (i % index.across && marks[i].bit < marks[i - 1].bit) marks[i].bit = marks[i - 1].bit;
-    *size = fl_index_write(marks, index.every, index.across, index.rows, 1, NULL);
+    *size = fl_jpeg_index_write(marks, index.every, index.across, index.rows, 1, NULL);
     uint8_t *out = malloc(*size);
-    CHECK(*size && fl_index_write(marks, index.every, index.across, index.rows, 1, out) == *size);
+    CHECK(*size && fl_jpeg_index_write(marks, index.every, index.across, index.rows, 1, out) == *size);
     free(marks);
     return out;
 }

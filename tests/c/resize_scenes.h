@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "draws.h"
+#include "common/cpu.h"
 #include "resize/resize.h"
+#include "resize/sink.h"
 
 static uint64_t check_seed;
 
@@ -71,7 +73,7 @@ static void make_spec(scene *s, uint32_t out_width, uint32_t out_height) {
     spec->out_width = out_width;
     spec->out_height = out_height;
     spec->window = (fl_box){0, 0, out_width, out_height};
-    spec->filter = between(0, 1) ? FL_BICUBIC : FL_BILINEAR;
+    spec->filter = between(0, 1) ? FL_RESIZE_BICUBIC : FL_RESIZE_BILINEAR;
     spec->antialias = between(0, 2) != 0;
 }
 
@@ -87,7 +89,7 @@ static void make_sink(scene *s, fl_dtype dtype, fl_layout layout, uint32_t width
     s->lut = dtype == FL_U8 ? NULL : allocate(3 * 256 * element(dtype));
     for (size_t i = 0; s->lut != NULL && i < 3 * 256 * element(dtype); i++) s->lut[i] = (uint8_t)noise();
     if (dtype == FL_F32 && between(0, 1)) make_ramp((float *)(void *)s->lut);
-    s->bytes = fl_sink_bytes(dtype, width, height);
+    s->bytes = fl_resize_sink_bytes(dtype, width, height);
     s->sink = (fl_sink){allocate(s->bytes), width, height, dtype, layout, s->lut, false, false};
     memset(s->sink.data, 0xA5, s->bytes);
 }
@@ -106,6 +108,9 @@ static size_t offset(const fl_sink *sink, uint32_t x, uint32_t y, uint32_t c) {
 
 static fl_resizer *resizer; /* one for all cases: what it keeps between images must not show */
 
+/* From here on only plain C, or again all that the CPU has. */
+static void use_plain(bool plain) { CHECK(fl_cpu_use(plain ? "plain" : NULL, NULL) == FL_OK, "fl_cpu_use"); }
+
 static void resize(const scene *s) {
     fl_error err;
     const fl_code code = fl_resize(resizer, &s->view, &s->spec, &s->sink, &err);
@@ -117,15 +122,15 @@ static uint8_t *reference(const scene *s) {
     fl_resize_spec spec = s->spec;
     spec.window = (fl_box){0, 0, spec.out_width, spec.out_height};
     spec.at_x = spec.at_y = 0;
-    uint8_t *out = allocate(fl_sink_bytes(FL_U8, spec.out_width, spec.out_height));
+    uint8_t *out = allocate(fl_resize_sink_bytes(FL_U8, spec.out_width, spec.out_height));
     const fl_sink sink = {out, spec.out_width, spec.out_height, FL_U8, FL_HWC, NULL, false, false};
     fl_resizer *fresh;
     fl_error err;
     CHECK(fl_resizer_create(&fresh, &err) == FL_OK, "%s", err.text);
-    CHECK(strcmp(fl_resize_dispatch(0), "scalar") == 0, "dispatch");
+    use_plain(true);
     const fl_code code = fl_resize(fresh, &s->view, &spec, &sink, &err);
     CHECK(code == FL_OK, "%s", err.text);
-    fl_resize_dispatch(1);
+    use_plain(false);
     fl_resizer_free(fresh);
     return out;
 }
@@ -166,11 +171,11 @@ static void test_every_way_equals_the_reference(void) {
     resize(&s);
     memcpy(best, s.sink.data, s.bytes);
     memset(s.sink.data, 0xA5, s.bytes);
-    fl_resize_dispatch(0);
+    use_plain(true);
     resize(&s);
-    fl_resize_dispatch(1);
+    use_plain(false);
     CHECK(memcmp(s.sink.data, want, s.bytes) == 0, "the scalar path");
-    CHECK(memcmp(best, want, s.bytes) == 0, "%s is not the scalar path", fl_resize_dispatch(1));
+    CHECK(memcmp(best, want, s.bytes) == 0, "the CPU's kernels do not give the scalar path's bytes");
     free(expected);
     free(want);
     free(best);
@@ -267,7 +272,7 @@ static double exact(const scene *s, uint32_t out_x, uint32_t out_y, uint32_t c) 
         for (int64_t k = -4; k < (int64_t)size[a] + 4; k++) {
             const double x = fabs((double)k + 0.5 - center) / stretch, q = -0.75;
             double w = x < 1.0 ? 1.0 - x : 0.0;
-            if (spec->filter == FL_BICUBIC)
+            if (spec->filter == FL_RESIZE_BICUBIC)
                 w = x < 1.0 ? (q + 2) * x * x * x - (q + 3) * x * x + 1 : x < 2.0 ? q * x * x * x - 5 * q * x * x + 8 * q * x - 4 * q : 0.0;
             const bool in = k >= 0 && k < (int64_t)size[a];
             if (!in && spec->antialias) continue;
@@ -289,7 +294,7 @@ static void test_within_one_of_the_definition(void) {
     scene s;
     make_view(&s, between(1, 70), between(1, 70));
     make_spec(&s, between(1, 70), between(1, 70));
-    if (s.spec.filter == FL_BICUBIC) s.spec.antialias = false;
+    if (s.spec.filter == FL_RESIZE_BICUBIC) s.spec.antialias = false;
     make_sink(&s, FL_U8, FL_HWC, s.spec.out_width, s.spec.out_height);
     resize(&s);
     for (int i = 0; i < 20; i++) {
@@ -314,7 +319,7 @@ static void test_fill_is_the_colour_around_the_box(void) {
     uint8_t before[8];
     memset(before, 0xA5, sizeof before);
     memset(s.sink.data, 0xA5, size * s.sink.width * s.sink.height * 3);
-    fl_sink_fill(&s.sink, &keep, rgb);
+    fl_resize_sink_fill(&s.sink, &keep, rgb);
     for (uint32_t y = 0; y < s.sink.height; y++)
         for (uint32_t x = 0; x < s.sink.width; x++) {
             const bool kept = x - keep.x < keep.width && y - keep.y < keep.height;

@@ -1,11 +1,10 @@
-/* fl_baseline against libjpeg's plain full decode, cropped: every sampling, quality, small size and scale, random boxes, both kernel sets.
+/* fl_jpeg_baseline against libjpeg's plain full decode, cropped: every sampling, quality, small size and scale, random boxes, both kernel sets.
  * Then damaged files: where it delivers, libjpeg-turbo delivers the same bytes. Under the sanitizers also: no damage makes it read or write
  * where it must not. */
-#include "jpeg/baseline.h"
 #include "check.h"
-#include "jpeg/entropy.h"
 #include "jpeg/libjpeg.h"
 #include "index_liar.h"
+#include "own_decoder.h"
 /* of its helpers only some are needed here */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -18,15 +17,6 @@ enum { THIN = 5 }; /* under the sanitizers each round costs ten times as much */
 enum { THIN = 1 };
 #endif
 
-/* NOTE [ baseline: coefficients no encoder writes ]: damage makes such, and only libjpeg-turbo's x86 code then gives these bytes. */
-#if defined(__x86_64__)
-enum { SAME_RUBBISH = 1 };
-#else
-enum { SAME_RUBBISH = 0 };
-#endif
-
-static fl_baseline *baseline;
-static fl_entropy *entropy;
 static fl_error err;
 
 static fl_box random_box(uint32_t width, uint32_t height, int i) {
@@ -53,7 +43,7 @@ static void check_part(const fl_view *v, const fl_box *b, uint32_t e, const unsi
 /* An index of a file with a mark in every `every` MCUs, in a block of its own size. */
 static uint8_t *make_index(file f, uint32_t every, size_t *size) {
     const uint8_t *index;
-    CHECK(fl_entropy_index(entropy, f.bytes, f.size, every, SIZE_MAX, &index, size) && *size > 0);
+    CHECK(fl_jpeg_entropy_index(entropy, f.bytes, f.size, every, SIZE_MAX, &index, size) && *size > 0);
     uint8_t *copy = malloc(*size);
     memcpy(copy, index, *size);
     return copy;
@@ -63,7 +53,8 @@ static void equal_crops(const recipe *r, int boxes) {
     check_seed = noise_state;
     file f = make(r);
     uint32_t width, height;
-    CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height) && width == (uint32_t)r->width && height == (uint32_t)r->height);
+    CHECK(fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height) && width == (uint32_t)r->width &&
+          height == (uint32_t)r->height);
     for (int eighths = 1; eighths <= 8; eighths *= 2) {
         int w, h;
         unsigned char *full = decode_all(f, eighths, &w, &h);
@@ -73,9 +64,9 @@ static void equal_crops(const recipe *r, int boxes) {
             fl_box b = random_box(width, height, i);
             for (int plain = 0; plain < 2; plain++) {
                 fl_view v;
-                fl_baseline_plain(baseline, plain);
+                use_plain(plain);
                 for (int indexed = 0; indexed < 2; indexed++) {
-                    CHECK(fl_baseline_decode(baseline, &b, eighths, index, indexed ? size : 0, &v));
+                    CHECK(fl_jpeg_baseline_decode(baseline, &b, eighths, index, indexed ? size : 0, &v));
                     check_part(&v, &b, (uint32_t)eighths, full, w, h);
                 }
             }
@@ -133,19 +124,19 @@ static void refused(void) {
     for (int i = 0; i < 5; i++) {
         file f = make(&others[i]);
         fl_view v;
-        CHECK(!fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
-        CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, NULL, 0, &v));
+        CHECK(!fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height));
+        CHECK(!fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, 1, 1}, 8, NULL, 0, &v));
         free(f.bytes);
     }
     file f = make(&r);
     fl_view v;
-    CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
-    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 41, 30}, 8, NULL, 0, &v) &&
-          !fl_baseline_decode(baseline, &(fl_box){40, 0, UINT32_MAX, 1}, 8, NULL, 0, &v));
-    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, 0, 1}, 8, NULL, 0, &v) &&
-          !fl_baseline_decode(baseline, &(fl_box){0, 0, 4, 4}, 3, NULL, 0, &v));
-    CHECK(fl_baseline_decode(baseline, &(fl_box){39, 29, 1, 1}, 8, NULL, 0, &v));
-    CHECK(!fl_baseline_open(baseline, NULL, 0, &width, &height));
+    CHECK(fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height));
+    CHECK(!fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, 41, 30}, 8, NULL, 0, &v) &&
+          !fl_jpeg_baseline_decode(baseline, &(fl_box){40, 0, UINT32_MAX, 1}, 8, NULL, 0, &v));
+    CHECK(!fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, 0, 1}, 8, NULL, 0, &v) &&
+          !fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, 4, 4}, 3, NULL, 0, &v));
+    CHECK(fl_jpeg_baseline_decode(baseline, &(fl_box){39, 29, 1, 1}, 8, NULL, 0, &v));
+    CHECK(!fl_jpeg_baseline_open(baseline, NULL, 0, &width, &height));
     free(f.bytes);
 }
 
@@ -161,9 +152,9 @@ static void stray_before_restart(void) {
     memcpy(longer + at - 1, f.bytes + at - 2, f.size - at + 2);
     uint32_t width, height;
     fl_view v;
-    CHECK(fl_baseline_open(baseline, longer, f.size + 1, &width, &height));
-    CHECK(!fl_baseline_decode(baseline, &(fl_box){0, 0, width, height}, 8, NULL, 0, &v));
-    CHECK(fl_baseline_decode(baseline, &(fl_box){0, 0, 8, 8}, 8, NULL, 0, &v)); /* nothing is amiss before it */
+    CHECK(fl_jpeg_baseline_open(baseline, longer, f.size + 1, &width, &height));
+    CHECK(!fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, width, height}, 8, NULL, 0, &v));
+    CHECK(fl_jpeg_baseline_decode(baseline, &(fl_box){0, 0, 8, 8}, 8, NULL, 0, &v)); /* nothing is amiss before it */
     free(longer), free(f.bytes);
 }
 
@@ -188,8 +179,8 @@ static size_t damage(uint8_t *bytes, size_t size) {
 /* Where libjpeg-turbo delivers, with a warning or without, and this decoder too, their bytes are equal. Where libjpeg-turbo fails, this
  * decoder may still have all that the box needs, for it looks at less: that must be so for truncated data only. */
 static void damaged(int rounds) {
-    fl_jpeg *jpeg;
-    CHECK(fl_jpeg_create(&jpeg, &err) == FL_OK);
+    fl_libjpeg *jpeg;
+    CHECK(fl_libjpeg_create(&jpeg, &err) == FL_OK);
     long delivered = 0, refusals = 0;
     for (int i = 0; i < rounds; i++) {
         recipe r = random_recipe(i % 5, 1 + (int)below(90), 1 + (int)below(90));
@@ -206,14 +197,15 @@ static void damaged(int rounds) {
             uint32_t width, height;
             int eighths = 1 << below(4);
             fl_view ours, theirs;
-            fl_jpeg_info info;
-            if (fl_baseline_open(baseline, exact, size, &width, &height) && (uint64_t)width * height < 1 << 22) {
+            fl_libjpeg_info info;
+            if (fl_jpeg_baseline_open(baseline, exact, size, &width, &height) && (uint64_t)width * height < 1 << 22) {
                 fl_box b = random_box(width, height, (int)below(20));
-                fl_baseline_plain(baseline, below(2));
-                if (fl_baseline_decode(baseline, &b, eighths, NULL, 0, &ours)) {
+                use_plain(below(2));
+                if (fl_jpeg_baseline_decode(baseline, &b, eighths, NULL, 0, &ours)) {
                     delivered++;
-                    CHECK(fl_jpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK && info.width == width && info.height == height);
-                    fl_code code = fl_jpeg_decode(jpeg, &b, eighths, &theirs, &err);
+                    CHECK(fl_libjpeg_open(jpeg, exact, size, 1 << 22, &info, &err) == FL_OK && info.width == width &&
+                          info.height == height);
+                    fl_code code = fl_libjpeg_decode(jpeg, &b, eighths, &theirs, &err);
                     CHECK(code == FL_OK || code == FL_ETRUNCATED);
                     if (code == FL_OK && SAME_RUBBISH) {
                         CHECK(ours.width == theirs.width && ours.height == theirs.height);
@@ -229,7 +221,7 @@ static void damaged(int rounds) {
         free(f.bytes);
     }
     CHECK(delivered > rounds && refusals > rounds);
-    fl_jpeg_free(jpeg);
+    fl_libjpeg_free(jpeg);
 }
 
 /* An index of other marks, of another image, or of rubbish: decoding goes on without it, or shows what it leads to, but nothing worse. */
@@ -240,7 +232,7 @@ static void lying_index(void) {
         recipe r = random_recipe(i % 5, 20 + (int)below(90), 20 + (int)below(90));
         file f = make(&r);
         uint32_t width, height;
-        CHECK(fl_baseline_open(baseline, f.bytes, f.size, &width, &height));
+        CHECK(fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height));
         int w, h;
         unsigned char *full = decode_all(f, 8, &w, &h);
         size_t size;
@@ -257,7 +249,7 @@ static void lying_index(void) {
         for (int j = 0; j < 10; j++) {
             fl_box b = random_box(width, height, j);
             fl_view v;
-            CHECK(fl_baseline_decode(baseline, &b, 8, index, size, &v) && v.width == b.width && v.height == b.height);
+            CHECK(fl_jpeg_baseline_decode(baseline, &b, 8, index, size, &v) && v.width == b.width && v.height == b.height);
             bool equal = true;
             for (uint32_t y = 0; y < v.height; y++)
                 equal = equal && !memcmp(v.pixels + y * v.stride, full + ((size_t)(b.y + y) * width + b.x) * 3, (size_t)v.width * 3);
@@ -269,7 +261,7 @@ static void lying_index(void) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(fl_baseline_create(&baseline, &err) == FL_OK && fl_entropy_create(&entropy, &err) == FL_OK);
+    CHECK(fl_jpeg_baseline_create(&baseline, &err) == FL_OK && fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
     if (argc > 2) noise_state = strtoull(argv[2], NULL, 0);
     if (argc > 1) { /* rounds and a seed: a longer search for disagreement */
         damaged(atoi(argv[1]));
@@ -282,8 +274,8 @@ int main(int argc, char **argv) {
         damaged(600 / THIN);
         lying_index();
     }
-    fl_entropy_free(entropy);
-    fl_baseline_free(baseline);
-    fl_baseline_free(NULL);
+    fl_jpeg_entropy_free(entropy);
+    fl_jpeg_baseline_free(baseline);
+    fl_jpeg_baseline_free(NULL);
     return 0;
 }

@@ -17,10 +17,10 @@ static bool libjpeg_is_silent(const uint8_t *bytes, size_t size) {
 }
 
 /* A copy in a block of its own size, so that a sanitizer sees a read one byte beyond it. */
-static bool sound(fl_entropy *entropy, const uint8_t *bytes, size_t size) {
+static bool sound(fl_jpeg_entropy *entropy, const uint8_t *bytes, size_t size) {
     uint8_t *copy = malloc(size ? size : 1);
     memcpy(copy, bytes, size);
-    bool result = fl_entropy_sound(entropy, copy, size);
+    bool result = fl_jpeg_entropy_sound(entropy, copy, size);
     free(copy);
     return result;
 }
@@ -53,8 +53,8 @@ int main(void) {
         {.width = 320, .height = 160, .quality = 97, .components = 3, .h = 1, .v = 2, .restart = 120},
     };
     fl_error err;
-    fl_entropy *entropy;
-    CHECK(fl_entropy_create(&entropy, &err) == FL_OK);
+    fl_jpeg_entropy *entropy;
+    CHECK(fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
     long proved = 0;
     for (size_t i = 0; i < sizeof recipes / sizeof recipes[0]; i++) {
         file whole = make(&recipes[i]);
@@ -82,7 +82,7 @@ int main(void) {
         CHECK(!sound(entropy, other.bytes, other.size));
         free(other.bytes);
     }
-    fl_entropy_free(entropy);
-    fl_entropy_free(NULL);
+    fl_jpeg_entropy_free(entropy);
+    fl_jpeg_entropy_free(NULL);
     return 0;
 }

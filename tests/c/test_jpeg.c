@@ -1,20 +1,21 @@
-/* fl_jpeg and fl_transcode against libjpeg's plain full decode, on JPEGs made here; then the same files cut, flipped and made to lie.
+/* fl_libjpeg and fl_transcode against libjpeg's plain full decode, on JPEGs made here; then the same files cut, flipped and made to lie.
  * The address and undefined-behaviour sanitizers are what turns "never crashes" into a check. */
 #include "jpeg/libjpeg.h"
+#include "jpeg/markers.h"
 #include "jpeg/transcode.h"
 #include "check.h"
 #include "jpeg_maker.h"
 
 enum { LIMIT = 1 << 28 };
 
-static fl_jpeg *jpeg;
+static fl_libjpeg *jpeg;
 static fl_error err;
 
 static fl_code open_and_decode(file f, const fl_box *box, int eighths, fl_view *view) {
-    fl_jpeg_info info;
-    fl_code code = fl_jpeg_open(jpeg, f.bytes, f.size, LIMIT, &info, &err);
+    fl_libjpeg_info info;
+    fl_code code = fl_libjpeg_open(jpeg, f.bytes, f.size, LIMIT, &info, &err);
     fl_box all = {0, 0, info.width, info.height};
-    return code != FL_OK ? code : fl_jpeg_decode(jpeg, box ? box : &all, eighths, view, &err);
+    return code != FL_OK ? code : fl_libjpeg_decode(jpeg, box ? box : &all, eighths, view, &err);
 }
 
 static uint32_t product(uint32_t a, uint32_t b) { /* a * b / 255, rounded, without Pillow's shifts */ return (2 * a * b + 255) / 510; }
@@ -52,7 +53,7 @@ static void boxes_equal_crops(const recipe *r, int boxes) {
             uint32_t e = (uint32_t)eighths, x1 = ((b.x + b.width) * e + 7) / 8, y1 = ((b.y + b.height) * e + 7) / 8;
             CHECK(v.width == (x1 < (uint32_t)w ? x1 : (uint32_t)w) - b.x * e / 8);
             CHECK(v.height == (y1 < (uint32_t)h ? y1 : (uint32_t)h) - b.y * e / 8);
-            CHECK(fl_jpeg_warnings(jpeg, NULL) == 0);
+            CHECK(fl_libjpeg_warnings(jpeg, NULL) == 0);
             same_part(&v, full, w, r->components, b.x * e / 8, b.y * e / 8);
         }
         free(full);
@@ -85,16 +86,16 @@ static void arguments(void) {
     recipe r = {.width = 30, .height = 20, .quality = 80, .components = 3, .h = 2, .v = 2};
     file f = make(&r);
     fl_view v;
-    fl_jpeg_info info;
+    fl_libjpeg_info info;
     CHECK(open_and_decode(f, &(fl_box){0, 0, 31, 20}, 8, &v) == FL_EARG);
     CHECK(open_and_decode(f, &(fl_box){30, 0, UINT32_MAX, 1}, 8, &v) == FL_EARG);
     CHECK(open_and_decode(f, &(fl_box){0, 0, 0, 1}, 8, &v) == FL_EARG);
     CHECK(open_and_decode(f, NULL, 3, &v) == FL_EARG);
     CHECK(open_and_decode(f, NULL, 8, &v) == FL_OK);
-    CHECK(fl_jpeg_decode(jpeg, &(fl_box){0, 0, 1, 1}, 8, &v, &err) == FL_EARG); /* one decode per open */
-    CHECK(fl_jpeg_open(jpeg, f.bytes, f.size, 599, &info, &err) == FL_ELIMIT);
+    CHECK(fl_libjpeg_decode(jpeg, &(fl_box){0, 0, 1, 1}, 8, &v, &err) == FL_EARG); /* one decode per open */
+    CHECK(fl_libjpeg_open(jpeg, f.bytes, f.size, 599, &info, &err) == FL_ELIMIT);
     CHECK(strstr(err.text, "30 x 20") != NULL);
-    CHECK(fl_jpeg_open(jpeg, f.bytes, f.size, 600, &info, &err) == FL_OK);
+    CHECK(fl_libjpeg_open(jpeg, f.bytes, f.size, 600, &info, &err) == FL_OK);
     CHECK(fl_jpeg_scale(223, 224, 224, 224) == 8 && fl_jpeg_scale(448, 450, 224, 224) == 4 && fl_jpeg_scale(447, 4000, 224, 224) == 8);
     CHECK(fl_jpeg_scale(1792, 1792, 224, 224) == 1 && fl_jpeg_scale(1791, 1792, 224, 224) == 2);
     free(f.bytes);
@@ -117,7 +118,7 @@ static void tables_do_not_leak(void) {
 static size_t first_scan(file f) {
     fl_jpeg_layout layout;
     fl_jpeg_segment segments[64];
-    CHECK(fl_jpeg_scan(f.bytes, f.size, &layout, segments, 64, &err) == FL_OK && layout.segments <= 64);
+    CHECK(fl_jpeg_markers_read(f.bytes, f.size, &layout, segments, 64, &err) == FL_OK && layout.segments <= 64);
     for (uint32_t i = 0; i < layout.segments; i++)
         if (segments[i].marker == 0xDA) return segments[i].offset;
     CHECK(!"a scan");
@@ -143,7 +144,7 @@ static void truncation(void) {
         const char *first;
         fl_code code = open_and_decode(headless, NULL, 8, &v);
         if (kind == 0 || kind == 3) {
-            CHECK(code == FL_OK && fl_jpeg_warnings(jpeg, &first) == 1 && strstr(first, "Premature end"));
+            CHECK(code == FL_OK && fl_libjpeg_warnings(jpeg, &first) == 1 && strstr(first, "Premature end"));
             file half = {f.bytes, f.size / 2};
             CHECK(open_and_decode(half, &(fl_box){0, 0, 64, 16}, 8, &v) == FL_OK); /* the box's rows are all there */
             CHECK(open_and_decode(half, &(fl_box){0, 80, 8, 8}, 8, &v) == FL_ETRUNCATED);
@@ -174,21 +175,21 @@ static bool known(fl_code code) {
 }
 
 static void everything(file f) {
-    fl_jpeg_info info;
+    fl_libjpeg_info info;
     fl_view v;
     uint32_t warnings;
     char first[FL_TEXT];
     size_t written;
-    fl_code code = fl_jpeg_open(jpeg, f.bytes, f.size, 1 << 18, &info, &err);
+    fl_code code = fl_libjpeg_open(jpeg, f.bytes, f.size, 1 << 18, &info, &err);
     CHECK(known(code));
     if (code == FL_OK) {
         fl_box b = {below(info.width), below(info.height), 0, 0};
         b.width = 1 + below(info.width - b.x), b.height = 1 + below(info.height - b.y);
-        CHECK(known(fl_jpeg_decode(jpeg, &b, 1 << below(4), &v, &err)));
+        CHECK(known(fl_libjpeg_decode(jpeg, &b, 1 << below(4), &v, &err)));
     }
     fl_jpeg_layout layout;
     fl_jpeg_segment segments[40];
-    code = fl_jpeg_scan(f.bytes, f.size, &layout, segments, 40, &err);
+    code = fl_jpeg_markers_read(f.bytes, f.size, &layout, segments, 40, &err);
     CHECK(known(code));
     if (code == FL_OK) {
         CHECK(layout.end <= f.size && layout.orientation >= 1 && layout.orientation <= 8);
@@ -223,17 +224,17 @@ static void flipped(void) {
 
 static void hostile_headers(void) {
     recipe r = {.width = 32, .height = 32, .quality = 50, .components = 3, .h = 2, .v = 2};
-    fl_jpeg_info info;
+    fl_libjpeg_info info;
     fl_view v;
     file f = make(&r);
     for (size_t i = 0; i + 9 < f.size; i++)
         if (f.bytes[i] == 0xFF && f.bytes[i + 1] == 0xC0) {
             memcpy(f.bytes + i + 5, "\xFF\xDC\xFF\xDC", 4); /* 65,500 x 65,500 */
-            CHECK(fl_jpeg_open(jpeg, f.bytes, f.size, LIMIT, &info, &err) == FL_ELIMIT);
+            CHECK(fl_libjpeg_open(jpeg, f.bytes, f.size, LIMIT, &info, &err) == FL_ELIMIT);
             f.bytes[i + 4] = 12;
-            CHECK(fl_jpeg_open(jpeg, f.bytes, f.size, UINT64_MAX, &info, &err) == FL_EUNSUPPORTED);
+            CHECK(fl_libjpeg_open(jpeg, f.bytes, f.size, UINT64_MAX, &info, &err) == FL_EUNSUPPORTED);
             f.bytes[i + 4] = 8, f.bytes[i + 1] = 0xC3;
-            CHECK(fl_jpeg_open(jpeg, f.bytes, f.size, UINT64_MAX, &info, &err) == FL_EUNSUPPORTED);
+            CHECK(fl_libjpeg_open(jpeg, f.bytes, f.size, UINT64_MAX, &info, &err) == FL_EUNSUPPORTED);
             break;
         }
     free(f.bytes);
@@ -265,7 +266,7 @@ static void transcoding(void) {
         file f = make(&r);
         uint64_t hash = coefficient_hash(f);
         fl_jpeg_layout l;
-        CHECK(fl_jpeg_scan(f.bytes, f.size, &l, NULL, 0, &err) == FL_OK);
+        CHECK(fl_jpeg_markers_read(f.bytes, f.size, &l, NULL, 0, &err) == FL_OK);
         CHECK(l.width == (uint32_t)r.width && l.height == (uint32_t)r.height && l.components == r.components && l.eoi && !l.damaged &&
               !l.stray);
         CHECK(l.end == f.size && l.h[0] == r.h && l.v[0] == r.v && l.arithmetic == r.arithmetic &&
@@ -278,7 +279,7 @@ static void transcoding(void) {
         CHECK(fl_jpeg_strip(f.bytes, f.size, bare.bytes, f.size, &size, &err) == FL_OK);
         bare.size = size;
         CHECK(coefficient_hash(bare) == hash && f.size - size == (r.metadata ? 36 + 25 + 13 : 0));
-        CHECK(fl_jpeg_scan(bare.bytes, bare.size, &l, NULL, 0, &err) == FL_OK && l.orientation == 1 && !l.exif && !l.icc);
+        CHECK(fl_jpeg_markers_read(bare.bytes, bare.size, &l, NULL, 0, &err) == FL_OK && l.orientation == 1 && !l.exif && !l.icc);
         CHECK(memcmp(bare.bytes + first_scan(bare), f.bytes + first_scan(f), f.size - first_scan(f)) == 0);
         free(bare.bytes);
 
@@ -286,7 +287,7 @@ static void transcoding(void) {
         CHECK(fl_jpeg_to_baseline(f.bytes, f.size, LIMIT, &base.bytes, &size, &err) == FL_OK);
         base.size = size;
         CHECK(coefficient_hash(base) == hash);
-        CHECK(fl_jpeg_scan(base.bytes, base.size, &l, NULL, 0, &err) == FL_OK && l.kind == FL_JPEG_BASELINE && !l.arithmetic &&
+        CHECK(fl_jpeg_markers_read(base.bytes, base.size, &l, NULL, 0, &err) == FL_OK && l.kind == FL_JPEG_BASELINE && !l.arithmetic &&
               l.scans == 1);
         free(base.bytes);
 
@@ -297,7 +298,8 @@ static void transcoding(void) {
             if (i % 2 || o == 1) CHECK(code == FL_OK);
             CHECK(code == FL_OK || code == FL_EUNSUPPORTED);
             if (code != FL_OK) continue;
-            CHECK(fl_jpeg_scan(turned.bytes, turned.size, &l, NULL, 0, &err) == FL_OK && l.width == (uint32_t)(o < 5 ? r.width : r.height));
+            CHECK(fl_jpeg_markers_read(turned.bytes, turned.size, &l, NULL, 0, &err) == FL_OK &&
+                  l.width == (uint32_t)(o < 5 ? r.width : r.height));
             code = fl_jpeg_transform(turned.bytes, turned.size, undone_by[o], LIMIT, &back.bytes, &size, &err);
             back.size = size;
             if (code == FL_OK) CHECK(coefficient_hash(back) == hash);
@@ -309,8 +311,8 @@ static void transcoding(void) {
 }
 
 int main(void) {
-    long before = fl_jpeg_live();
-    CHECK(fl_jpeg_create(&jpeg, &err) == FL_OK && fl_jpeg_live() == before + 1);
+    long before = fl_libjpeg_live();
+    CHECK(fl_libjpeg_create(&jpeg, &err) == FL_OK && fl_libjpeg_live() == before + 1);
     regions();
     arguments();
     tables_do_not_leak();
@@ -319,8 +321,8 @@ int main(void) {
     hostile_headers();
     flipped();
     transcoding();
-    fl_jpeg_free(jpeg);
-    fl_jpeg_free(NULL);
-    CHECK(fl_jpeg_live() == before);
+    fl_libjpeg_free(jpeg);
+    fl_libjpeg_free(NULL);
+    CHECK(fl_libjpeg_live() == before);
     return 0;
 }

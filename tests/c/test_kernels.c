@@ -1,18 +1,18 @@
-/* The SIMD kernels of fl_baseline against those in plain C: the same bytes for every input, at every length and alignment, and nothing
+/* The SIMD kernels of fl_jpeg_baseline against those in plain C: the same bytes for every input, at every length and alignment, and nothing
  * written or (under the address sanitizer) read beyond the margins that jpeg/baseline_parts.h allows. Needs neither libjpeg nor liblmdb. */
 #include "kernel_cases.h"
 
 /* Every Y with every Cb and Cr. */
 static void every_colour(void) {
     enum { N = 256 };
-    uint8_t *y = allocate(N + FL_MARGIN), *cb = allocate(N + FL_MARGIN), *cr = allocate(N + FL_MARGIN);
-    uint8_t *slow = allocate(3 * N), *quick = allocate(3 * N + FL_SLACK);
-    for (int i = 0; i < N + FL_MARGIN; i++) y[i] = (uint8_t)i;
+    uint8_t *y = allocate(N + FL_JPEG_MARGIN), *cb = allocate(N + FL_JPEG_MARGIN), *cr = allocate(N + FL_JPEG_MARGIN);
+    uint8_t *slow = allocate(3 * N), *quick = allocate(3 * N + FL_JPEG_SLACK);
+    for (int i = 0; i < N + FL_JPEG_MARGIN; i++) y[i] = (uint8_t)i;
     for (int u = 0; u < 256; u++) {
-        memset(cb, u, N + FL_MARGIN);
+        memset(cb, u, N + FL_JPEG_MARGIN);
         for (int v = 0; v < 256; v++) {
-            memset(cr, v, N + FL_MARGIN);
-            fl_decode_scalar.ycc(y, cb, cr, slow, N);
+            memset(cr, v, N + FL_JPEG_MARGIN);
+            fl_jpeg_kernels_scalar.ycc(y, cb, cr, slow, N);
             fast->ycc(y, cb, cr, quick, N);
             CHECK(memcmp(slow, quick, 3 * N) == 0);
         }
@@ -21,8 +21,8 @@ static void every_colour(void) {
 }
 
 int main(int argc, char **argv) {
-    const fl_decode_kernels *avx2 = fl_decode_avx2();
-    fast = avx2 ? avx2 : fl_decode_neon();
+    if (fl_cpu_has(FL_CPU_AVX2)) fast = fl_jpeg_kernels_avx2();
+    if (fl_cpu_has(FL_CPU_NEON)) fast = fl_jpeg_kernels_neon();
     if (!fast) {
         puts("no SIMD kernels for this processor: nothing to compare");
         return 0;

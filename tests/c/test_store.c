@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/cpu.h"
+#include "common/crc32c.h"
 #include "store/record.h"
 #include "store/store.h"
 
@@ -90,20 +92,20 @@ static int read_all(const char *file, uint64_t bytes, bool damaged) {
     fl_code code = fl_store_add(store, file, 0, SAMPLES, bytes, &err);
     CHECK(damaged || code == FL_OK);
     if (code == FL_OK) {
-        fl_reader *reader;
+        fl_store_reader *reader;
         fl_span span;
         fl_store_set_checksums(store, 0, sums);
-        CHECK(fl_reader_create(&reader, &err) == FL_OK);
+        CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
         for (uint64_t i = 0; i < SAMPLES; i++) {
             uint64_t index = i * 37 % SAMPLES;
             fl_store_ahead(store, index);
-            code = fl_reader_get(reader, store, index, &span, &err);
+            code = fl_store_reader_get(reader, store, index, &span, &err);
             CHECK(damaged || code == FL_OK);
             if (code) continue;
             good++;
             CHECK(span.size == sample(index, expected) && memcmp(span.bytes, expected, span.size) == 0);
         }
-        CHECK(fl_reader_get(reader, store, SAMPLES, &span, &err) == FL_ENOTFOUND);
+        CHECK(fl_store_reader_get(reader, store, SAMPLES, &span, &err) == FL_ENOTFOUND);
         uint8_t column[sizeof sums];
         size_t size = 0;
         code = fl_store_column_size(store, 0, "crcs", &size, &err);
@@ -113,7 +115,7 @@ static int read_all(const char *file, uint64_t bytes, bool damaged) {
         CHECK(damaged || fl_store_column(store, 0, "crcs", column, 1, &err) == FL_EARG);
         CHECK(fl_store_column(store, 0, "none", column, 0, &err) == FL_ESHARD);
         CHECK(fl_store_column_size(store, 1, "crcs", &size, &err) == FL_EARG);
-        fl_reader_free(reader);
+        fl_store_reader_free(reader);
     } else {
         CHECK(code == FL_ESHARD && strstr(err.text, "shard.lmdb"));
     }
@@ -229,14 +231,15 @@ static void test_checksum(const uint8_t *good, uint64_t bytes) {
     spill(path, bad, bytes);
     fl_error err;
     fl_store *store;
-    fl_reader *reader;
+    fl_store_reader *reader;
     fl_span span;
     CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
-    CHECK(fl_reader_create(&reader, &err) == FL_OK);
-    CHECK(fl_reader_get(reader, store, 3, &span, &err) == FL_OK); /* nothing to compare with yet */
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
+    CHECK(fl_store_reader_get(reader, store, 3, &span, &err) == FL_OK); /* nothing to compare with yet */
     fl_store_set_checksums(store, 0, sums);
-    CHECK(fl_reader_get(reader, store, 3, &span, &err) == FL_ECHECKSUM && fl_reader_get(reader, store, 4, &span, &err) == FL_OK);
-    fl_reader_free(reader);
+    CHECK(fl_store_reader_get(reader, store, 3, &span, &err) == FL_ECHECKSUM &&
+          fl_store_reader_get(reader, store, 4, &span, &err) == FL_OK);
+    fl_store_reader_free(reader);
     fl_store_close(store);
     free(bad);
     spill(path, good, bytes);
@@ -261,21 +264,21 @@ static void test_cut(const uint8_t *good, uint64_t bytes) {
     spill(other, good, bytes / 2);
     fl_error err;
     fl_store *store;
-    fl_reader *reader;
+    fl_store_reader *reader;
     fl_span span;
     CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     swap_descriptors(other);
-    CHECK(fl_reader_create(&reader, &err) == FL_OK);
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     int whole = 0;
     for (uint64_t i = 0; i < SAMPLES; i++) {
-        fl_code code = fl_reader_get(reader, store, i, &span, &err);
+        fl_code code = fl_store_reader_get(reader, store, i, &span, &err);
         CHECK(code == FL_OK || (code == FL_ESHARD && strstr(err.text, "shard.lmdb")));
         if (code) continue;
         whole++;
         CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
     }
     CHECK(whole > 0 && whole < SAMPLES);
-    fl_reader_free(reader), fl_store_close(store);
+    fl_store_reader_free(reader), fl_store_close(store);
     CHECK(unlink(other) == 0);
     check_live(0, 0);
 }
@@ -299,17 +302,17 @@ static void test_warm(uint64_t bytes) {
 static void *read_thread(void *opaque) {
     fl_store *store = opaque;
     fl_error err;
-    fl_reader *reader;
+    fl_store_reader *reader;
     fl_span span;
     uint8_t expected[16384];
-    CHECK(fl_reader_create(&reader, &err) == FL_OK);
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     for (int round = 0; round < 40; round++) {
         for (uint64_t i = 0; i < SAMPLES; i++) {
-            CHECK(fl_reader_get(reader, store, i, &span, &err) == FL_OK);
+            CHECK(fl_store_reader_get(reader, store, i, &span, &err) == FL_OK);
             CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
         }
     }
-    fl_reader_free(reader);
+    fl_store_reader_free(reader);
     return NULL;
 }
 
@@ -322,23 +325,23 @@ static void test_threads_and_fork(uint64_t bytes) {
     fl_store_set_checksums(store, 0, sums);
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, store) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-    fl_reader *reader;
+    fl_store_reader *reader;
     fl_span span;
-    CHECK(fl_reader_create(&reader, &err) == FL_OK && fl_reader_get(reader, store, 0, &span, &err) == FL_OK);
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK && fl_store_reader_get(reader, store, 0, &span, &err) == FL_OK);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        bool right = fl_reader_get(reader, store, 0, &span, &err) == FL_EFORK &&
+        bool right = fl_store_reader_get(reader, store, 0, &span, &err) == FL_EFORK &&
                      fl_store_column(store, 0, "crcs", sums, sizeof sums, &err) == FL_EFORK &&
                      fl_store_add(store, path, 0, 1, 1, &err) == FL_EFORK;
-        fl_reader_free(reader);
+        fl_store_reader_free(reader);
         fl_store_close(store);
         _exit(right ? 0 : 1);
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(fl_reader_get(reader, store, 1, &span, &err) == FL_OK);
-    fl_reader_free(reader);
+    CHECK(fl_store_reader_get(reader, store, 1, &span, &err) == FL_OK);
+    fl_store_reader_free(reader);
     fl_store_close(store);
     check_live(0, 0);
 }
@@ -350,7 +353,9 @@ static void test_crc(void) {
     for (int round = 0; round < 3000; round++) {
         size_t from = random_u32() % 64, size = random_u32() % (round % 10 ? 1500 : sizeof bytes - 64),
                cut = size ? random_u32() % size : 0;
-        uint32_t whole = fl_crc32c_software(0, bytes + from, size);
+        CHECK(fl_cpu_use("plain", NULL) == FL_OK);
+        uint32_t whole = fl_crc32c(0, bytes + from, size);
+        CHECK(fl_cpu_use(NULL, NULL) == FL_OK);
         CHECK(fl_crc32c(0, bytes + from, size) == whole);
         CHECK(fl_crc32c(fl_crc32c(0, bytes + from, cut), bytes + from + cut, size - cut) == whole);
     }
@@ -359,11 +364,11 @@ static void test_crc(void) {
 /* A record of two fields; then every byte of its head changed, and every length cut. */
 static void test_record(void) {
     uint8_t record[60] = {'F', 'L', 'R', '1', 1, 0, 2, 0, 60};
-    memcpy(record + 16, (uint8_t[]){7, 0, FL_KIND_BYTES, 0, 48, 0, 0, 0, 5, 0, 0, 0}, 12);
+    memcpy(record + 16, (uint8_t[]){7, 0, FL_RECORD_KIND_BYTES, 0, 48, 0, 0, 0, 5, 0, 0, 0}, 12);
     memcpy(record + 32, (uint8_t[]){9, 0, 77, 0, 53, 0, 0, 0, 7, 0, 0, 0}, 12);
     fl_span span = {record, sizeof record};
     uint32_t entries;
-    fl_field field;
+    fl_record_field field;
     fl_error err;
     CHECK(fl_record_check(span, &entries, &err) == FL_OK && entries == 2);
     CHECK(fl_record_find(span, 9, &field, &err) == FL_OK && field.kind == 77 && field.data.bytes == record + 53 && field.data.size == 7);

@@ -1,10 +1,11 @@
 /* Transform lists: whatever fl_geometry_resolve makes of one lies inside the image, has the size that fl_geometry_size says for every random
  * draw, and can be rendered by fl_resize. */
-#include "engine/crop.h"
+#include "engine/geometry.h"
 #include "resize/resize.h"
+#include "resize/sink.h"
 #include "fuzz.h"
 
-static uint32_t side(uint32_t most) { return below(16) ? 1 + below(most) : below(8) ? 1 : FL_SIDE_MAX - below(2); }
+static uint32_t side(uint32_t most) { return below(16) ? 1 + below(most) : below(8) ? 1 : FL_IMAGE_SIDE_MAX - below(2); }
 
 static fl_op make_op(void) {
     fl_op op = {.kind = (fl_op_kind)(1 + below(below(64) ? 6 : 9)), .stream = (uint16_t)below(4), .filter = (int)below(2)};
@@ -24,7 +25,7 @@ static void render(const fl_geometry *g) {
     fl_error err;
     if (!resizer) CHECK(fl_resizer_create(&resizer, &err) == FL_OK);
     const size_t bytes = (size_t)g->box.width * g->box.height * 3,
-                 sink_bytes = fl_sink_bytes(FL_U8, (uint32_t)g->window.width, (uint32_t)g->window.height);
+                 sink_bytes = fl_resize_sink_bytes(FL_U8, (uint32_t)g->window.width, (uint32_t)g->window.height);
     uint8_t *pixels = fuzz_allocate(bytes), *out = fuzz_allocate(sink_bytes);
     for (size_t i = 0; i < bytes; i++) pixels[i] = (uint8_t)noise();
     fl_view view = {pixels, (size_t)g->box.width * 3, g->box.width, g->box.height, 0};
@@ -37,10 +38,10 @@ static void render(const fl_geometry *g) {
                                  .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, shown.width, shown.height},
                                  .at_x = at_x,
                                  .at_y = at_y,
-                                 .filter = (fl_filter)g->filter,
+                                 .filter = (fl_resize_filter)g->filter,
                                  .antialias = g->antialias};
     const fl_sink sink = {out, (uint32_t)g->window.width, (uint32_t)g->window.height, FL_U8, (fl_layout)below(2), NULL, g->hflip, g->vflip};
-    fl_sink_fill(&sink, &shown, g->fill);
+    fl_resize_sink_fill(&sink, &shown, g->fill);
     CHECK(fl_resize(resizer, &view, &spec, &sink, &err) == FL_OK);
     FUZZ_INITIALIZED(out, sink_bytes); /* each pixel is the image's or the fill */
     fuzz_count("geometries rendered");
@@ -70,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     draws_begin(data, size);
     program.count = below(256) ? 1 + below(5) : below(FL_OPS_MAX + 3);
     for (uint32_t i = 0; i < program.count && i < FL_OPS_MAX; i++) program.ops[i] = make_op();
-    const uint32_t width = below(64) ? side(100) : 0, height = below(64) ? side(100) : FL_SIDE_MAX + 1;
+    const uint32_t width = below(64) ? side(100) : 0, height = below(64) ? side(100) : FL_IMAGE_SIDE_MAX + 1;
     const fl_code code = fl_geometry_size(&program, width, height, &out_width, &out_height, &err);
     fuzz_known(code, &err, FUZZ_CODE(FL_EARG) | FUZZ_CODE(FL_EUNSUPPORTED));
     for (int i = 0; i < 4; i++) {

@@ -7,10 +7,10 @@
 
 /* Wrong marks, or rubbish, or another length. */
 static uint8_t *lying_index(const uint8_t *bytes, size_t size, size_t *index_size, bool *sound) {
-    static fl_tables tables;
-    fl_frame frame;
+    static fl_jpeg_tables tables;
+    fl_jpeg_frame frame;
     uint8_t *index = make_index(bytes, size, index_size, sound);
-    if (!index || !fl_scan_open(&tables, &frame, bytes, size)) return index;
+    if (!index || !fl_jpeg_header_read(&tables, &frame, bytes, size)) return index;
     if (below(3)) {
         uint8_t *other = lie(index, index_size, frame.mcus_across, frame.mcus_down, size);
         free(index);
@@ -31,11 +31,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *lies = lying_index(bytes, made.size, &index_size, &sound), *index = fuzz_copy(lies, index_size);
     uint32_t width, height;
     fuzz_count("inputs");
-    for (int i = 0; i < 6 && fl_baseline_open(baseline, bytes, made.size, &width, &height); i++) {
+    for (int i = 0; i < 6 && fl_jpeg_baseline_open(baseline, bytes, made.size, &width, &height); i++) {
         const fl_box box = random_box(width, height);
         const int eighths = 1 << below(4);
         fl_view v;
-        const bool without = fl_baseline_decode(baseline, &box, eighths, NULL, 0, &v);
+        const bool without = fl_jpeg_baseline_decode(baseline, &box, eighths, NULL, 0, &v);
         const bool delivered = check_kernels(&box, eighths, index, index_size, &v);
         CHECK(delivered || !without);
         if (!delivered) continue;

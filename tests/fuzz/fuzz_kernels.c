@@ -3,9 +3,9 @@
 #include "kernel_cases.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const fl_decode_kernels *avx2 = fl_decode_avx2();
-    fast = avx2 ? avx2 : fl_decode_neon();
-    if (!fast) fast = &fl_decode_scalar;
+    if (fl_cpu_has(FL_CPU_AVX2)) fast = fl_jpeg_kernels_avx2();
+    if (fl_cpu_has(FL_CPU_NEON)) fast = fl_jpeg_kernels_neon();
+    if (!fast) fast = &fl_jpeg_kernels_scalar;
     draws_begin(data, size);
     const uint32_t which = below(4 + KERNELS);
     if (which < 4) inverse_dct((int)which);

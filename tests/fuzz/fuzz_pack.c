@@ -1,10 +1,11 @@
 /* What packing does to a JPEG: scan, strip, transcode, turn, check.
- *   1. What fl_jpeg_strip and fl_jpeg_to_baseline give, fl_jpeg decodes to the original's pixels, wherever it decodes the original.
+ *   1. What fl_jpeg_strip and fl_jpeg_to_baseline give, fl_libjpeg decodes to the original's pixels, wherever it decodes the original.
  *   2. Transcoded files are proved sound, and stripping or transcoding them again changes no pixel.
  *   3. A turn and the turn back give the coefficients of the transcoded file.
  *   4. What fl_jpeg_check finds no fault with decodes. Every failure has its code. */
 #include "jpeg/entropy.h"
 #include "jpeg/libjpeg.h"
+#include "jpeg/markers.h"
 #include "jpeg/transcode.h"
 #include "jpeg_mutator.h"
 
@@ -13,14 +14,14 @@
 
 enum { PIXELS_MOST = 1 << 17, PACK_CODES = FUZZ_JPEG_CODES };
 
-static fl_jpeg *decoders[2];
-static fl_entropy *entropy;
+static fl_libjpeg *decoders[2];
+static fl_jpeg_entropy *entropy;
 
-static fl_code decode(fl_jpeg *with, const uint8_t *bytes, size_t size, fl_view *view) {
-    fl_jpeg_info info;
+static fl_code decode(fl_libjpeg *with, const uint8_t *bytes, size_t size, fl_view *view) {
+    fl_libjpeg_info info;
     fl_error err;
-    fl_code code = fl_jpeg_open(with, bytes, size, PIXELS_MOST, &info, &err);
-    if (!code) code = fl_jpeg_decode(with, &(fl_box){0, 0, info.width, info.height}, 8, view, &err);
+    fl_code code = fl_libjpeg_open(with, bytes, size, PIXELS_MOST, &info, &err);
+    if (!code) code = fl_libjpeg_decode(with, &(fl_box){0, 0, info.width, info.height}, 8, view, &err);
     fuzz_known(code, &err, PACK_CODES);
     return code;
 }
@@ -44,7 +45,7 @@ static void check_strip(const uint8_t *data, size_t size, const fl_view *origina
     fl_jpeg_segment some[8];
     fl_error err;
     size_t written = 0, again = 0;
-    const fl_code code = fl_jpeg_scan(data, size, &layout, some, 8, &err);
+    const fl_code code = fl_jpeg_markers_read(data, size, &layout, some, 8, &err);
     fuzz_known(code, &err, PACK_CODES);
     uint8_t *out = fuzz_allocate(size), *twice = fuzz_allocate(size);
     const fl_code strip = fl_jpeg_strip(data, size, out, size, &written, &err);
@@ -97,8 +98,8 @@ static void check_transcode(const uint8_t *data, size_t size, const fl_view *ori
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fl_error err;
     if (!entropy)
-        CHECK(fl_jpeg_create(&decoders[0], &err) == FL_OK && fl_jpeg_create(&decoders[1], &err) == FL_OK &&
-              fl_entropy_create(&entropy, &err) == FL_OK);
+        CHECK(fl_libjpeg_create(&decoders[0], &err) == FL_OK && fl_libjpeg_create(&decoders[1], &err) == FL_OK &&
+              fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
     fuzz_draws_from_hash(data, size);
     fl_view view;
     uint32_t warnings = 0;

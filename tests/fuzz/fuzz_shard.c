@@ -25,22 +25,22 @@ static void read_column(const fl_store *store, const made_shard *s, bool changed
 }
 
 static void read_samples(fl_store *store, const made_shard *s, bool changed) {
-    static fl_reader *reader;
+    static fl_store_reader *reader;
     uint8_t expected[1 << 13];
     fl_error err;
     fl_span span;
-    if (!reader) CHECK(fl_reader_create(&reader, &err) == FL_OK);
+    if (!reader) CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     fl_store_set_checksums(store, 0, s->sums);
     for (uint32_t i = 0; i < s->samples; i++) {
         (void)fl_store_ahead(store, i);
-        const fl_code code = fl_reader_get(reader, store, i, &span, &err);
+        const fl_code code = fl_store_reader_get(reader, store, i, &span, &err);
         fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ECHECKSUM) : 0);
         if (code) continue;
         fill_sample(s, i, expected);
         CHECK(span.size == s->sizes[i] && (span.size == 0 || memcmp(span.bytes, expected, span.size) == 0));
         fuzz_count("samples read");
     }
-    CHECK(fl_reader_get(reader, store, s->samples, &span, &err) == FL_ENOTFOUND);
+    CHECK(fl_store_reader_get(reader, store, s->samples, &span, &err) == FL_ENOTFOUND);
 }
 
 /* A store's first sample is 0, so only such shards are opened. */
@@ -63,9 +63,9 @@ static void check_store(const made_shard *s, int file, uint64_t told, bool chang
 
 /* Places must lie in the file. */
 static void check_tree(const made_shard *s, int file, uint64_t told, bool changed) {
-    fl_tree tree;
+    fl_store_tree tree;
     fl_error err;
-    const fl_code code = fl_tree_read(file, told, s->first, s->samples, "shard", &tree, &err);
+    const fl_code code = fl_store_tree_read(file, told, s->first, s->samples, "shard", &tree, &err);
     fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ESHARD) : 0);
     fuzz_count(code ? "trees refused" : "trees that hold");
     if (code) {
@@ -73,14 +73,15 @@ static void check_tree(const made_shard *s, int file, uint64_t told, bool change
         return;
     }
     for (uint32_t i = 0; i < s->samples; i++) {
-        const uint64_t offset = fl_place_offset(tree.samples[i]);
+        const uint64_t offset = fl_store_place_offset(tree.samples[i]);
         CHECK(offset + tree.samples[i].size <= told);
         CHECK(changed || (offset == s->places[i] && tree.samples[i].size == s->sizes[i]));
         fuzz_count("places");
     }
     for (uint32_t i = 0; i < tree.column_count; i++)
-        CHECK(fl_place_offset(tree.columns[i].place) + tree.columns[i].place.size <= told && tree.columns[i].name_size <= FL_COLUMN_NAME);
-    fl_tree_free(&tree);
+        CHECK(fl_store_place_offset(tree.columns[i].place) + tree.columns[i].place.size <= told &&
+              tree.columns[i].name_size <= FL_STORE_COLUMN_NAME);
+    fl_store_tree_free(&tree);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

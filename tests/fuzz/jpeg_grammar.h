@@ -98,7 +98,7 @@ static void choose_sampling(picture *p) {
     }
 }
 
-/* `usual`: of the kind that fl_baseline decodes, without damage meant. */
+/* `usual`: of the kind that fl_jpeg_baseline decodes, without damage meant. */
 static void choose_picture(picture *p, bool usual) {
     static const uint8_t components[8] = {3, 3, 3, 3, 1, 1, 4, 2};
     const uint32_t shape = below(8), count = below(8);

@@ -1,15 +1,14 @@
 /* What must hold of any bytes that claim to be a JPEG:
- *   1. where libjpeg-turbo decodes without a warning, fl_decoder gives its pixels: full, boxes, scales, with the index and without;
- *   2. where fl_baseline delivers and fl_jpeg does, the bytes are the same, whatever libjpeg has to say of the file;
+ *   1. where libjpeg-turbo decodes without a warning, fl_jpeg_decoder gives its pixels: full, boxes, scales, with the index and without;
+ *   2. where fl_jpeg_baseline delivers and fl_libjpeg does, the bytes are the same, whatever libjpeg has to say of the file;
  *   3. the plain C kernels and the CPU's own deliver alike, and the same bytes;
- *   4. what fl_entropy_sound proves, libjpeg decodes without a warning;
+ *   4. what fl_jpeg_entropy_sound proves, libjpeg decodes without a warning;
  *   5. every failure has its code.
  * Of FUZZ_OWN_CODE only 3 and 5 are left. */
 #ifndef JPEG_PROPERTIES_H
 #define JPEG_PROPERTIES_H
 
-#include "jpeg/baseline.h"
-#include "jpeg/entropy.h"
+#include "own_decoder.h"
 #ifndef FUZZ_OWN_CODE
 #include "jpeg/decoder.h"
 #include "jpeg/libjpeg.h"
@@ -19,27 +18,17 @@
 enum { FUZZ_PIXELS_MOST = 1 << 17 };
 #endif
 
-/* NOTE [ baseline: coefficients no encoder writes ]: only libjpeg-turbo's x86 code gives these bytes for them. */
-#if defined(__x86_64__)
-enum { SAME_RUBBISH = 1 };
-#else
-enum { SAME_RUBBISH = 0 };
-#endif
-
-/* One of each for all inputs: what they keep between files must not show. */
-static fl_baseline *baseline;
-static fl_entropy *entropy;
 #ifndef FUZZ_OWN_CODE
-static fl_decoder *decoder;
-static fl_jpeg *jpeg;
+static fl_jpeg_decoder *decoder;
+static fl_libjpeg *jpeg;
 #endif
 
 static void create_decoders(void) {
-    fl_error err;
     if (baseline) return;
-    CHECK(fl_baseline_create(&baseline, &err) == FL_OK && fl_entropy_create(&entropy, &err) == FL_OK);
+    create_own_decoder();
 #ifndef FUZZ_OWN_CODE
-    CHECK(fl_decoder_create(&decoder, &err) == FL_OK && fl_jpeg_create(&jpeg, &err) == FL_OK);
+    fl_error err;
+    CHECK(fl_jpeg_decoder_create(&decoder, &err) == FL_OK && fl_libjpeg_create(&jpeg, &err) == FL_OK);
 #endif
 }
 
@@ -73,14 +62,14 @@ static fl_view keep_view(const fl_view *v) {
     return (fl_view){pixels, (size_t)v->width * 3, v->width, v->height, 0};
 }
 
-/* 3: returns whether fl_baseline delivers this box, and its view, to be freed. */
+/* 3: returns whether fl_jpeg_baseline delivers this box, and its view, to be freed. */
 static bool check_kernels(const fl_box *box, int eighths, const uint8_t *index, size_t index_size, fl_view *kept) {
     fl_view v;
-    fl_baseline_plain(baseline, false);
-    const bool fast = fl_baseline_decode(baseline, box, eighths, index, index_size, &v);
+    use_plain(false);
+    const bool fast = fl_jpeg_baseline_decode(baseline, box, eighths, index, index_size, &v);
     if (fast) *kept = keep_view(&v);
-    fl_baseline_plain(baseline, true);
-    CHECK(fl_baseline_decode(baseline, box, eighths, index, index_size, &v) == fast);
+    use_plain(true);
+    CHECK(fl_jpeg_baseline_decode(baseline, box, eighths, index, index_size, &v) == fast);
     if (fast) {
         CHECK(equal_views(kept, &v));
         fuzz_count("boxes by two kernel sets");
@@ -91,8 +80,8 @@ static bool check_kernels(const fl_box *box, int eighths, const uint8_t *index, 
 /* An index made of the file in a block of its own size; NULL: none. Whether the file was proved sound goes to *sound. */
 static uint8_t *make_index(const uint8_t *bytes, size_t size, size_t *index_size, bool *sound) {
     const uint8_t *index = NULL;
-    *sound = fl_entropy_sound(entropy, bytes, size);
-    CHECK(fl_entropy_index(entropy, bytes, size, 1 + below(8), below(2) ? SIZE_MAX : 100 + below(2000), &index, index_size) == *sound);
+    *sound = fl_jpeg_entropy_sound(entropy, bytes, size);
+    CHECK(fl_jpeg_entropy_index(entropy, bytes, size, 1 + below(8), below(2) ? SIZE_MAX : 100 + below(2000), &index, index_size) == *sound);
     CHECK(*sound || *index_size == 0);
     return *index_size ? fuzz_copy(index, *index_size) : NULL;
 }
@@ -100,7 +89,7 @@ static uint8_t *make_index(const uint8_t *bytes, size_t size, size_t *index_size
 /* Even of an image of thousands of millions of pixels a small box costs little. */
 static void check_baseline(const uint8_t *bytes, size_t size, const uint8_t *index, size_t index_size) {
     uint32_t width, height;
-    if (!fl_baseline_open(baseline, bytes, size, &width, &height)) return;
+    if (!fl_jpeg_baseline_open(baseline, bytes, size, &width, &height)) return;
     CHECK(width && height);
     for (int i = 0; i < 3; i++) {
         fl_box box = random_box(width, height);
@@ -137,33 +126,33 @@ static void print_difference(const fl_box *box, int eighths, const char *text, c
 static void check_box(const uint8_t *bytes, size_t size, const fl_box *box, int eighths, const uint8_t *index, size_t index_size,
                       const truth *clean) {
     fl_error err;
-    fl_jpeg_info info;
+    fl_libjpeg_info info;
     fl_view theirs, ours, kept;
     uint32_t width, height;
-    fl_code code = fl_jpeg_open(jpeg, bytes, size, FUZZ_PIXELS_MOST, &info, &err);
-    if (!code) code = fl_jpeg_decode(jpeg, box, eighths, &theirs, &err);
+    fl_code code = fl_libjpeg_open(jpeg, bytes, size, FUZZ_PIXELS_MOST, &info, &err);
+    if (!code) code = fl_libjpeg_decode(jpeg, box, eighths, &theirs, &err);
     fuzz_known(code, &err, FUZZ_JPEG_CODES);
     if (code == FL_OK) kept = keep_view(&theirs);
-    if (fl_baseline_open(baseline, bytes, size, &width, &height) && check_kernels(box, eighths, index, index_size, &ours)) {
+    if (fl_jpeg_baseline_open(baseline, bytes, size, &width, &height) && check_kernels(box, eighths, index, index_size, &ours)) {
         CHECK(code == FL_OK || code == FL_ETRUNCATED); /* it looks at no more than the box needs */
         if (code == FL_OK && SAME_RUBBISH) CHECK(equal_views(&ours, &kept));
         free((void *)(uintptr_t)ours.pixels);
     }
-    fl_code own = fl_decoder_open(decoder, bytes, size, FUZZ_PIXELS_MOST, &width, &height, &err);
-    fl_decoder_index(decoder, index, index_size);
-    if (!own) own = fl_decoder_decode(decoder, box, eighths, &ours, &err);
+    fl_code own = fl_jpeg_decoder_open(decoder, bytes, size, FUZZ_PIXELS_MOST, &width, &height, &err);
+    fl_jpeg_decoder_index(decoder, index, index_size);
+    if (!own) own = fl_jpeg_decoder_decode(decoder, box, eighths, &ours, &err);
     fuzz_known(own, &err, FUZZ_JPEG_CODES);
     CHECK(own == code || (own == FL_OK && code == FL_ETRUNCATED));
     if (own == FL_OK && code == FL_OK) {
         CHECK(SAME_RUBBISH || clean ? equal_views(&ours, &kept) : true);
-        fuzz_count("boxes by fl_decoder and fl_jpeg");
+        fuzz_count("boxes by fl_jpeg_decoder and fl_libjpeg");
     }
     if (clean) {
         const fl_view expected = crop_truth(clean, box, (uint32_t)eighths);
         if (own || !equal_views(&ours, &expected))
             print_difference(box, eighths, own ? err.text : "other pixels", own ? NULL : &ours, &expected);
         CHECK(own == FL_OK && equal_views(&ours, &expected));
-        fuzz_count("boxes by fl_decoder and libjpeg's full decode");
+        fuzz_count("boxes by fl_jpeg_decoder and libjpeg's full decode");
     }
     if (code == FL_OK) free((void *)(uintptr_t)kept.pixels);
 }
@@ -171,8 +160,8 @@ static void check_box(const uint8_t *bytes, size_t size, const fl_box *box, int 
 /* 1, 2 and 4. */
 static void check_against_libjpeg(const uint8_t *bytes, size_t size, const uint8_t *index, size_t index_size, bool sound) {
     fl_error err;
-    fl_jpeg_info info;
-    const fl_code code = fl_jpeg_open(jpeg, bytes, size, FUZZ_PIXELS_MOST, &info, &err);
+    fl_libjpeg_info info;
+    const fl_code code = fl_libjpeg_open(jpeg, bytes, size, FUZZ_PIXELS_MOST, &info, &err);
     fuzz_known(code, &err, FUZZ_JPEG_CODES);
     for (int round = 0; round < 2; round++) {
         const int eighths = round ? 1 << below(4) : 8;

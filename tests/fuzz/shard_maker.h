@@ -2,6 +2,7 @@
 #ifndef SHARD_MAKER_H
 #define SHARD_MAKER_H
 
+#include "common/crc32c.h"
 #include "store/record.h"
 #include "fuzz.h"
 

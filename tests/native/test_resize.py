@@ -27,10 +27,11 @@ SIDES = st.integers(1, 90)
 
 
 @pytest.fixture(params=[False, True], ids=["scalar", "best"], autouse=True)
-def path(request: pytest.FixtureRequest) -> Iterator[str]:
+def path(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test here runs on plain C and on the best path of this CPU."""
-    yield core.resize_dispatch(request.param)
-    core.resize_dispatch(True)
+    core.use_cpu("" if request.param else "plain")
+    yield
+    core.use_cpu("")
 
 
 def image_of(seed: int, width: int, height: int) -> Pixels:
@@ -72,12 +73,6 @@ def assert_within_one(got: npt.NDArray[Any], wanted: npt.NDArray[Any], case: obj
     difference = np.abs(got.astype(np.int32) - wanted.astype(np.int32))
     worst = np.unravel_index(int(difference.argmax()), difference.shape)
     assert difference.max() <= 1, f"{case}: {got[worst]} for {wanted[worst]} at {worst}"
-
-
-def test_dispatch_names_the_path(path: str) -> None:
-    """The scalar path is always there, under its name."""
-    assert core.resize_dispatch(False) == "scalar"
-    assert core.resize_dispatch(True) in {"scalar", "avx2"}
 
 
 @settings(max_examples=300, deadline=None)
@@ -139,9 +134,9 @@ def test_the_value_does_not_depend_on_how_it_is_stored(
     """Window, flips, layout, dtype and the path of the CPU give the scalar path's whole uint8 image, seen otherwise."""
     image, box, size = image_of(seed, width, height), box_of(seed, width, height), (out_width, out_height)
     best = core.resize(image, box, size, name, antialias)
-    core.resize_dispatch(False)
+    core.use_cpu("plain")
     whole = core.resize(image, box, size, name, antialias)
-    core.resize_dispatch(True)
+    core.use_cpu("")
     np.testing.assert_array_equal(best, whole)
 
     window_width, window_height = data.draw(st.integers(1, out_width)), data.draw(st.integers(1, out_height))

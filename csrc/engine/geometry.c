@@ -1,4 +1,4 @@
-#include "engine/crop.h"
+#include "engine/geometry.h"
 
 #include <math.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static void shorter_side(const fl_op *op, int64_t width, int64_t height, uint32_
         new_small = trunc((double)op->max_size * new_small / new_large);
         new_large = op->max_size;
     }
-    uint32_t s = (uint32_t)fmin(fmax(new_small, 1), FL_SIDE_MAX), l = (uint32_t)fmin(fmax(new_large, 1), FL_SIDE_MAX);
+    uint32_t s = (uint32_t)fmin(fmax(new_small, 1), FL_IMAGE_SIDE_MAX), l = (uint32_t)fmin(fmax(new_large, 1), FL_IMAGE_SIDE_MAX);
     *out_width = width <= height ? s : l;
     *out_height = width <= height ? l : s;
 }
@@ -121,7 +121,7 @@ static bool coin(const fl_op *op, fl_key key) {
 }
 
 fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_geometry *out, fl_error *err) {
-    if (!width || !height || width > FL_SIDE_MAX || height > FL_SIDE_MAX || program->count > FL_OPS_MAX)
+    if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX || program->count > FL_OPS_MAX)
         return fl_fail(err, FL_EARG, "an image of %u x %u pixels", width, height);
     fl_geometry g;
     memset(&g, 0, sizeof g);

@@ -1,10 +1,10 @@
-/* engine/crop: a transform list as a program, and what it makes of one image: which box of the source is kept, what size it
+/* engine/geometry: a transform list as a program, and what it makes of one image: which box of the source is kept, what size it
  * becomes, which window of that is wanted, and whether it is mirrored. Pure functions; plain values; any thread.
  *
  * Parameters, rounding and the fallback of the random-resized crop are torchvision's (transforms v2).
  */
-#ifndef FL_ENGINE_CROP_H
-#define FL_ENGINE_CROP_H
+#ifndef FL_ENGINE_GEOMETRY_H
+#define FL_ENGINE_GEOMETRY_H
 
 #include "common/image.h"
 #include "common/rng.h"
@@ -27,11 +27,11 @@ typedef struct fl_op {
     uint32_t padding[4];
     bool pad_if_needed;
     uint8_t fill[3];
-    int filter; /* fl_filter */
+    int filter; /* fl_resize_filter */
     bool antialias, dct_scale;
 } fl_op;
 
-enum { FL_OPS_MAX = 16, FL_SIDE_MAX = 1 << 24 };
+enum { FL_OPS_MAX = 16, FL_IMAGE_SIDE_MAX = 1 << 24 };
 
 typedef struct fl_program {
     uint32_t count;

@@ -1,0 +1,50 @@
+/* common/bytes: borrowed bytes, and numbers read from them at any address and in a stated byte order. */
+#ifndef FL_COMMON_BYTES_H
+#define FL_COMMON_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes that belong to somebody else. */
+typedef struct fl_span {
+    const uint8_t *bytes;
+    size_t size;
+} fl_span;
+
+/* Little-endian. */
+static inline uint16_t fl_bytes_le16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
+static inline uint32_t fl_bytes_le32(const uint8_t *at) { return fl_bytes_le16(at) | (uint32_t)fl_bytes_le16(at + 2) << 16; }
+
+static inline uint64_t fl_bytes_le64(const uint8_t *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+static inline void fl_bytes_put_le16(uint8_t *at, uint32_t value) {
+    at[0] = (uint8_t)value;
+    at[1] = (uint8_t)(value >> 8);
+}
+
+static inline void fl_bytes_put_le32(uint8_t *at, uint32_t value) {
+    fl_bytes_put_le16(at, value);
+    fl_bytes_put_le16(at + 2, value >> 16);
+}
+
+/* Big-endian. */
+static inline uint32_t fl_bytes_be16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
+
+static inline uint64_t fl_bytes_be64(const uint8_t *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+#endif

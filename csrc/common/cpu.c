@@ -1,0 +1,81 @@
+#include "common/cpu.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+enum { ALL = FL_CPU_CRC32C | FL_CPU_BMI2 | FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_NEON, UNKNOWN = 1 << 30 };
+
+static const struct {
+    const char *name;
+    unsigned feature;
+} FEATURES[] = {{"crc32c", FL_CPU_CRC32C}, {"bmi2", FL_CPU_BMI2}, {"avx2", FL_CPU_AVX2}, {"fma", FL_CPU_FMA}, {"neon", FL_CPU_NEON}};
+
+enum { COUNT = sizeof FEATURES / sizeof *FEATURES };
+
+static _Atomic unsigned used = UNKNOWN;
+
+static unsigned detect(void) {
+#if defined(__x86_64__)
+    unsigned found = 0;
+    if (__builtin_cpu_supports("sse4.2")) found |= FL_CPU_CRC32C;
+    if (__builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) found |= FL_CPU_BMI2;
+    if (__builtin_cpu_supports("avx2")) found |= FL_CPU_AVX2;
+    if (__builtin_cpu_supports("fma")) found |= FL_CPU_FMA;
+    return found;
+#elif defined(__aarch64__) && defined(__linux__)
+    return FL_CPU_NEON | (getauxval(AT_HWCAP) & (1UL << 7) /* HWCAP_CRC32 */ ? FL_CPU_CRC32C : 0u);
+#elif defined(__aarch64__)
+    return FL_CPU_NEON | FL_CPU_CRC32C; /* every Apple arm64 */
+#else
+    return 0;
+#endif
+}
+
+static unsigned features_used(void) {
+    unsigned now = atomic_load_explicit(&used, memory_order_relaxed);
+    if (__builtin_expect(now != UNKNOWN, 1)) return now;
+    const unsigned found = detect();
+    atomic_compare_exchange_strong(&used, &now, found); /* unless fl_cpu_use came first */
+    return atomic_load_explicit(&used, memory_order_relaxed);
+}
+
+bool fl_cpu_has(unsigned features) { return (features_used() & features) == features; }
+
+static unsigned feature_named(const char *name, size_t size) {
+    for (int i = 0; i < COUNT; i++)
+        if (strlen(FEATURES[i].name) == size && memcmp(FEATURES[i].name, name, size) == 0) return FEATURES[i].feature;
+    return 0;
+}
+
+fl_code fl_cpu_use(const char *names, fl_error *err) {
+    unsigned allowed = 0;
+    if (!names || !*names) allowed = ALL;
+    else if (strcmp(names, "plain") != 0) {
+        for (const char *at = names;; at++) {
+            const size_t size = strcspn(at, ",");
+            const unsigned feature = feature_named(at, size);
+            if (!feature)
+                return fl_fail(err, FL_EARG,
+                               "FASTLOAD_CPU='%.60s' is neither plain nor a list of crc32c, bmi2, avx2, fma, neon; correct or unset it",
+                               names);
+            allowed |= feature;
+            at += size;
+            if (!*at) break;
+        }
+    }
+    atomic_store_explicit(&used, detect() & allowed, memory_order_relaxed);
+    return FL_OK;
+}
+
+void fl_cpu_names(char out[64]) {
+    const unsigned now = features_used();
+    int size = 0;
+    for (int i = 0; i < COUNT; i++)
+        if (now & FEATURES[i].feature) size += snprintf(out + size, 64 - (size_t)size, "%s%s", size ? "," : "", FEATURES[i].name);
+    if (!size) memcpy(out, "plain", sizeof "plain");
+}

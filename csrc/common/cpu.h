@@ -1,0 +1,31 @@
+/* common/cpu: which of the CPU's later instructions this process uses.
+ *
+ * They are all that the CPU has, unless fl_cpu_use says otherwise, as the native module does with the environment variable FASTLOAD_CPU when
+ * it is loaded. The answer may change between two calls of a function, never during one: each asks once.
+ */
+#ifndef FL_COMMON_CPU_H
+#define FL_COMMON_CPU_H
+
+#include <stdbool.h>
+
+#include "common/status.h"
+
+typedef enum fl_cpu_feature {
+    FL_CPU_CRC32C = 1, /* x86-64: SSE4.2; aarch64: the CRC32 extension */
+    FL_CPU_BMI2 = 2,   /* and BMI1 */
+    FL_CPU_AVX2 = 4,
+    FL_CPU_FMA = 8,
+    FL_CPU_NEON = 16
+} fl_cpu_feature;
+
+/* Whether all these features are in use. */
+bool fl_cpu_has(unsigned features);
+
+/* Restricts what is used to the features in a list of names, separated by commas: crc32c, bmi2, avx2, fma, neon. "plain" names none of them;
+ * NULL or "" all. What the CPU lacks is never used. FL_EARG for another name. Any thread, any time. */
+fl_code fl_cpu_use(const char *names, fl_error *err);
+
+/* The names of the features in use, separated by commas, or "plain". */
+void fl_cpu_names(char out[64]);
+
+#endif

@@ -1,0 +1,36 @@
+# The instruction sets in use. FASTLOAD_CPU restricts them for the whole process, once, when this module is loaded.
+
+from libc.stdlib cimport getenv as _getenv
+
+cdef extern from "common/cpu.h" nogil:
+    fl_code fl_cpu_use(const char *, fl_error *)
+    void fl_cpu_names(char *)
+
+
+def use_cpu(names):
+    """Restricts the CPU's later instructions that this process uses. The same values are made by each of them.
+
+    Args:
+        names: "plain" for none of them, "" for all, or some of "crc32c,bmi2,avx2,fma,neon". What the CPU lacks is never used.
+
+    Raises:
+        ArgumentError: a name that is none of these.
+    """
+    cdef fl_error err
+    encoded = names.encode()
+    check(fl_cpu_use(encoded, &err), &err)
+
+
+def cpu_features():
+    """The names of the instruction sets in use, separated by commas; "plain" when there are none."""
+    cdef char names[64]
+    fl_cpu_names(names)
+    return (<bytes>(<const char *>names)).decode("ascii")
+
+
+cdef int _follow_environment() except -1:
+    cdef fl_error err
+    return check(fl_cpu_use(_getenv("FASTLOAD_CPU"), &err), &err)
+
+
+_follow_environment()
