@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/buffer.h"
 #include "common/cpu.h"
 #include "jpeg/baseline_avx2.h"
 #include "jpeg/baseline_neon.h"
@@ -10,13 +11,7 @@
 #include "jpeg/baseline_scalar.h"
 #include "jpeg/huffman.h"
 
-/* A block of memory larger than KEEP is given back when the next image needs less than a quarter of it. */
-enum { KEEP = 64 << 20, LEAST = 1 << 16 };
-
-typedef struct memory {
-    uint8_t *bytes;
-    size_t size;
-} memory;
+static const fl_buffer_rule RULE = {.least = 1 << 16, .keep = 64 << 20};
 
 struct fl_jpeg_baseline {
     fl_jpeg_tables tables;
@@ -24,7 +19,7 @@ struct fl_jpeg_baseline {
     const uint8_t *bytes;
     size_t size;
     bool opened;
-    memory plain, planes, pixels;
+    fl_buffer plain, planes, pixels;
 };
 
 fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **out, fl_error *err) {
@@ -35,9 +30,9 @@ fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **out, fl_error *err) {
 
 void fl_jpeg_baseline_free(fl_jpeg_baseline *baseline) {
     if (!baseline) return;
-    free(baseline->plain.bytes);
-    free(baseline->planes.bytes);
-    free(baseline->pixels.bytes);
+    fl_buffer_free(&baseline->plain);
+    fl_buffer_free(&baseline->planes);
+    fl_buffer_free(&baseline->pixels);
     free(baseline);
 }
 
@@ -58,17 +53,7 @@ bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t siz
     return b->opened = true;
 }
 
-/* Room for `size` bytes, whose old contents do not matter. Powers of two, so that growing boxes leave the allocator no holes. */
-static bool fit(memory *m, size_t size) {
-    bool oversized = m->size > KEEP && size < m->size / 4;
-    if (size <= m->size && !oversized) return true;
-    size_t room = size <= KEEP ? LEAST : (size + 63) / 64 * 64;
-    while (room < size) room *= 2;
-    free(m->bytes);
-    m->bytes = aligned_alloc(64, room);
-    m->size = m->bytes ? room : 0;
-    return m->bytes != NULL;
-}
+static bool fit(fl_buffer *buffer, size_t size) { return fl_buffer_fit(buffer, size, 1, RULE); }
 
 static uint32_t divide_up(uint64_t a, uint32_t b) { return (uint32_t)((a + b - 1) / b); }
 
@@ -127,8 +112,8 @@ static bool fit_planes(fl_jpeg_baseline *b, fl_jpeg_task *t) {
     }
     const size_t row = ((size_t)(t->x1 - t->x0) + 2 * FL_JPEG_MARGIN + 63) / 64 * 64;
     if (!fit(&b->planes, need + 2 * row)) return false;
-    for (int c = 0; c < t->frame->count; c++) t->plane[c].samples = b->planes.bytes + at[c];
-    for (int c = 0; c < 2; c++) t->chroma[c] = b->planes.bytes + need + (size_t)c * row + FL_JPEG_MARGIN / 2;
+    for (int c = 0; c < t->frame->count; c++) t->plane[c].samples = (uint8_t *)b->planes.bytes + at[c];
+    for (int c = 0; c < 2; c++) t->chroma[c] = (uint8_t *)b->planes.bytes + need + (size_t)c * row + FL_JPEG_MARGIN / 2;
     return true;
 }
 
@@ -167,6 +152,6 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
         t.index = NULL;
         if (!fl_jpeg_decode_rows(&t)) return false;
     }
-    *view = (fl_view){t.pixels, width * 3, (uint32_t)width, (uint32_t)height, b->pixels.size - bytes};
+    *view = (fl_view){t.pixels, width * 3, (uint32_t)width, (uint32_t)height, b->pixels.room - bytes};
     return true;
 }

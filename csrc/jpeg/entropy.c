@@ -8,9 +8,8 @@ struct fl_jpeg_entropy {
     fl_jpeg_tables tables;
     fl_jpeg_frame frame;
     fl_jpeg_walk_room room;
-    fl_jpeg_mark *marks;
-    uint8_t *index;
-    size_t marks_room, index_room;
+    fl_buffer marks; /* of fl_jpeg_mark */
+    fl_buffer index;
 };
 
 fl_code fl_jpeg_entropy_create(fl_jpeg_entropy **out, fl_error *err) {
@@ -22,8 +21,8 @@ fl_code fl_jpeg_entropy_create(fl_jpeg_entropy **out, fl_error *err) {
 void fl_jpeg_entropy_free(fl_jpeg_entropy *entropy) {
     if (!entropy) return;
     fl_jpeg_walk_free(&entropy->room);
-    free(entropy->marks);
-    free(entropy->index);
+    fl_buffer_free(&entropy->marks);
+    fl_buffer_free(&entropy->index);
     free(entropy);
 }
 
@@ -45,11 +44,11 @@ bool fl_jpeg_entropy_sound(fl_jpeg_entropy *e, const uint8_t *bytes, size_t size
 /* The densest index of at most `most` bytes. */
 static size_t write_index(fl_jpeg_entropy *e, uint32_t every, uint32_t across, size_t most) {
     for (uint32_t thin = 1; (uint64_t)every * thin <= UINT8_MAX; thin++) {
-        const size_t size = fl_jpeg_index_write(e->marks, every, across, e->frame.mcus_down, thin, NULL);
+        const size_t size = fl_jpeg_index_write(e->marks.bytes, every, across, e->frame.mcus_down, thin, NULL);
         if (!size) return 0;
         if (size > most) continue;
-        e->index = fl_fit(e->index, &e->index_room, size, 1);
-        return e->index ? fl_jpeg_index_write(e->marks, every, across, e->frame.mcus_down, thin, e->index) : 0;
+        if (!fl_buffer_fit(&e->index, size, 1, FL_JPEG_WALK_RULE)) return 0;
+        return fl_jpeg_index_write(e->marks.bytes, every, across, e->frame.mcus_down, thin, e->index.bytes);
     }
     return 0;
 }
@@ -61,11 +60,10 @@ bool fl_jpeg_entropy_index(fl_jpeg_entropy *e, const uint8_t *bytes, size_t size
     if (!every || !fl_jpeg_header_read(&e->tables, &e->frame, bytes, size)) return false;
     const uint32_t across = (f->mcus_across - 1) / every + 1;
     if (f->mcus_across * f->mcus_down > FL_JPEG_NOTED_MOST || !fl_jpeg_header_usual(f)) return walk(e, bytes, size, NULL);
-    e->marks = fl_fit(e->marks, &e->marks_room, (size_t)across * f->mcus_down, sizeof *e->marks);
-    if (!e->marks) return false;
-    fl_jpeg_notes notes = {.next = e->marks, .every = every, .across = f->mcus_across};
+    if (!fl_buffer_fit(&e->marks, (size_t)across * f->mcus_down, sizeof(fl_jpeg_mark), FL_JPEG_WALK_RULE)) return false;
+    fl_jpeg_notes notes = {.next = e->marks.bytes, .every = every, .across = f->mcus_across};
     if (!walk(e, bytes, size, &notes)) return false;
     if (notes.every) *index_size = write_index(e, every, across, most);
-    *index = e->index;
+    *index = e->index.bytes;
     return true;
 }

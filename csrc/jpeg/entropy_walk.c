@@ -12,8 +12,6 @@
  */
 #include "jpeg/entropy_walk.h"
 
-#include <stdlib.h>
-
 #include "jpeg/huffman.h"
 
 #define likely(x) __builtin_expect((x), 1)
@@ -172,7 +170,7 @@ static bool walk_streams(fl_jpeg_walk_room *room, fl_jpeg_coded coded, uint32_t 
     const size_t size = (size_t)(coded.end - coded.start);
     coded.guess = true;
     for (int i = 0; i < FL_JPEG_STREAMS; i++)
-        w[i] = begin(&coded, coded.start + size / FL_JPEG_STREAMS * (size_t)i, room->starts[i], room->steps[i], UINT32_MAX);
+        w[i] = begin(&coded, coded.start + size / FL_JPEG_STREAMS * (size_t)i, room->starts[i].bytes, room->steps[i].bytes, UINT32_MAX);
     walk_together(w, &coded, mcus);
     coded.guess = false;
     fl_jpeg_walk *walk = &w[0];
@@ -230,9 +228,8 @@ static bool reserve(fl_jpeg_walk_room *room, uint32_t mcus, uint32_t blocks) {
     const size_t need = (size_t)mcus + TOGETHER + 1;
     bool all = true;
     for (int i = 0; i < FL_JPEG_STREAMS; i++) {
-        room->starts[i] = fl_fit(room->starts[i], &room->starts_room[i], need, sizeof *room->starts[i]);
-        room->steps[i] = fl_fit(room->steps[i], &room->steps_room[i], need * blocks, sizeof *room->steps[i]);
-        all = all && room->starts[i] && room->steps[i];
+        all = all && fl_buffer_fit(&room->starts[i], need, sizeof(uint64_t), FL_JPEG_WALK_RULE) &&
+              fl_buffer_fit(&room->steps[i], need * blocks, sizeof(int16_t), FL_JPEG_WALK_RULE);
     }
     return all;
 }
@@ -240,7 +237,7 @@ static bool reserve(fl_jpeg_walk_room *room, uint32_t mcus, uint32_t blocks) {
 /* MCUs that lie between two markers; `before`: coded bytes before them. */
 static bool walk_interval(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, size_t size, size_t before,
                           fl_jpeg_notes *notes) {
-    const fl_jpeg_coded coded = {mcu, room->plain, room->plain + size, false};
+    const fl_jpeg_coded coded = {mcu, room->plain.bytes, (const uint8_t *)room->plain.bytes + size, false};
     fl_jpeg_walk w[FL_JPEG_STREAMS];
     fl_jpeg_piece pieces[FL_JPEG_STREAMS] = {{w, 0, mcus}};
     if (mcus > FL_JPEG_NOTED_MOST) {
@@ -253,7 +250,7 @@ static bool walk_interval(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint3
     if (size >= SHORT) {
         if (!walk_streams(room, coded, mcus, w, pieces)) return false;
     } else {
-        *w = begin(&coded, coded.start, room->starts[0], room->steps[0], UINT32_MAX);
+        *w = begin(&coded, coded.start, room->starts[0].bytes, room->steps[0].bytes, UINT32_MAX);
         if (!walk_to(w, &coded, mcus) || !ends_rightly(w, mcus, size)) return false;
     }
     if (notes && !note_marks(&coded, pieces, mcus, before, notes)) notes->every = 0;
@@ -263,14 +260,14 @@ static bool walk_interval(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint3
 bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval, const uint8_t *at,
                         const uint8_t *end, fl_jpeg_notes *notes) {
     const uint8_t *start = at;
-    room->plain = fl_fit(room->plain, &room->plain_room, (size_t)(end - at) + FL_JPEG_PAD, 1);
-    if (!room->plain) return false;
+    if (!fl_buffer_fit(&room->plain, (size_t)(end - at) + FL_JPEG_PAD, 1, FL_JPEG_WALK_RULE)) return false;
+    uint8_t *plain = room->plain.bytes;
     uint32_t left = mcus;
     for (uint8_t restart = FL_JPEG_RST0;; restart = (uint8_t)(FL_JPEG_RST0 + ((restart - FL_JPEG_RST0 + 1) & 7))) {
         uint32_t count = interval && interval < left ? interval : left;
         const size_t before = (size_t)(at - start);
         size_t size;
-        at = fl_jpeg_unstuff(at, end, room->plain, &size);
+        at = fl_jpeg_unstuff(at, end, plain, &size);
         if (!walk_interval(room, mcu, count, size, before, notes && notes->every ? notes : NULL)) return false;
         left -= count;
         if (!fl_jpeg_marker_at(at, end, left ? restart : FL_JPEG_EOI)) return false;
@@ -280,6 +277,9 @@ bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_
 }
 
 void fl_jpeg_walk_free(fl_jpeg_walk_room *room) {
-    free(room->plain);
-    for (int i = 0; i < FL_JPEG_STREAMS; i++) free(room->starts[i]), free(room->steps[i]);
+    fl_buffer_free(&room->plain);
+    for (int i = 0; i < FL_JPEG_STREAMS; i++) {
+        fl_buffer_free(&room->starts[i]);
+        fl_buffer_free(&room->steps[i]);
+    }
 }

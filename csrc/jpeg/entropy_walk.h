@@ -2,8 +2,7 @@
 #ifndef FL_JPEG_ENTROPY_WALK_H
 #define FL_JPEG_ENTROPY_WALK_H
 
-#include <stdlib.h>
-
+#include "common/buffer.h"
 #include "jpeg/entropy_index.h"
 #include "jpeg/header.h"
 #include "jpeg/markers.h"
@@ -18,10 +17,9 @@ enum { FL_JPEG_STREAMS = 3 };
 
 /* Scratch of walks. Zeroed at first; freed by fl_jpeg_walk_free. */
 typedef struct fl_jpeg_walk_room {
-    uint8_t *plain; /* coded data of one restart interval, stuffing removed, FL_JPEG_PAD zeros behind */
-    uint64_t *starts[FL_JPEG_STREAMS];
-    int16_t *steps[FL_JPEG_STREAMS];
-    size_t plain_room, starts_room[FL_JPEG_STREAMS], steps_room[FL_JPEG_STREAMS];
+    fl_buffer plain; /* coded data of one restart interval, stuffing removed, FL_JPEG_PAD zeros behind */
+    fl_buffer starts[FL_JPEG_STREAMS]; /* of uint64_t */
+    fl_buffer steps[FL_JPEG_STREAMS];  /* of int16_t */
 } fl_jpeg_walk_room;
 
 /* Where a walk leaves the marks of an index: room for one at every `every` MCUs of each row, in order. Each MCU row has `across` MCUs. */
@@ -31,14 +29,8 @@ typedef struct fl_jpeg_notes {
     uint32_t column; /* of the MCU that comes */
 } fl_jpeg_notes;
 
-/* Room for `need` items of `size` bytes, whose old contents do not matter. NULL: no memory, and the old room is gone. */
-static inline void *fl_fit(void *old, size_t *room, size_t need, size_t size) {
-    if (need <= *room) return old;
-    free(old);
-    void *made = malloc(need * size);
-    *room = made ? need : 0;
-    return made;
-}
+/* Of buffers whose size depends on a file's. */
+static const fl_buffer_rule FL_JPEG_WALK_RULE = {.least = 1 << 16, .keep = 64 << 20};
 
 void fl_jpeg_walk_free(fl_jpeg_walk_room *room);
 

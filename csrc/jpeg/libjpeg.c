@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/buffer.h"
 #include "jpeg/libjpeg_io.h"
 
-/* A scratch larger than KEEP is given back when the next box needs less than a quarter of it: one huge image must not stay in
- * every thread's memory. */
-enum { TAIL = 64, ROWS_AT_ONCE = 64, ROOM_FIRST = 1 << 20, ROOM_MIN = 4096, KEEP = 64 << 20 };
+enum { TAIL = 64, ROWS_AT_ONCE = 64 };
+
+/* The smallest scratch is roomy, so that most threads need no other. */
+static const fl_buffer_rule RULE = {.least = 1 << 20, .keep = 64 << 20};
 
 /* NOTE [ jpeg: tables of the last file ]
  * A decompressor keeps its quantisation and Huffman tables between images, and a file that defines none of its own would be decoded with
@@ -25,8 +27,7 @@ struct fl_libjpeg {
     bool opened; /* a header has been read and not yet decoded */
     spares quant, huff;
     void *(*alloc_small)(j_common_ptr cinfo, int pool, size_t size); /* libjpeg's own */
-    uint8_t *scratch;
-    size_t capacity;
+    fl_buffer scratch;
 };
 
 static atomic_long live;
@@ -79,7 +80,7 @@ fl_code fl_libjpeg_create(fl_libjpeg **out, fl_error *err) {
 void fl_libjpeg_free(fl_libjpeg *jpeg) {
     if (!jpeg) return;
     jpeg_destroy_decompress(&jpeg->c);
-    free(jpeg->scratch);
+    fl_buffer_free(&jpeg->scratch);
     free(jpeg);
     atomic_fetch_sub(&live, 1);
 }
@@ -155,24 +156,14 @@ static bool crops_columns(const struct jpeg_decompress_struct *c) {
 static void fit_scratch(fl_libjpeg *jpeg, size_t rows, size_t stride) {
     if (rows > (SIZE_MAX - 2 * TAIL) / stride)
         fl_libjpeg_io_fail(&jpeg->io, FL_ELIMIT, "a box of %zu rows of %zu bytes does not fit the address space", rows, stride);
-    size_t need = (rows * stride + TAIL + 63) / 64 * 64;
-    bool oversized = jpeg->capacity > KEEP && need < jpeg->capacity / 4;
-    if (need <= jpeg->capacity && !oversized) return;
-    /* Powers of two: growing to each larger box in turn leaves the allocator with holes that the next one does not fit; pages beyond
-     * the largest box are never touched and so take no memory. The first is roomy, so that most need no other; after a huge box
-     * they start from what is asked for. */
-    size_t room = need > KEEP ? need : jpeg->capacity ? ROOM_MIN : ROOM_FIRST;
-    while (room < need) room *= 2;
-    free(jpeg->scratch);
-    jpeg->capacity = 0;
-    jpeg->scratch = aligned_alloc(64, room);
-    if (!jpeg->scratch) fl_libjpeg_io_fail(&jpeg->io, FL_ENOMEM, "no memory for the decoded box (%zu bytes)", room);
-    jpeg->capacity = room;
+    const size_t need = rows * stride + TAIL;
+    if (!fl_buffer_fit(&jpeg->scratch, need, 1, RULE))
+        fl_libjpeg_io_fail(&jpeg->io, FL_ENOMEM, "no memory for the decoded box (%zu bytes)", need);
 }
 
 static void read_rows(fl_libjpeg *jpeg, uint32_t end, size_t stride) {
     struct jpeg_decompress_struct *c = &jpeg->c;
-    uint8_t *at = jpeg->scratch;
+    uint8_t *at = jpeg->scratch.bytes;
     while (c->output_scanline < end) {
         JSAMPROW rows[ROWS_AT_ONCE];
         JDIMENSION count = end - c->output_scanline;
@@ -230,15 +221,15 @@ static void decode_body(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_vie
     size_t rows = got.y1 - got.y0, stride = (size_t)width * (cmyk ? 4 : 3);
     fit_scratch(jpeg, rows, stride);
     read_rows(jpeg, got.y1, stride);
-    if (cmyk) cmyk_to_rgb(jpeg->scratch, rows * width);
+    if (cmyk) cmyk_to_rgb(jpeg->scratch.bytes, rows * width);
 
     stride = (size_t)width * 3;
     size_t first = (want.y0 - got.y0) * stride + (size_t)(want.x0 - left) * 3;
-    view->pixels = jpeg->scratch + first;
+    view->pixels = (uint8_t *)jpeg->scratch.bytes + first;
     view->stride = stride;
     view->width = want.x1 - want.x0;
     view->height = want.y1 - want.y0;
-    view->tail = jpeg->capacity - first - (size_t)(view->height - 1) * stride - (size_t)view->width * 3;
+    view->tail = jpeg->scratch.room - first - (size_t)(view->height - 1) * stride - (size_t)view->width * 3;
 }
 
 fl_code fl_libjpeg_decode(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_view *view, fl_error *err) {

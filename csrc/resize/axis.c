@@ -1,26 +1,19 @@
 #include "resize/axis.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-fl_code fl_scratch(void **block, size_t *room, size_t count, size_t size, fl_error *err) {
-    size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX / 2)
-        return fl_fail(err, FL_ENOMEM, "resize: %zu x %zu bytes of scratch are more than an address space holds", count, size);
-    if (bytes <= *room) return FL_OK;
-    free(*block);
-    *room = 0;
-    if (posix_memalign(block, 64, bytes) != 0) *block = NULL; /* a whole cache line, and whole vectors */
-    if (*block == NULL) return fl_fail(err, FL_ENOMEM, "resize: no memory for %zu bytes of scratch", bytes);
-    *room = bytes;
-    return FL_OK;
+static const fl_buffer_rule RULE = {.least = 1 << 10, .keep = 64 << 20};
+
+fl_code fl_resize_fit(fl_buffer *buffer, size_t count, size_t size, fl_error *err) {
+    if (fl_buffer_fit(buffer, count, size, RULE)) return FL_OK;
+    return fl_fail(err, FL_ENOMEM, "resize: no memory for %zu x %zu bytes of scratch", count, size);
 }
 
 void fl_resize_axis_free(fl_resize_axis *axis) {
-    free(axis->first);
-    free(axis->coef);
-    free(axis->weight);
+    fl_buffer_free(&axis->first_buffer);
+    fl_buffer_free(&axis->coef_buffer);
+    fl_buffer_free(&axis->weight_buffer);
     memset(axis, 0, sizeof *axis);
 }
 
@@ -107,8 +100,9 @@ static inline __attribute__((always_inline)) void quantize(fl_resize_axis *axis,
 /* Outputs beyond what is wanted, up to a whole block: they look where the last one looks, and see nothing. */
 static fl_code coef_table(fl_resize_axis *axis, uint32_t count, fl_error *err) {
     const size_t padded = ((size_t)count + FL_RESIZE_BLOCK - 1) / FL_RESIZE_BLOCK * FL_RESIZE_BLOCK;
-    const fl_code code = fl_scratch((void **)&axis->coef, &axis->coef_room, padded, axis->stride * sizeof *axis->coef, err);
+    const fl_code code = fl_resize_fit(&axis->coef_buffer, padded, axis->stride * sizeof *axis->coef, err);
     if (code != FL_OK) return code;
+    axis->coef = axis->coef_buffer.bytes;
     const bool odd = axis->taps % 2 != 0; /* FL_RESIZE_LONG's kernels take taps in pairs */
     const size_t from = odd ? 0 : (size_t)count * axis->stride;
     memset(axis->coef + from, 0, (padded * axis->stride - from) * sizeof *axis->coef);
@@ -170,9 +164,10 @@ static fl_code fill_table(fl_resize_axis *axis, const fl_resize_axis_key *key, f
     axis->stride = key->sum == FL_RESIZE_LONG ? (axis->taps + 1) / 2 * 2 : key->horizontal ? 2 * axis->taps : axis->taps;
     axis->bits = key->sum == FL_RESIZE_QUAD ? 15 : bits_of(key);
 
-    fl_code code = fl_scratch((void **)&axis->weight, &axis->weight_room, key->count, axis->taps * sizeof *axis->weight, err);
+    fl_code code = fl_resize_fit(&axis->weight_buffer, key->count, axis->taps * sizeof *axis->weight, err);
     if (code == FL_OK) code = coef_table(axis, key->count, err);
     if (code != FL_OK) return code;
+    axis->weight = axis->weight_buffer.bytes;
     if (!key->antialias || fl_resize_axis_copies(key)) {
         fill_plain(axis, key);
         return FL_OK;
@@ -196,8 +191,9 @@ fl_code fl_resize_axis_build(fl_resize_axis *axis, const fl_resize_axis_key *key
     if (axis->valid && same_key(&axis->key, key)) return FL_OK;
     axis->valid = false;
     const uint32_t padded = (key->count + FL_RESIZE_BLOCK - 1) / FL_RESIZE_BLOCK * FL_RESIZE_BLOCK;
-    fl_code code = fl_scratch((void **)&axis->first, &axis->first_room, padded, sizeof *axis->first, err);
+    fl_code code = fl_resize_fit(&axis->first_buffer, padded, sizeof *axis->first, err);
     if (code != FL_OK) return code;
+    axis->first = axis->first_buffer.bytes;
 
     code = fill_table(axis, key, err);
     if (code != FL_OK) return code;

@@ -2,6 +2,7 @@
 #ifndef FL_RESIZE_AXIS_H
 #define FL_RESIZE_AXIS_H
 
+#include "common/buffer.h"
 #include "resize/resize.h"
 
 typedef enum fl_resize_sum { FL_RESIZE_LONG = 0, FL_RESIZE_QUAD = 1 } fl_resize_sum;
@@ -36,8 +37,8 @@ typedef struct fl_resize_axis {
     int16_t *coef; /* vertical FL_RESIZE_QUAD: the bits of uint16_t; zero in the padding */
     uint32_t low, high; /* source pixels low .. high - 1 are used */
     size_t reach; /* bytes from a row's start that a horizontal FL_RESIZE_LONG kernel reads */
-    size_t first_room, coef_room, weight_room; /* bytes allocated */
     double *weight; /* scratch */
+    fl_buffer first_buffer, coef_buffer, weight_buffer; /* where those are */
 } fl_resize_axis;
 
 /* Whether output i along this axis is one source pixel. */
@@ -54,7 +55,7 @@ int fl_resize_row_bits(const fl_resize_axis_key *down);
 fl_code fl_resize_axis_build(fl_resize_axis *axis, const fl_resize_axis_key *key, fl_error *err);
 void fl_resize_axis_free(fl_resize_axis *axis);
 
-/* Grows *block to at least count * size bytes, aligned for SIMD; contents are lost. count * size is checked for overflow. */
-fl_code fl_scratch(void **block, size_t *room, size_t count, size_t size, fl_error *err);
+/* fl_buffer_fit by the resizer's rule. */
+fl_code fl_resize_fit(fl_buffer *buffer, size_t count, size_t size, fl_error *err);
 
 #endif

@@ -24,11 +24,10 @@
 struct fl_resizer {
     fl_resize_axis across, down;
     fl_resize_ramp ramp; /* of the last float32 table */
-    void *between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
-    void *spare[2]; /* copies of rows whose end a kernel would read beyond */
-    void *line[4]; /* finished rows that the sink does not take as they are */
-    void *rows; /* pointers to the rows that one output row is made of */
-    size_t between_room, spare_room[2], line_room[4], rows_room;
+    fl_buffer between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
+    fl_buffer spare[2]; /* copies of rows whose end a kernel would read beyond */
+    fl_buffer line[4]; /* finished rows that the sink does not take as they are */
+    fl_buffer rows; /* pointers to the rows that one output row is made of */
 };
 
 /* One call's facts, so that the steps below take one argument. */
@@ -62,10 +61,10 @@ void fl_resizer_free(fl_resizer *resizer) {
     if (resizer == NULL) return;
     fl_resize_axis_free(&resizer->across);
     fl_resize_axis_free(&resizer->down);
-    free(resizer->between);
-    for (int i = 0; i < 2; i++) free(resizer->spare[i]);
-    for (int i = 0; i < 4; i++) free(resizer->line[i]);
-    free(resizer->rows);
+    fl_buffer_free(&resizer->between);
+    for (int i = 0; i < 2; i++) fl_buffer_free(&resizer->spare[i]);
+    for (int i = 0; i < 4; i++) fl_buffer_free(&resizer->line[i]);
+    fl_buffer_free(&resizer->rows);
     free(resizer);
 }
 
@@ -134,14 +133,13 @@ static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_
 
 static fl_code reserve_lines(const job *job, int count, fl_error *err) {
     fl_code code = FL_OK;
-    for (int i = 0; i < count && code == FL_OK && !job->in_place; i++)
-        code = fl_scratch(&job->resizer->line[i], &job->resizer->line_room[i], job->n, 1, err);
+    for (int i = 0; i < count && code == FL_OK && !job->in_place; i++) code = fl_resize_fit(&job->resizer->line[i], job->n, 1, err);
     return code;
 }
 
 /* Where finished output row y of the sink is written: in the sink, or in line `spare` for store_row. */
 static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
-    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * job->sink->width + job->x) * 3 : job->resizer->line[spare];
+    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * job->sink->width + job->x) * 3 : job->resizer->line[spare].bytes;
 }
 
 static uint32_t sink_y(const job *job, uint32_t i) { return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i; }
@@ -174,10 +172,10 @@ static fl_code run_quads(const job *job, fl_error *err) {
     const fl_resize_axis *down = job->down, *across = job->across;
     fl_resizer *resizer = job->resizer;
     const size_t columns = across->high - across->low;
-    fl_code code = fl_scratch(&resizer->between, &resizer->between_room, columns, FL_RESIZE_QUAD_LANES * sizeof(int16_t), err);
+    fl_code code = fl_resize_fit(&resizer->between, columns, FL_RESIZE_QUAD_LANES * sizeof(int16_t), err);
     if (code == FL_OK) code = reserve_lines(job, 4, err);
     if (code != FL_OK) return code;
-    int16_t *quads = resizer->between;
+    int16_t *quads = resizer->between.bytes;
     for (uint32_t i = 0; i < down->key.count; i += 4) {
         fl_resize_quad_rows rows = {.stride = job->view->stride, .taps = down->taps};
         uint8_t *line[4];
@@ -203,13 +201,13 @@ static const uint8_t *source_row(const job *job, uint32_t r, int spare) {
     const size_t bytes = (size_t)view->width * 3, reach = job->across->reach;
     const uint32_t below = view->height - 1 - r;
     if (reach <= below * view->stride + bytes + view->tail) return row;
-    uint8_t *copy = job->resizer->spare[spare];
+    uint8_t *copy = job->resizer->spare[spare].bytes;
     memcpy(copy, row, bytes);
     memset(copy + bytes, 0, reach - bytes);
     return copy;
 }
 
-static void *ring_row(const job *job, uint32_t r) { return (char *)job->resizer->between + r % job->slots * job->pitch; }
+static void *ring_row(const job *job, uint32_t r) { return (char *)job->resizer->between.bytes + r % job->slots * job->pitch; }
 
 /* Brings the ring up to source row `upto`. */
 static void advance(job *job, uint32_t upto) {
@@ -227,9 +225,9 @@ static fl_code reserve_ring(job *job, fl_error *err) {
     const size_t row = (size_t)job->view->width * 3, spare = job->across->reach > row ? job->across->reach : row;
     job->slots = (size_t)job->down->taps + 2;
     job->pitch = (job->n * sizeof(int16_t) + 63) / 64 * 64;
-    fl_code code = fl_scratch(&resizer->rows, &resizer->rows_room, job->down->taps, sizeof(void *), err);
-    if (code == FL_OK) code = fl_scratch(&resizer->between, &resizer->between_room, job->slots, job->pitch, err);
-    for (int i = 0; i < 2 && code == FL_OK; i++) code = fl_scratch(&resizer->spare[i], &resizer->spare_room[i], spare, 1, err);
+    fl_code code = fl_resize_fit(&resizer->rows, job->down->taps, sizeof(void *), err);
+    if (code == FL_OK) code = fl_resize_fit(&resizer->between, job->slots, job->pitch, err);
+    for (int i = 0; i < 2 && code == FL_OK; i++) code = fl_resize_fit(&resizer->spare[i], spare, 1, err);
     return code == FL_OK ? reserve_lines(job, 1, err) : code;
 }
 
@@ -237,7 +235,7 @@ static fl_code run_long(job *job, fl_error *err) {
     const fl_resize_axis *down = job->down;
     const fl_code code = reserve_ring(job, err);
     if (code != FL_OK) return code;
-    const void **rows = job->resizer->rows;
+    const void **rows = job->resizer->rows.bytes;
     job->last = down->first[down->key.count - 1] + down->taps - 1;
     for (uint32_t i = 0; i < down->key.count; i++) {
         const uint32_t first = down->first[i], y = sink_y(job, i);

@@ -13,11 +13,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/buffer.h"
 #include "common/crc32c.h"
 #include "store/tree.h"
 
-/* A buffer larger than KEEP is given back when the next record needs less than a quarter of it: see jpeg/libjpeg.c. */
-enum { NAME_SIZE = 256, KEEP = 4 << 20, ROOM_MIN = 256 << 10, SMALL = 16 << 10, WARM = 1024 };
+enum { NAME_SIZE = 256, SMALL = 16 << 10, WARM = 1024 };
+
+static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of records */
 
 typedef struct shard {
     uint64_t first, count, bytes;
@@ -36,8 +38,7 @@ struct fl_store {
 };
 
 struct fl_store_reader {
-    uint8_t *buffer; /* the record last got */
-    size_t room;
+    fl_buffer buffer; /* the record last got */
 };
 
 static atomic_uint live_stores, live_readers;
@@ -196,21 +197,9 @@ fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err) {
 
 void fl_store_reader_free(fl_store_reader *reader) {
     if (!reader) return;
-    free(reader->buffer);
+    fl_buffer_free(&reader->buffer);
     free(reader);
     atomic_fetch_sub(&live_readers, 1);
-}
-
-static fl_code reader_fit(fl_store_reader *reader, size_t size, fl_error *err) {
-    bool oversized = reader->room > KEEP && size < reader->room / 4;
-    if (size <= reader->room && !oversized) return FL_OK;
-    free(reader->buffer);
-    reader->room = size <= KEEP ? ROOM_MIN : size; /* powers of two: see fit_scratch in jpeg/libjpeg.c */
-    while (reader->room < size) reader->room *= 2;
-    reader->buffer = malloc(reader->room);
-    if (reader->buffer) return FL_OK;
-    reader->room = 0;
-    return fl_fail(err, FL_ENOMEM, "no memory for a record of %zu bytes", size);
 }
 
 fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
@@ -219,14 +208,15 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
     if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
     const fl_store_place place = s->tree.samples[index - s->first];
-    code = reader_fit(reader, place.size, err);
-    if (!code) code = fl_store_shard_read(s->fd, reader->buffer, place.size, fl_store_place_offset(place), s->name, err);
+    if (!fl_buffer_fit(&reader->buffer, place.size, 1, RULE))
+        return fl_fail(err, FL_ENOMEM, "no memory for a record of %" PRIu32 " bytes", place.size);
+    code = fl_store_shard_read(s->fd, reader->buffer.bytes, place.size, fl_store_place_offset(place), s->name, err);
     if (code) return code;
-    if (s->crc && fl_crc32c(0, reader->buffer, place.size) != s->crc[index - s->first]) {
+    if (s->crc && fl_crc32c(0, reader->buffer.bytes, place.size) != s->crc[index - s->first]) {
         return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
                        s->name);
     }
-    *record = (fl_span){reader->buffer, place.size};
+    *record = (fl_span){reader->buffer.bytes, place.size};
     return FL_OK;
 }
 

@@ -261,7 +261,7 @@ static void lying_index(void) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(fl_jpeg_baseline_create(&baseline, &err) == FL_OK && fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
+    create_own_decoder();
     if (argc > 2) noise_state = strtoull(argv[2], NULL, 0);
     if (argc > 1) { /* rounds and a seed: a longer search for disagreement */
         damaged(atoi(argv[1]));
