@@ -307,7 +307,8 @@ class FastLoader(DataLoader[_T]):
         Keys, of which those that the engine does not count are missing: "engine" ("threads", "processes" or "caller"), "workers",
         "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage: over all workers, and
         "copy" and "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes"
-        (what went by pickle instead), "restarts", "replaced", "skipped", "slow" (the slowest samples, as (index, seconds)).
+        (what went by pickle instead), "fallbacks" (JPEGs that native threads left to libjpeg-turbo, the slower decoder: progressive or
+        damaged files, and other unusual kinds), "restarts", "replaced", "skipped", "slow" (the slowest samples, as (index, seconds)).
         """
         return account.stats(self)
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { LINE = 64 };
+enum { LINE = 64, PAGE = 4096 };
 
 void fl_buffer_free(fl_buffer *buffer) {
     free(buffer->bytes);
@@ -18,7 +18,7 @@ bool fl_buffer_fit(fl_buffer *buffer, size_t count, size_t size, fl_buffer_rule 
     }
     const bool oversized = buffer->room > rule.keep && need < buffer->room / 4;
     if (buffer->bytes && need <= buffer->room && !oversized) return true;
-    size_t room = need <= rule.keep ? rule.least : (need + LINE - 1) / LINE * LINE;
+    size_t room = need > rule.keep ? (need + LINE - 1) / LINE * LINE : buffer->bytes ? PAGE : rule.least;
     while (room < need) room *= 2;
     fl_buffer_free(buffer);
     buffer->bytes = aligned_alloc(LINE, room);

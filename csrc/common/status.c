@@ -17,9 +17,9 @@ fl_code fl_fail(fl_error *err, fl_code code, const char *format, ...) {
     return code;
 }
 
-fl_code fl_fail_sys(fl_error *err, int sys, const char *format, ...) {
+fl_code fl_fail_sys(fl_error *err, fl_code code, int sys, const char *format, ...) {
     if (err) {
-        err->code = FL_EIO;
+        err->code = code;
         err->sys = sys;
         va_list args;
         va_start(args, format);
@@ -31,5 +31,5 @@ fl_code fl_fail_sys(fl_error *err, int sys, const char *format, ...) {
         size_t used = strlen(err->text);
         snprintf(err->text + used, sizeof err->text - used, ": %s", text);
     }
-    return FL_EIO;
+    return code;
 }

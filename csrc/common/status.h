@@ -13,7 +13,7 @@ typedef enum fl_code {
     FL_EIO = 3,          /* the operating system refused; sys holds errno */
     FL_ETIMEOUT = 4,     /* nothing became ready within the timeout */
     FL_ECLOSED = 5,      /* the object was closed, or is being closed */
-    FL_EFULL = 6,        /* a bounded queue has no room */
+    FL_EFULL = 6,        /* a bounded queue of this library has no room */
     FL_EINTR = 7,        /* a signal arrived during a wait */
     FL_EFORK = 8,        /* the object belongs to another process (it crossed a fork) */
     FL_ESHARD = 9,       /* a shard is missing, truncated, not LMDB, or its tree is damaged */
@@ -23,7 +23,8 @@ typedef enum fl_code {
     FL_EJPEG = 13,       /* libjpeg-turbo cannot decode it */
     FL_ETRUNCATED = 14,  /* the JPEG ends before its last row */
     FL_ELIMIT = 15,      /* more pixels than the limit allows */
-    FL_EUNSUPPORTED = 16 /* a valid file of a kind that this build does not read (12 bit, ...) */
+    FL_EUNSUPPORTED = 16, /* a valid file of a kind that this build does not read (12 bit, ...) */
+    FL_ERESOURCE = 17    /* the system has no more file descriptors or threads for this process; sys holds errno */
 } fl_code;
 
 enum { FL_TEXT = 240 };
@@ -37,7 +38,7 @@ typedef struct fl_error {
 /* Fills err (when not NULL) and returns code, so that a failure is one statement: return fl_fail(err, FL_EIO, ...). */
 __attribute__((format(printf, 3, 4))) fl_code fl_fail(fl_error *err, fl_code code, const char *format, ...);
 
-/* As fl_fail with FL_EIO, and ": <strerror(sys)>" appended. */
-__attribute__((format(printf, 3, 4))) fl_code fl_fail_sys(fl_error *err, int sys, const char *format, ...);
+/* As fl_fail, with ": <strerror(sys)>" appended; sys is kept. */
+__attribute__((format(printf, 4, 5))) fl_code fl_fail_sys(fl_error *err, fl_code code, int sys, const char *format, ...);
 
 #endif

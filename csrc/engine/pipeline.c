@@ -97,6 +97,7 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
         view.width = source.width, view.height = source.height;
     } else {
         fl_code code = fl_jpeg_decoder_decode(worker->decoder, &source, eighths, &view, err);
+        add(&worker->counters.fallbacks, fl_jpeg_decoder_fell_back(worker->decoder));
         add(&worker->counters.warnings, fl_jpeg_decoder_warnings(worker->decoder));
         if (code) return code;
         left = floor(source.x * s), top = floor(source.y * s);

@@ -31,6 +31,7 @@ typedef struct fl_source {
 /* What a worker has done; added to by its thread, read by others at any time. */
 typedef struct fl_counters {
     _Atomic uint64_t samples, failed, warnings, bytes, read_ns, decode_ns, resize_ns;
+    _Atomic uint64_t fallbacks; /* JPEGs that libjpeg-turbo decoded: progressive, damaged, or otherwise unusual */
 } fl_counters;
 
 typedef struct fl_worker fl_worker;

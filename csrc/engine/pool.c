@@ -85,7 +85,7 @@ static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *co
         pthread_setname_np(w->thread, title);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return fl_fail_sys(err, failed, "thread %u of %u could not be started", pool->threads + 1, threads);
+    if (failed) return fl_fail_sys(err, FL_ERESOURCE, failed, "thread %u of %u could not be started", pool->threads + 1, threads);
     return FL_OK;
 }
 

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@ uint64_t fl_shm_forks(void) { return atomic_load_explicit(&forks, memory_order_r
 
 static fl_code map(fl_shm *shm, fl_error *err) {
     fl_mapped mapped = fl_map(shm->fd, shm->bytes, &shm->data);
-    if (mapped == FL_MAP_REFUSED) return fl_fail(err, FL_ENOMEM, "mapping a batch of %zu bytes: %s", shm->bytes, strerror(errno));
+    if (mapped == FL_MAP_REFUSED) return fl_fail_sys(err, FL_ENOMEM, errno, "mapping a batch of %zu bytes", shm->bytes);
     if (mapped == FL_MAP_SHORT)
         return fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes and memory ran out: lower batch_size, prefetch_factor or num_workers",
                        shm->bytes);
@@ -43,10 +42,12 @@ fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err) {
     *out = (fl_shm){NULL, (bytes + 4095) & ~(size_t)4095, -1};
     if (!bytes || out->bytes < bytes || out->bytes > (size_t)INT64_MAX) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     out->fd = memfd_create("fastload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (out->fd < 0)
-        return fl_fail(err, errno == EMFILE || errno == ENFILE ? FL_EFULL : FL_ENOMEM, "memory for a batch: %s", strerror(errno));
+    if (out->fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return fl_fail_sys(err, FL_ERESOURCE, errno,
+                           "no file descriptor for a batch of %zu bytes (raise the limit, ulimit -n, or hold fewer batches)", out->bytes);
+    if (out->fd < 0) return fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes);
     if (ftruncate(out->fd, (off_t)out->bytes) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALS) != 0)
-        return finish(out, fl_fail(err, FL_ENOMEM, "a batch needs %zu bytes of shared memory: %s", out->bytes, strerror(errno)));
+        return finish(out, fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes));
     return finish(out, map(out, err));
 }
 

@@ -18,7 +18,7 @@ typedef struct fl_shm {
     int fd; /* -1: let go; the mapping stays */
 } fl_shm;
 
-/* Maps new memory of at least `bytes`, zeroed and faulted in. FL_ENOMEM names the bytes. */
+/* Maps new memory of at least `bytes`, zeroed and faulted in. FL_ENOMEM names the bytes; FL_ERESOURCE: no file descriptor is left. */
 fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err);
 /* Maps what another process created; takes `fd`, also on failure. FL_EARG when it is no sealed memory of ours. */
 fl_code fl_shm_attach(int fd, fl_shm *out, fl_error *err);

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,5 +40,5 @@ fl_code fl_watch_process(pid_t pid, fl_error *err) {
     int failed = pthread_create(&thread, &small, watch, (void *)(intptr_t)pid);
     pthread_attr_destroy(&small);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? fl_fail(err, FL_EFULL, "no thread to watch process %d: %s", (int)pid, strerror(failed)) : FL_OK;
+    return failed ? fl_fail_sys(err, FL_ERESOURCE, failed, "no thread to watch process %d", (int)pid) : FL_OK;
 }

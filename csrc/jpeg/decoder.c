@@ -65,4 +65,6 @@ fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighth
     return fl_libjpeg_decode(d->jpeg, box, eighths, view, err);
 }
 
+bool fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *d) { return !d->usual; }
+
 uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *d) { return d->usual ? 0 : fl_libjpeg_warnings(d->jpeg, NULL); }

@@ -24,6 +24,9 @@ void fl_jpeg_decoder_index(fl_jpeg_decoder *decoder, const uint8_t *index, size_
 /* As fl_libjpeg_decode. One decode per open. */
 fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *decoder, const fl_box *box, int eighths, fl_view *view, fl_error *err);
 
+/* Whether libjpeg-turbo, the slower of the two, has the file last opened: it was not usual, or the other met damage in it. */
+bool fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *decoder);
+
 /* Warnings of the last open + decode. */
 uint32_t fl_jpeg_decoder_warnings(const fl_jpeg_decoder *decoder);
 

@@ -59,7 +59,7 @@ static fl_code store_check(const fl_store *store, fl_error *err) {
 fl_code fl_store_create(fl_store **out, fl_error *err) {
     *out = NULL;
     pthread_once(&process_once, process_init);
-    if (process_result) return fl_fail_sys(err, process_result, "cannot watch for forks");
+    if (process_result) return fl_fail_sys(err, FL_EIO, process_result, "cannot watch for forks");
     fl_store *store = calloc(1, sizeof *store);
     if (!store) return fl_fail(err, FL_ENOMEM, "no memory for a store of %zu bytes", sizeof *store);
     store->process = process_now();
@@ -70,7 +70,7 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
 
 static fl_code shard_size(const shard *s, fl_error *err) {
     struct stat st;
-    if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, errno, "cannot ask for the size of shard %.80s", s->name);
+    if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "cannot ask for the size of shard %.80s", s->name);
     if (!S_ISREG(st.st_mode)) return fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
     if ((uint64_t)st.st_size == s->bytes && s->bytes) return FL_OK;
     return fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
@@ -81,7 +81,7 @@ static fl_code shard_size(const shard *s, fl_error *err) {
 static fl_code shard_open(shard *s, const char *path, fl_error *err) {
     s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
     if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
-    if (s->fd < 0) return fl_fail_sys(err, errno, "cannot open shard %.80s", s->name);
+    if (s->fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s", s->name);
     fl_code code = shard_size(s, err);
     if (code) return code;
     /* tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */

@@ -85,7 +85,7 @@ fl_code fl_store_shard_read(int fd, void *into, size_t size, uint64_t offset, co
         ssize_t count = pread(fd, (uint8_t *)into + done, size - done, (off_t)(offset + done));
         if (count == 0)
             return fl_fail(err, FL_ESHARD, "shard %.80s ends within it: the file was cut after it was opened; copy it again", name);
-        if (count < 0 && errno != EINTR) return fl_fail_sys(err, errno, "cannot read shard %.80s", name);
+        if (count < 0 && errno != EINTR) return fl_fail_sys(err, FL_EIO, errno, "cannot read shard %.80s", name);
         if (count > 0) done += (size_t)count;
     }
     return FL_OK;

@@ -78,12 +78,14 @@ cdef class Engine:
         return 0
 
     def counters(self):
-        """What the threads have done since the start: samples, failed, warnings, bytes, and nanoseconds by stage."""
+        """Counts of the work since the start: samples, failed, warnings, fallbacks (JPEGs that libjpeg-turbo decoded), bytes, and
+        nanoseconds by stage."""
         cdef const fl_counters *c
-        total = {"samples": 0, "failed": 0, "warnings": 0, "bytes": 0, "read_ns": 0, "decode_ns": 0, "resize_ns": 0}
+        total = {"samples": 0, "failed": 0, "warnings": 0, "fallbacks": 0, "bytes": 0, "read_ns": 0, "decode_ns": 0, "resize_ns": 0}
         for i in range(self.worker_count):
             c = fl_worker_counters(self.workers[i])
-            for name, value in (("samples", c.samples), ("failed", c.failed), ("warnings", c.warnings), ("bytes", c.bytes),
+            for name, value in (("samples", c.samples), ("failed", c.failed), ("warnings", c.warnings),
+                                ("fallbacks", c.fallbacks), ("bytes", c.bytes),
                                 ("read_ns", c.read_ns), ("decode_ns", c.decode_ns), ("resize_ns", c.resize_ns)):
                 total[name] += value
         return total

@@ -106,7 +106,7 @@ cdef extern from "engine/pipeline.h" nogil:
         uint16_t image_field
         uint64_t max_pixels
     ctypedef struct fl_counters:
-        uint64_t samples, failed, warnings, bytes, read_ns, decode_ns, resize_ns
+        uint64_t samples, failed, warnings, fallbacks, bytes, read_ns, decode_ns, resize_ns
     ctypedef struct fl_worker:
         pass
     ctypedef struct fl_row:

@@ -21,6 +21,7 @@ cdef extern from "common/status.h" nogil:
         FL_ETRUNCATED
         FL_ELIMIT
         FL_EUNSUPPORTED
+        FL_ERESOURCE
     ctypedef struct fl_error:
         fl_code code
         int sys
@@ -38,6 +39,7 @@ _CLASS_OF = {
     FL_EFULL: _errors.ResourceError,
     FL_EFORK: _errors.ClosedError,
     FL_ESHARD: _errors.DatasetError,
+    FL_ERESOURCE: _errors.ResourceError,
 }
 
 

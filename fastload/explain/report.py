@@ -66,6 +66,7 @@ def _of_threads(loader: Any) -> dict[str, Any]:
     out |= {
         "samples": counted["samples"],
         "bytes": counted["bytes"],
+        "fallbacks": counted["fallbacks"],
         "ready": slots["ready"],
         "slots": slots["slots"],
         "slot_bytes": slots["bytes"],

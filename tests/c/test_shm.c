@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +104,19 @@ static void seals(void) {
     CHECK(fcntl(shm.fd, F_ADD_SEALS, F_SEAL_WRITE) == -1 && errno == EPERM);
     CHECK(fcntl(shm.fd, F_GETFD) & FD_CLOEXEC);
     fl_shm_close(&shm);
+}
+
+/* Out of descriptors is neither a full queue nor a lack of memory. */
+static void no_descriptor(void) {
+    fl_error err;
+    fl_shm shm;
+    struct rlimit before;
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, before.rlim_max}) == 0);
+    const fl_code code = fl_shm_create(BYTES, &shm, &err);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(code == FL_ERESOURCE && err.sys == EMFILE && strstr(err.text, "ulimit -n"));
+    CHECK(shm.data == NULL && shm.fd == -1);
 }
 
 static void refuse(int fd) {
@@ -279,6 +293,7 @@ static void signals_pass_by(void) {
 int main(void) {
     across_a_fork();
     seals();
+    no_descriptor();
     strangers();
     sizes();
     claimed_once();

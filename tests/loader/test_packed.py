@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pictures import photo
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
-from fastload import FastLoader, PackedDataset
+from fastload import FastLoader, PackedDataset, pack
 from fastload import transforms as T
 from fastload.errors import ArgumentError, BatchShapeError, ClosedError
 from fastload.threads.epochs import native_view
@@ -45,6 +46,27 @@ def test_bytes_do_not_depend_on_threads_or_prefetch(packed: Path, threads: int, 
             assert len(got) == len(expected) == len(loader)
             for a, b in zip(got, expected, strict=True):
                 assert batches_equal(a, b)
+
+
+def test_fallbacks_count_what_libjpeg_turbo_decodes(tmp_path: Path) -> None:
+    """None of baseline photographs, each progressive one in each epoch: a slow path is seen in stats()."""
+    for kind in ("baseline", "progressive"):
+        folder = tmp_path / kind / "one"
+        folder.mkdir(parents=True)
+        for i in range(12):
+            photo(i, 90, 120).save(folder / f"{i:02d}.jpg", quality=90, progressive=kind == "progressive" and i % 4 == 0)
+        out = tmp_path / f"{kind}.fl"
+        pack(folder.parent, out, encode="keep")
+        for threads in (0, 2):
+            with FastLoader(PackedDataset(out, transform=TRAIN), batch_size=4, num_workers=threads, seed=1) as loader:
+                for _ in range(2):
+                    list(loader)
+                told = loader.stats()
+                expected = 6 if kind == "progressive" else 0
+                if threads and expected:  # threads are ahead, in the next epoch
+                    assert expected <= told["fallbacks"] <= told["samples"] // 2
+                else:
+                    assert told["fallbacks"] == expected
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
