@@ -89,20 +89,12 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format $(PY_FILES)
 	$(BIN)/clang-format -i $(C_FILES)
 
-# Those that neither kill processes nor count what is left of them run beside the others; their output comes in one piece.
-BESIDE := $(addprefix tests/,augment build cli dataset delivery docs examples fuzz health native packing plan store system)
-.PHONY: pytest-beside pytest-rest
-ifeq ($(strip $(PYTEST)),)
+# In as many processes as JOBS and one more, which computes while others wait for what their tests wait for.
+# They keep compiled modules, whatever the shell around says: the programs that tests start import what these have compiled.
+pytest: export PYTHONDONTWRITEBYTECODE :=
 pytest: build
-	@$(MAKE) -j$(JOBS) pytest-rest pytest-beside
-else
-pytest: build
-	$(PY) -m pytest $(PYTEST)
-endif
-pytest-beside:
-	@log=$$(mktemp) && { $(PY) -m pytest $(BESIDE) > $$log 2>&1; code=$$?; cat $$log; rm -f $$log; exit $$code; }
-pytest-rest:
-	$(PY) -m pytest tests $(addprefix --ignore=,$(BESIDE))
+	$(PY) -m pytest $(if $(strip $(PYTEST)),$(PYTEST),$(SPREAD))
+SPREAD = -n $(shell expr $(JOBS) + 1) --dist worksteal
 
 # ---- C tests: each program against all of csrc, plain, under address+undefined, and ring and pool under thread --------
 

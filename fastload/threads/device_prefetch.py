@@ -82,7 +82,6 @@ class DevicePrefetcher:
         self._waiting: deque[Waiting] = deque()
         self._done: deque[Done] = deque()
         self._busy = 0  # taken out of _waiting and not yet in _done
-        self._peak = 0
         self._closed = False
         self._stop = core.Stop()
         self._pid = os.getpid()
@@ -106,17 +105,6 @@ class DevicePrefetcher:
         """Batches that have a slot here."""
         with self._changed:
             return sum(each.submitted for each in self._waiting)
-
-    @property
-    def moved(self) -> int:
-        """Batches finished or being finished, and not taken."""
-        with self._changed:
-            return self._busy + len(self._done)
-
-    @property
-    def peak(self) -> int:
-        """The largest `moved` there was."""
-        return self._peak
 
     def put(self, number: int, batch: core.Batch | Exception, submitted: bool = False) -> None:
         """Takes a batch in, behind the others."""
@@ -193,7 +181,6 @@ class DevicePrefetcher:
         with self._changed:
             self._waiting.remove(picked)
             self._busy = 1
-            self._peak = max(self._peak, len(self._done) + 1)
             self._submit()
 
     def _in(self, done: Done) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 import warm
+from dev_shm import entries, ours_since
 from torch.utils.data import Dataset, IterableDataset
 
+SHM_AT_START = entries()
 HERE = Path(__file__).resolve().parent
 PRELUDE = """
 import gc, multiprocessing, os, signal, sys, threading, time
@@ -43,7 +45,7 @@ def children(pid: int | str = "self") -> list[int]:
 
 
 def census() -> dict[str, int]:
-    """Children, threads, descriptors, and mappings and descriptors of memory files that this process holds now."""
+    """Children, threads, descriptors, mappings and descriptors of memory files that this process holds now, and its files in /dev/shm."""
     gc.collect()
     links = []
     for name in os.listdir("/proc/self/fd"):
@@ -57,7 +59,7 @@ def census() -> dict[str, int]:
         "descriptors": len(links),
         "memory files": sum("memfd:" in link for link in links),
         "mappings": sum("memfd:" in line for line in Path("/proc/self/maps").read_text().splitlines()),
-        "/dev/shm": len(os.listdir("/dev/shm")),
+        "/dev/shm": len(ours_since(SHM_AT_START)),
     }
 
 

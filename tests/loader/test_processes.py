@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import warm
+from dev_shm import entries, ours_since
 
 from fastload import FastLoader, PackedDataset, system
 from fastload import transforms as T
@@ -189,12 +190,12 @@ def test_ranks_of_torchrun_share_the_cpus(ranks: str, mask: int, share: int, mon
 
 def test_kill_leaves_nothing(packed: Path) -> None:
     """kill -9 of a loading process leaves no file in /dev/shm."""
-    before = set(os.listdir("/dev/shm"))
+    before = entries()
     code = PRELUDE + "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), flush=True)\ntime.sleep(60)\n"
     with warm.Program(code, packed) as child:
         assert child.stdout.readline().strip() == "13"
         child.kill()
-    assert set(os.listdir("/dev/shm")) == before
+    assert not ours_since(before)
 
 
 def test_epochs_do_not_grow_memory(packed: Path) -> None:

@@ -143,11 +143,20 @@ def test_batches_of_many_sizes(mode: str) -> None:
 def test_one_giant_batch(mode: str) -> None:
     """A batch of 8 MB among small ones makes no later slot giant, and its own is let go when such batches come no more."""
 
+    arrived = multiprocessing.Event()
+
     def make(index: int) -> torch.Tensor:
+        if index == 100:  # half of the batches come after the giant one, in whatever order
+            assert arrived.wait(50)
         return torch.zeros(2 << 20 if index == 30 else 1000)
 
     iterator = iter(FastLoader(Made(make, 200), batch_size=1, num_workers=2, **MODES[mode]))
-    sizes = [slots_of(iterator).bytes for _ in iterator]
+    sizes = []
+    for batch in iterator:
+        if batch.shape[1] > 1000:
+            arrived.set()
+        sizes.append(slots_of(iterator).bytes)
+    assert arrived.is_set()
     assert max(sizes) < 10 << 20
     assert sizes[-1] < 1 << 20
 

@@ -1,0 +1,67 @@
+"""What is ours in /dev/shm, which every program of the machine shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+FOLDER = Path("/dev/shm")
+
+
+def entries() -> frozenset[str]:
+    """All names there now."""
+    return frozenset(os.listdir(FOLDER))
+
+
+def descendants(pid: int) -> set[int]:
+    """A process and all its offspring that is alive."""
+    found, todo = set(), [pid]
+    while todo:
+        found.add(each := todo.pop())
+        for task in _listed(Path(f"/proc/{each}/task")):
+            try:
+                todo += [int(child) for child in (task / "children").read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+def used_by(pid: int) -> set[str]:
+    """Names that a process has mapped or open."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:
+        return set()
+    paths = [line.split(maxsplit=5)[-1] for line in lines if "/dev/shm/" in line]
+    for link in _listed(Path(f"/proc/{pid}/fd")):
+        try:
+            paths.append(os.readlink(link))
+        except OSError:
+            continue
+    return {Path(path).name for path in paths if path.startswith("/dev/shm/")}
+
+
+def ours_since(before: frozenset[str]) -> set[str]:
+    """Names that were not there `before`, are this user's, and that no process uses but this one and its offspring."""
+    new = {name for name in entries() - before if _owner(FOLDER / name) == os.getuid()}
+    if new:
+        mine = descendants(os.getpid())
+        for entry in _listed(Path("/proc")):
+            if entry.name.isdigit() and int(entry.name) not in mine:
+                new -= used_by(int(entry.name))
+    return new & entries()
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return None
+
+
+def _listed(folder: Path) -> Iterable[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
