@@ -13,8 +13,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import architecture_lists
 import docs_hooks
-import note_index
 import pytest
 import torch
 from docs_helpers import PAGES, ROOT, blocks, name_of, side
@@ -174,12 +174,12 @@ def test_generated_parts_are_made() -> None:
 
 
 def test_the_index_of_notes() -> None:
-    """docs/architecture.md lists every NOTE of the code, and nothing else; `python tools/note_index.py` writes the list."""
+    """docs/architecture.md lists every NOTE of the code, and nothing else; `python tools/architecture_lists.py` writes the list."""
     page = (ROOT / "docs" / "architecture.md").read_text()
-    assert note_index.with_index(page) == page, "run python tools/note_index.py"
-    assert len(note_index.notes()) > 20
+    assert architecture_lists.with_lists(page) == page, "run python tools/architecture_lists.py"
+    assert len(architecture_lists.notes()) > 20
 
 
 def test_notes_that_are_cited_exist() -> None:
     """What cites a NOTE means one that there is; no two have one name."""
-    assert note_index.dangling() == []
+    assert architecture_lists.dangling() == []
