@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -17,6 +16,7 @@ import architecture_lists
 import docs_hooks
 import pytest
 import torch
+import warm
 from docs_helpers import PAGES, ROOT, blocks, name_of, side
 from pictures import photo, write_folder
 
@@ -40,27 +40,25 @@ def write_tars(folder: Path) -> None:
                     tar.addfile(member, io.BytesIO(data))
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
-    """What became of the blocks of every page, by page."""
-    scratch = tmp_path_factory.mktemp("pages")
-    (scratch / "given" / "photos").mkdir(parents=True)
-    write_folder(scratch / "given" / "photos" / "train", 36)
-    write_tars(scratch / "given")
-    pack(scratch / "given" / "photos" / "train", scratch / "given" / "train.fl")
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+HEAVY = ("torchvision", "lightning", "accelerate", "timm")
+
+
+@pytest.mark.parametrize("heavy", [False, True], ids=["plain", "with-frameworks"])
+def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
+    """Commands and programs of each page succeed, without a warning, one after another. Pages that import frameworks share a process."""
+    pages = [page for page in RUN if any(name in block.text for block in blocks(page) for name in HEAVY) == heavy]
+    assert len(pages) >= 5
+    given = tmp_path / "given"
+    (given / "photos").mkdir(parents=True)
+    write_folder(given / "photos" / "train", 36)
+    write_tars(given)
+    pack(given / "photos" / "train", given / "train.fl")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = Path(__file__).with_name("run_blocks.py")
-    command = [sys.executable, str(script), str(scratch), *map(str, RUN)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
-    found = {name_of(Path(line["page"])): line["error"] for line in map(json.loads, done.stdout.splitlines())}
-    assert done.returncode == 0 or len(found) < len(RUN), done.stderr
-    return {**{name_of(page): f"not reached: {done.stderr}" for page in RUN}, **found}
-
-
-@pytest.mark.parametrize("page", RUN, ids=name_of)
-def test_blocks_run(page: Path, outcome: dict[str, str | None]) -> None:
-    """A page's commands and programs succeed, without a warning, one after another."""
-    assert outcome[name_of(page)] is None, outcome[name_of(page)]
+    done = warm.run(script, tmp_path, *pages, environment={**os.environ, "PATH": path}, timeout=280)
+    found = {line["page"]: line["error"] for line in map(json.loads, done.stdout.splitlines())}
+    wrong = [f"{name_of(page)}: {error}" for page in pages if (error := found.get(str(page), f"not reached: {done.stderr}"))]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("page", MIGRATIONS, ids=name_of)
