@@ -135,10 +135,35 @@ def _result(path: Path) -> str:
     ]
     if document.get("targets"):
         lines += ["", "| target | measured | bound | met |", "|---|---:|---:|---|", *map(_target, document["targets"])]
-    for key, rows in document.items():
-        if key != "targets" and isinstance(rows, list) and rows and isinstance(rows[0], dict):
-            lines += _rows(key, rows)
+    for key, value in document.items():
+        if key not in ("targets", "machine"):
+            lines += _tables(key, value)
     return "\n".join(lines)
+
+
+def _tables(key: str, value: Any) -> list[str]:
+    """What a result has under a key, as tables; nothing for settings and for series that no table shows."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return _rows(key, value)
+    if not isinstance(value, dict):
+        return []
+    if all(isinstance(each, int | float) for each in value.values()):
+        head = ["", f"| {_text(key.replace('_', ' '))} | |", "|---|---:|"]
+        return head + [f"| {_text(name)} | {_number(each)} |" for name, each in value.items()]
+    if "modes" in value:
+        return _modes(key, value["modes"])
+    return [line for name, each in value.items() for line in _tables(f"{key}: {name}", each)]
+
+
+def _modes(key: str, modes: dict[str, Any]) -> list[str]:
+    """bench_decode's modes, each with one thread and with two."""
+    figures = ("images_per_s", "cpu_us", "ratio", "cpu_ratio")
+    head = ["", f"| {key} | threads | images/s | CPU us an image | x | x by CPU |", "|---|---:|---:|---:|---:|---:|"]
+    return head + [
+        f"| `{mode}` | {threads} |" + "".join(f" {_number(turn.get(figure))} |" for figure in figures)
+        for mode, by_threads in modes.items()
+        for threads, turn in by_threads.items()
+    ]
 
 
 def _target(target: dict[str, Any]) -> str:
