@@ -5,6 +5,8 @@
 #   make build    the environment and the native module, in place
 #   make wheel    dist/*.whl with its native libraries inside
 #   make docs     build/site: the documentation, strictly
+#   make quick    the loop at the desk: what of the above is fast, and the tests that cover most in a second
+#   make test-installed   pytest on the wheel, installed, from outside the checkout
 #   make fuzz     the fuzz targets under libFuzzer, SECONDS=60 each (tests/fuzz/README.md)
 #   make lint ctest pytest bench format clean
 #
@@ -26,7 +28,7 @@ PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all demo test build wheel docs lint ctest pytest bench format clean
+.PHONY: all demo test quick test-installed build wheel docs lint ctest pytest bench format clean
 all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
@@ -95,6 +97,16 @@ pytest: export PYTHONDONTWRITEBYTECODE :=
 pytest: build
 	$(PY) -m pytest $(if $(strip $(PYTEST)),$(PYTEST),$(SPREAD))
 SPREAD = -n $(shell expr $(JOBS) + 1) --dist worksteal
+
+# Whole rooms that take seconds, and of the others the files that touch most of the package.
+QUICK := $(addprefix tests/,dataset health native plan store system conformance/test_argument_table.py delivery/test_forms.py \
+    loader/test_iterators.py loader/test_packed.py loader/test_resume_states.py packing/test_pack.py workers/test_envelope.py)
+quick: export PYTHONDONTWRITEBYTECODE :=
+quick: build lint-ruff lint-format lint-imports
+	$(PY) -m pytest -q -m "not slow" $(SPREAD) $(QUICK)
+
+test-installed: $(STAMPS)/dev
+	$(PY) tools/installed.py $(PYTEST)
 
 # ---- C tests: each program against all of csrc, plain, under address+undefined, and ring and pool under thread --------
 

@@ -12,6 +12,7 @@ import pytest
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from pictures import write_folder
 
+import fastload
 from fastload._native import core
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -19,6 +20,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup, the same of hang-ups
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_configure() -> None:
+    """tools/installed.py asks for an installed package: the checkout's in its place is an error."""
+    if os.environ.get("FASTLOAD_TEST_INSTALLED") and Path(fastload.__file__).is_relative_to(Path(__file__).resolve().parents[1]):
+        raise pytest.UsageError(f"the fastload of the checkout would be tested: {fastload.__file__}")
 
 
 def pytest_collection_finish() -> None:

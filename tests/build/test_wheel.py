@@ -7,11 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
+from installed import install, run_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
@@ -68,15 +68,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the wheel, and what it depends on lent by this one."""
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq", "--python", str(python)]
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    # After the environment's own; a path file does not run the lender's path files, so no editable fastload comes along.
-    (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return python
+    return install(wheel, tmp_path_factory.mktemp("environment"))
 
 
 def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
@@ -135,3 +127,9 @@ def test_its_command_starts(installed: Path) -> None:
     done = subprocess.run([installed.with_name("fastload"), "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d+\.\d+\.\d+", done.stdout)
+
+
+def test_its_suites_pass_from_elsewhere(installed: Path, tmp_path: Path) -> None:
+    """Those of the loader over packed data and of the store, as a sample; `make test-installed` runs the rest."""
+    chosen = ["store/test_reader.py", "loader/test_packed.py", "loader/test_iterators.py", "dataset"]
+    assert run_tests(installed, tmp_path, "-q", *(f"{ROOT}/tests/{each}" for each in chosen)) == 0

@@ -20,6 +20,8 @@ import warm
 from dev_shm import entries, ours_since
 from torch.utils.data import Dataset, IterableDataset
 
+import fastload
+
 SHM_AT_START = entries()
 HERE = Path(__file__).resolve().parent
 PRELUDE = """
@@ -162,14 +164,20 @@ class Pids(Dataset[int]):
         return os.getpid()
 
 
-def start(folder: Path, body: str, *, guard: bool = True, ignored: Sequence[int] = ()) -> warm.Program:
-    """Runs `body` as a script's main program, in a session of its own that ignores these signals."""
+def write_script(folder: Path, body: str, *, guard: bool = True) -> tuple[Path, dict[str, str]]:
+    """Writes `body` as a script's main program. Returns its path, and the environment that it runs in."""
     body = textwrap.dedent(body)
     main = 'if __name__ == "__main__":\n' + textwrap.indent(body, "    ") if guard else body
     script = folder / "script.py"
     script.write_text(PRELUDE + main)
-    path = os.pathsep.join([str(HERE), str(HERE.parent), str(HERE.parents[1])])
-    return warm.Program(script, folder=folder, environment={**os.environ, "PYTHONPATH": path}, session=True, ignored=ignored)
+    path = os.pathsep.join(map(str, (HERE, HERE.parent, Path(fastload.__file__).parents[1])))
+    return script, {**os.environ, "PYTHONPATH": path}
+
+
+def start(folder: Path, body: str, *, guard: bool = True, ignored: Sequence[int] = ()) -> warm.Program:
+    """Runs `body` as a script's main program, in a session of its own that ignores these signals."""
+    script, environment = write_script(folder, body, guard=guard)
+    return warm.Program(script, folder=folder, environment=environment, session=True, ignored=ignored)
 
 
 def finish(process: warm.Program, seconds: float = 60) -> tuple[int, str, str]:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from crash_helpers import Doomed, DoomedStream, Pids, alive, census, children, nothing_left, run, settled, start, survivors
+from crash_helpers import Doomed, DoomedStream, Pids, alive, census, children, nothing_left, run, settled, start, survivors, write_script
 from torch.utils.data import DataLoader
 
 from fastload import FastLoader
@@ -425,29 +426,20 @@ def test_script_without_a_main_guard(method: str, tmp_path: Path) -> None:
 
 def test_small_shared_memory(tmp_path: Path) -> None:
     """With a /dev/shm of 1 MB, batches of 20 MB come through."""
-    body = """
+    script, environment = write_script(
+        tmp_path,
+        """
         class Big(Pids):
             def __getitem__(self, index):
                 return torch.full((10 << 20,), index, dtype=torch.uint8)
         assert os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize <= 1 << 20
         print([int(b[1, -1]) for b in FastLoader(Big(12), batch_size=2, num_workers=2)])
-        """
-    run(tmp_path, "pass")  # writes the script's folder
-    process = start(tmp_path, body)
-    process.kill()
-    process.communicate()
-    mounted = ["unshare", "--mount", "--map-root-user", "sh", "-c", 'mount -t tmpfs -o size=1m none /dev/shm && exec "$0" script.py']
-    if subprocess.run([*mounted[:-1], "mount -t tmpfs -o size=1m none /dev/shm"], capture_output=True, check=False).returncode:
-        pytest.skip("mount namespaces are not allowed here")
-    import sys
-
-    done = subprocess.run(
-        [*mounted, sys.executable],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [Path(__file__).parent, Path(__file__).parents[2]]))},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        """,
     )
+    own = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
+    mount = "mount -t tmpfs -o size=1m none /dev/shm"
+    if subprocess.run([*own, mount], capture_output=True, check=False).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    command = [*own, f'{mount} && exec "$0" "$1"', sys.executable, str(script)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == str(list(range(1, 12, 2))), done.stderr

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+import fastload
+
+ROOT = Path(fastload.__file__).parents[1]
 LIMITED = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh"]
 # 2 workers x 8 batches ahead x 9.6 MB: 154 MB in flight, and four batches held. A file of its own, so that spawn can import it.
 PROGRAM = """
