@@ -142,7 +142,8 @@ def test_one_start_up_is_no_fault() -> None:
 def test_a_loader_that_keeps_up_is_left_alone() -> None:
     """Below 5% of waiting no knob is named."""
     (text,) = advise(figures_of(steady(0.004, 0.096), stats("threads", 2, decode=10.0)))
-    assert text == "the loader keeps up: the loop waits for data 4.0% of the time; a faster loader gains no more"
+    assert "4.0%" in text
+    assert "num_workers" not in text
 
 
 def test_before_the_first_step() -> None:

@@ -164,7 +164,7 @@ def test_an_index_that_lies(tmp_path: Path, change: str) -> None:
     }
     dataset = write(tmp_path / "ds", JPEG, lies[change])
     report = verify(dataset)
-    assert [bad.reason for bad in report.bad] == ["its entropy index is not that of its JPEG"]
+    assert ["entropy index" in bad.reason for bad in report.bad] == [True]
     assert np.array_equal(crop(dataset), crop(write(tmp_path / "bare", JPEG, b"")))
 
 

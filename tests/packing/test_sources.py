@@ -72,7 +72,7 @@ class TestFolder:
         """A link to a folder above itself would show each image dozens of times."""
         tree(tmp_path, {"cat/1.jpg": JPEG})
         (tmp_path / "cat" / "loop").symlink_to(tmp_path / "cat", target_is_directory=True)
-        with pytest.raises(PackError, match="a link to a folder that holds it"):
+        with pytest.raises(PackError, match=r"\blink\b"):
             open_source(tmp_path)
 
     def test_links_to_elsewhere_are_followed(self, tmp_path: Path) -> None:
