@@ -157,8 +157,11 @@ ctest: $(CTEST_RUNS)
 
 # ---- products -----------------------------------------------------------------------------------------------------
 
+# Not --quiet: warnings that are not shown would not count.
 docs: build
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict && echo "documentation: build/site/index.html"
+	@mkdir -p build
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict > build/docs.log 2>&1 || { cat build/docs.log; exit 1; }
+	@echo "documentation: build/site/index.html"
 
 wheel: $(STAMPS)/dev
 	@rm -rf dist

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import logging
 import re
 import statistics
 import types
@@ -26,8 +25,6 @@ RESULTS = ROOT / "benchmarks" / "results"
 PUBLIC = ("fastload", "fastload.packing", "fastload.transforms", "fastload.augment", "fastload.health", "fastload.errors")
 """Modules whose public names are for users: each has a docstring and a place in docs/reference."""
 _PART = re.compile(r"^<!-- generated: (\S+)(?: (\S+))? -->$", re.MULTILINE)
-
-log = logging.getLogger("mkdocs.hooks.fastload")
 
 
 # ---- public names ---------------------------------------------------------------------------------------------------
@@ -256,8 +253,10 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_pre_build(**_: Any) -> None:
-    """Called by mkdocs first. A warning fails the build, which is strict."""
-    for name in undocumented():
-        log.warning("%s is public and has no docstring", name)
-    for name in missing_from_reference():
-        log.warning("%s is public and on no page of docs/reference", name)
+    """Called by mkdocs first. Ends the build where a public name is not documented."""
+    from mkdocs.exceptions import PluginError
+
+    wrong = [f"{name} is public and has no docstring" for name in undocumented()]
+    wrong += [f"{name} is public and on no page of docs/reference" for name in missing_from_reference()]
+    if wrong:
+        raise PluginError("\n".join(wrong))
