@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
 STAMPS := $(VENV)/stamps
-NATIVE := $(wildcard csrc/*/*.c csrc/*/*.h fastload/_native/*.pyx fastload/_native/*.pxi) setup.py
+NATIVE := $(wildcard csrc/*/*.c csrc/*/*.h fastload/_native/*.pyx fastload/_native/*.pxi fastload/_native/*.pxd) setup.py
 C_FILES := $(wildcard $(foreach folder,csrc/* tests/c tests/fuzz benchmarks,$(folder)/*.c $(folder)/*.h))
 PY_FILES := fastload tests benchmarks examples tools setup.py
 

@@ -188,7 +188,7 @@ setup(
             "fastload._native.core",
             ["fastload/_native/core.pyx", *files("csrc/*/*.c")],
             include_dirs=["csrc"],
-            depends=files("csrc/*/*.h", "fastload/_native/*.pxi"),
+            depends=files("csrc/*/*.h", "fastload/_native/*.pxi", "fastload/_native/*.pxd"),
         )
     ],
     cmdclass={"build_ext": BuildNative},

@@ -162,7 +162,7 @@ def index_share(dataset: Path) -> float:
     jpegs = indexes = 0
     with DatasetReader(dataset) as reader:
         for k in range(len(reader)):
-            for _, kind, data in core.split_record(reader.record(k)):
+            for _, kind, data in reader.record_fields(k):
                 jpegs += len(data) if kind == core.KIND_JPEG else 0
                 indexes += len(data) if kind == core.KIND_INDEX else 0
     return indexes / jpegs

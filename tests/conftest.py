@@ -84,7 +84,7 @@ def packed_same_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def live() -> dict[str, int]:
     """Native objects alive in this process, by kind."""
-    return {**core.live_handles(), **core.engine_handles(), **core.shared_handles()}
+    return core.live_handles()
 
 
 @pytest.fixture

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of a side, in pixels: row offsets in bytes, and their sums, stay far below a uint32. */
+enum { FL_IMAGE_SIDE_MAX = 1 << 24 };
+
 /* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. */
 typedef struct fl_view {
     const uint8_t *pixels;

@@ -31,7 +31,7 @@ typedef struct fl_op {
     bool antialias, dct_scale;
 } fl_op;
 
-enum { FL_OPS_MAX = 16, FL_IMAGE_SIDE_MAX = 1 << 24 };
+enum { FL_OPS_MAX = 16 };
 
 typedef struct fl_program {
     uint32_t count;

@@ -48,16 +48,16 @@ static void add(_Atomic uint64_t *counter, uint64_t value) { atomic_fetch_add_ex
 
 /* A stored raw image as a view, its lengths checked against its bytes. */
 static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_error *err) {
-    if (data.size < 12) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
+    if (data.size < FL_RECORD_RAW_HEADER) return fl_fail(err, FL_ERECORD, "a raw image of %zu bytes has no header", data.size);
     uint64_t height = fl_bytes_le32(data.bytes), width = fl_bytes_le32(data.bytes + 4), channels = fl_bytes_le32(data.bytes + 8);
     if (!height || !width || channels != 3 || height > FL_IMAGE_SIDE_MAX || width > FL_IMAGE_SIDE_MAX ||
-        height * width * 3 != data.size - 12)
+        height * width * 3 != data.size - FL_RECORD_RAW_HEADER)
         return fl_fail(err, FL_ERECORD, "a raw image says %llu x %llu x %llu and has %zu bytes", (unsigned long long)height,
-                       (unsigned long long)width, (unsigned long long)channels, data.size - 12);
+                       (unsigned long long)width, (unsigned long long)channels, data.size - FL_RECORD_RAW_HEADER);
     if (height * width > max_pixels)
         return fl_fail(err, FL_ELIMIT, "%llu x %llu pixels are more than the limit of %llu", (unsigned long long)width,
                        (unsigned long long)height, (unsigned long long)max_pixels);
-    *view = (fl_view){data.bytes + 12, width * 3, (uint32_t)width, (uint32_t)height, 0};
+    *view = (fl_view){data.bytes + FL_RECORD_RAW_HEADER, width * 3, (uint32_t)width, (uint32_t)height, 0};
     return FL_OK;
 }
 

@@ -105,6 +105,8 @@ const uint8_t *fl_jpeg_unstuff(const uint8_t *at, const uint8_t *end, uint8_t *o
     return at;
 }
 
+typedef enum colour { GREY, YCC, RGB } colour;
+
 /* Markers that tell libjpeg the colour space; false for values of which it would warn. */
 static bool read_application(fl_jpeg_frame *f, uint8_t marker, const uint8_t *p, size_t size) {
     if (marker == FL_JPEG_APP0 && size >= 14 && memcmp(p, "JFIF", 5) == 0) {
@@ -118,15 +120,16 @@ static bool read_application(fl_jpeg_frame *f, uint8_t marker, const uint8_t *p,
     return true;
 }
 
-fl_jpeg_colour fl_jpeg_header_colour(const fl_jpeg_frame *f) {
-    if (f->count == 1) return FL_JPEG_GREY;
-    if (f->jfif) return FL_JPEG_YCC;
-    if (f->adobe >= 0) return f->adobe ? FL_JPEG_YCC : FL_JPEG_RGB;
-    return f->id[0] == 'R' && f->id[1] == 'G' && f->id[2] == 'B' ? FL_JPEG_RGB : FL_JPEG_YCC;
+/* How libjpeg reads the components' meaning from the markers. */
+static colour colour_of(const fl_jpeg_frame *f) {
+    if (f->count == 1) return GREY;
+    if (f->jfif) return YCC;
+    if (f->adobe >= 0) return f->adobe ? YCC : RGB;
+    return f->id[0] == 'R' && f->id[1] == 'G' && f->id[2] == 'B' ? RGB : YCC;
 }
 
 bool fl_jpeg_header_usual(const fl_jpeg_frame *f) {
-    if (fl_jpeg_header_colour(f) == FL_JPEG_RGB) return false;
+    if (colour_of(f) == RGB) return false;
     for (int c = 1; c < f->count; c++)
         if (f->h[c] != 1 || f->v[c] != 1) return false;
     if (f->count > 1 && (f->h[0] > 2 || f->v[0] > 2)) return false;

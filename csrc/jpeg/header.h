@@ -15,8 +15,6 @@ typedef struct fl_jpeg_tables {
     fl_jpeg_codes dc[4], ac[4];
 } fl_jpeg_tables;
 
-typedef enum fl_jpeg_colour { FL_JPEG_GREY = 0, FL_JPEG_YCC = 1, FL_JPEG_RGB = 2 } fl_jpeg_colour;
-
 typedef struct fl_jpeg_frame {
     uint32_t width, height, interval; /* interval: MCUs from one restart marker to the next; 0: none */
     uint8_t count, id[4], h[4], v[4], quant[4];
@@ -31,9 +29,6 @@ typedef struct fl_jpeg_frame {
 
 /* Reads everything up to the first coded byte. False for a file of another kind, or of which libjpeg-turbo might have anything to say. */
 bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *frame, const uint8_t *bytes, size_t size);
-
-/* How libjpeg reads the components' meaning from the markers. */
-fl_jpeg_colour fl_jpeg_header_colour(const fl_jpeg_frame *frame);
 
 /* Whether fl_jpeg_baseline decodes such files, and an index of them is of use: grey or YCbCr, one chroma sample for 1 or 2 pixels each way. */
 bool fl_jpeg_header_usual(const fl_jpeg_frame *frame);

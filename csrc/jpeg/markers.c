@@ -15,8 +15,6 @@ typedef struct walk {
     const uint8_t *bytes;
     size_t size, at;
     fl_jpeg_layout *layout;
-    fl_jpeg_segment *segments;
-    size_t capacity;
     uint8_t *out; /* NULL: nothing is copied */
     size_t written;
     bool framed;
@@ -61,8 +59,7 @@ static uint8_t next_marker(walk *w, size_t *offset) {
 }
 
 /* From the first byte after an SOS header over stuffed zeros, fill bytes and restart markers to the marker that ends the scan. */
-static size_t coded_data(walk *w) {
-    size_t start = w->at;
+static void pass_coded_data(walk *w) {
     uint8_t expected = FL_JPEG_RST0;
     for (;;) {
         const uint8_t *found = w->at < w->size ? memchr(w->bytes + w->at, 0xFF, w->size - w->at) : NULL;
@@ -89,7 +86,6 @@ static size_t coded_data(walk *w) {
         }
         w->at = code + 1;
     }
-    return w->at - start;
 }
 
 static uint32_t tiff(const uint8_t *p, int bytes, bool little) {
@@ -168,12 +164,6 @@ static bool has_payload(uint8_t m) {
            (m >= FL_JPEG_APP0 && m <= FL_JPEG_APP15) || m == FL_JPEG_COM;
 }
 
-static void note(walk *w, uint8_t marker, size_t offset, size_t data) {
-    fl_jpeg_layout *l = w->layout;
-    if (l->segments < w->capacity) w->segments[l->segments] = (fl_jpeg_segment){marker, offset, w->at - offset - data, data};
-    l->segments++;
-}
-
 /* One segment; *more becomes false at the end of the image. */
 static fl_code step(walk *w, bool *more, fl_error *err) {
     fl_jpeg_layout *l = w->layout;
@@ -186,7 +176,6 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
         l->eoi = true;
         const uint8_t eoi[2] = {0xFF, FL_JPEG_EOI};
         copy(w, eoi, sizeof eoi);
-        note(w, marker, offset, 0);
         if (l->scans == 0) return fl_fail(err, FL_EJPEG, "the JPEG ends at byte %zu without a scan: it holds no picture", w->at);
         return FL_OK;
     }
@@ -207,7 +196,7 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
     }
     if (length > w->size - w->at) return cut(w, err);
     const uint8_t *payload = w->bytes + w->at + 2;
-    size_t size = length - 2, data = 0;
+    size_t size = length - 2;
     w->at += length;
     *more = true;
     if (marker >= FL_JPEG_APP0) {
@@ -222,11 +211,10 @@ static fl_code step(walk *w, bool *more, fl_error *err) {
         if (marker == FL_JPEG_SOS) {
             if (!w->framed) return fl_fail(err, FL_EJPEG, "the JPEG has a scan at byte %zu before any frame header", offset);
             if (l->scans++ == 0) l->restart_interval = w->interval;
-            data = coded_data(w);
+            pass_coded_data(w);
         }
         copy(w, w->bytes + offset, w->at - offset);
     }
-    note(w, marker, offset, data);
     l->end = w->at;
     return FL_OK;
 }
@@ -249,9 +237,8 @@ static fl_code walk_file(walk *w, fl_error *err) {
     return FL_OK;
 }
 
-fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_jpeg_segment *segments, size_t capacity,
-                             fl_error *err) {
-    walk w = {.bytes = bytes, .size = size, .layout = layout, .segments = segments, .capacity = segments ? capacity : 0};
+fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_error *err) {
+    walk w = {.bytes = bytes, .size = size, .layout = layout};
     return walk_file(&w, err);
 }
 

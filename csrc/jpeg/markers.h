@@ -33,14 +33,6 @@ typedef enum fl_jpeg_marker {
     FL_JPEG_COM = 0xFE
 } fl_jpeg_marker;
 
-/* One marker segment, in the order of the file. */
-typedef struct fl_jpeg_segment {
-    uint8_t marker; /* 0xC0 .. 0xFE, without the 0xFF */
-    size_t offset;  /* of the 0xFF that starts it */
-    size_t length;  /* marker and payload, without the coded data of a scan */
-    size_t data;    /* SOS: bytes of entropy-coded data, restart markers included, right after it */
-} fl_jpeg_segment;
-
 typedef enum fl_jpeg_kind {
     FL_JPEG_BASELINE = 0,
     FL_JPEG_EXTENDED = 1,
@@ -58,7 +50,7 @@ typedef struct fl_jpeg_layout {
     int adobe;           /* transform of an Adobe marker that libjpeg heeds; -1 when there is none */
     bool jfif, exif, icc;
     uint32_t restart_interval; /* of the first scan, in MCUs; 0: none */
-    uint32_t segments, scans;
+    uint32_t scans;
     uint32_t stray;    /* bytes between segments that belong to none */
     bool eoi;          /* the end marker is there */
     size_t end;        /* bytes that are the image, end marker included; what follows is another picture, or rubbish */
@@ -66,11 +58,9 @@ typedef struct fl_jpeg_layout {
     char damage[FL_TEXT]; /* the first of them, in words; "" */
 } fl_jpeg_layout;
 
-/* Walks the markers without decoding. Fills up to `capacity` segments (layout->segments counts all). FL_EJPEG when it is no JPEG or
- * has no frame header before its first scan; FL_ETRUNCATED when it ends before its first scan. What is wrong after that is
- * reported in the layout, for libjpeg may still make something of it. */
-fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_jpeg_segment *segments, size_t capacity,
-                             fl_error *err);
+/* Walks the markers without decoding. FL_EJPEG when it is no JPEG or has no frame header before its first scan; FL_ETRUNCATED when it ends
+ * before its first scan. What is wrong after that is reported in the layout, for libjpeg may still make something of it. */
+fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_error *err);
 
 /* Copies the JPEG without metadata, thumbnails, comments, profiles, stray bytes and whatever follows its end. Kept are tables, frame,
  * scans, byte for byte, and of JFIF and Adobe markers the part that tells libjpeg the colour space. Never longer than the source: capacity

@@ -110,7 +110,7 @@ static void baseline_body(transcoder *t, const uint8_t *bytes, size_t size, uint
     jpeg_finish_decompress(&t->c);
 }
 
-/* fl_jpeg_to_baseline; `movable`: only of coefficients that can be turned. */
+/* fl_jpeg_transform without a turn; `movable`: only of coefficients that can be turned. */
 static fl_code to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixels, bool movable, uint8_t **out, size_t *written,
                            fl_error *err) {
     transcoder *t;
@@ -127,10 +127,6 @@ static fl_code to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixel
     *written = t->written;
     t->out = NULL;
     return transcoder_free(t);
-}
-
-fl_code fl_jpeg_to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixels, uint8_t **out, size_t *written, fl_error *err) {
-    return to_baseline(bytes, size, max_pixels, false, out, written, err);
 }
 
 static fl_code turn(const uint8_t *bytes, size_t size, int orientation, uint8_t **out, unsigned long *written, fl_error *err) {
@@ -167,7 +163,7 @@ fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, ui
     unsigned long turned_size = 0;
     code = turn(upright, upright_size, orientation, &turned, &turned_size, err);
     free(upright);
-    if (code == FL_OK) code = fl_jpeg_to_baseline(turned, turned_size, max_pixels, out, written, err); /* optimal tables again */
+    if (code == FL_OK) code = to_baseline(turned, turned_size, max_pixels, false, out, written, err); /* optimal tables again */
     tjFree(turned);
     return code;
 }

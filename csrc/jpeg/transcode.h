@@ -14,13 +14,10 @@
 
 #include "common/status.h"
 
-/* Any DCT JPEG (progressive, arithmetic, several scans) → one scan of baseline Huffman coding with optimal tables,
- * without metadata. FL_EUNSUPPORTED when that cannot hold the same pixels (a progressive file that stops early, which libjpeg smooths; coefficients
- * out of Huffman coding's range; too many blocks for one scan). */
-fl_code fl_jpeg_to_baseline(const uint8_t *bytes, size_t size, uint64_t max_pixels, uint8_t **out, size_t *written, fl_error *err);
-
-/* As fl_jpeg_to_baseline, with the image turned upright: orientation is EXIF's 1 .. 8. FL_EUNSUPPORTED when a side that would have to move is
- * not whole iMCUs, so that the turn would not be lossless. */
+/* Any DCT JPEG (progressive, arithmetic, several scans) → one scan of baseline Huffman coding with optimal tables, without metadata, turned
+ * upright as EXIF's orientation 1 .. 8 asks. FL_EUNSUPPORTED when that cannot hold the same pixels: a progressive file that stops early, which
+ * libjpeg smooths; coefficients out of Huffman coding's range; too many blocks for one scan; a side that would have to move is not whole
+ * iMCUs, so that the turn would not be lossless. */
 fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
                           fl_error *err);
 

@@ -80,11 +80,10 @@ static bool sees(double start, double length, uint32_t out, uint32_t from, uint3
 }
 
 static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
-    enum { SIDE_MAX = 1 << 24 }; /* row offsets in bytes, and their sums, stay far below a uint32 */
-    if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > SIDE_MAX || view->height > SIDE_MAX ||
-        view->stride < (size_t)view->width * 3)
+    if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > FL_IMAGE_SIDE_MAX ||
+        view->height > FL_IMAGE_SIDE_MAX || view->stride < (size_t)view->width * 3)
         return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
-    if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > SIDE_MAX || spec->out_height > SIDE_MAX)
+    if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > FL_IMAGE_SIDE_MAX || spec->out_height > FL_IMAGE_SIDE_MAX)
         return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", spec->out_width, spec->out_height);
     if (spec->filter != FL_RESIZE_BILINEAR && spec->filter != FL_RESIZE_BICUBIC)
         return fl_fail(err, FL_EARG, "resize: no filter %d", (int)spec->filter);

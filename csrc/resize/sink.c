@@ -22,8 +22,6 @@ LOOK_UP(half, uint16_t)
 
 static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
 
-size_t fl_resize_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height) { return (size_t)width * height * 3 * element_size(dtype); }
-
 /* Planes of floats `plane` elements apart. */
 static void ramp_planar(const fl_resize_ramp *ramp, const fl_resize_kernels *kernels, const uint8_t *rgb, float *dst, size_t plane,
                         size_t n) {

@@ -9,9 +9,6 @@
 /* Fills the sink outside `keep` (of the unmirrored image; inside the sink, may be empty) with one colour (through its lut): what padding shows. */
 void fl_resize_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]);
 
-/* Bytes of one image of the sink's type. */
-size_t fl_resize_sink_bytes(fl_dtype dtype, uint32_t width, uint32_t height);
-
 /* n RGB pixels into the sink's type and layout, at (x, y) of the stored (already mirrored) image. ramp may be NULL. */
 void fl_resize_sink_row(const fl_sink *sink, const fl_resize_kernels *kernels, const fl_resize_ramp *ramp, uint32_t x, uint32_t y,
                         const uint8_t *rgb, size_t n);

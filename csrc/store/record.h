@@ -16,6 +16,7 @@ enum {
     FL_RECORD_HEADER = 16,
     FL_RECORD_ENTRY = 16,
     FL_RECORD_ENTRIES_MAX = 4096,
+    FL_RECORD_RAW_HEADER = 12, /* of an FL_RECORD_KIND_RAW */
     FL_RECORD_INDEX = 0x8000
 };
 typedef enum fl_record_kind {

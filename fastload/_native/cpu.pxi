@@ -1,10 +1,8 @@
 # The instruction sets in use. FASTLOAD_CPU restricts them for the whole process, once, when this module is loaded.
 
-from libc.stdlib cimport getenv as _getenv
+from fastload._native.c_common cimport fl_cpu_names, fl_cpu_use, fl_error
 
-cdef extern from "common/cpu.h" nogil:
-    fl_code fl_cpu_use(const char *, fl_error *)
-    void fl_cpu_names(char *)
+from libc.stdlib cimport getenv as _getenv
 
 
 def use_cpu(names):

@@ -6,6 +6,15 @@
 # that made it: in a forked child its calls raise ClosedError and its end touches nothing that the parent's threads own.
 # no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
 
+from fastload._native.c_common cimport fl_code, FL_EINTR, fl_error, FL_ETIMEOUT, FL_OK
+from fastload._native.c_engine cimport (
+    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
+    fl_pool_create, fl_pool_submit, fl_ring, fl_ring_take, fl_ring_wait, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
+    FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_stop, fl_worker, fl_worker_counters,
+    fl_worker_create, fl_worker_free,
+)
+
+
 @_cython.no_gc_clear
 cdef class Engine:
     """Threads over a fixed list of sources.

@@ -1,10 +1,16 @@
-# JPEG: headers, region decode and lossless transcoding, one call each over bytes in memory; then resampling (resample.pxi).
+# JPEG: headers, region decode and lossless transcoding, one call each over bytes in memory.
 #
 # Every function makes and frees the C handle that it needs, so that nothing is shared between threads or left behind by a fork;
 # the engine, which decodes by the thousand, keeps handles of its own. The GIL is released around all native work.
 
+from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_view
+from fastload._native.c_jpeg cimport (
+    fl_jpeg_check, fl_jpeg_layout, fl_jpeg_markers_read, fl_jpeg_scale, fl_jpeg_transform, fl_libjpeg,
+    fl_libjpeg_create, fl_libjpeg_decode, fl_libjpeg_free, fl_libjpeg_info, fl_libjpeg_open, fl_libjpeg_warnings,
+)
+
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free as _c_free, malloc as _c_malloc
+from libc.stdlib cimport free as _c_free
 from libc.string cimport memcpy as _c_memcpy
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
@@ -12,72 +18,7 @@ from collections import namedtuple as _namedtuple
 
 import numpy as _np
 
-cdef extern from "common/image.h" nogil:
-    ctypedef struct fl_view:
-        const uint8_t *pixels
-        size_t stride
-        uint32_t width, height
-        size_t tail
-    ctypedef struct fl_box:
-        uint32_t x, y, width, height
-    ctypedef enum fl_dtype:
-        FL_U8
-        FL_F32
-        FL_F16
-        FL_BF16
-    ctypedef enum fl_layout:
-        FL_HWC
-        FL_CHW
-    ctypedef struct fl_sink:
-        void *data
-        uint32_t width, height
-        fl_dtype dtype
-        fl_layout layout
-        const void *lut
-        bint hflip, vflip
-
-cdef extern from "jpeg/libjpeg.h" nogil:
-    ctypedef struct fl_libjpeg:
-        pass
-    ctypedef struct fl_libjpeg_info:
-        uint32_t width, height
-        uint8_t components, color_space
-        bint progressive, arithmetic
-    fl_code fl_libjpeg_create(fl_libjpeg **, fl_error *)
-    void fl_libjpeg_free(fl_libjpeg *)
-    long fl_libjpeg_live()
-    fl_code fl_libjpeg_open(fl_libjpeg *, const uint8_t *, size_t, uint64_t, fl_libjpeg_info *, fl_error *)
-    fl_code fl_libjpeg_decode(fl_libjpeg *, const fl_box *, int, fl_view *, fl_error *)
-    uint32_t fl_libjpeg_warnings(const fl_libjpeg *, const char **)
-    int fl_jpeg_scale(uint32_t, uint32_t, uint32_t, uint32_t)
-
-cdef extern from "jpeg/markers.h" nogil:
-    ctypedef struct fl_jpeg_segment:
-        uint8_t marker
-        size_t offset, length, data
-    ctypedef struct fl_jpeg_layout:
-        uint32_t width, height
-        uint8_t components, precision
-        uint8_t h[4]
-        uint8_t v[4]
-        int kind
-        bint arithmetic
-        uint8_t orientation
-        int adobe
-        bint jfif, exif, icc
-        uint32_t restart_interval, segments, scans, stray
-        bint eoi
-        size_t end
-        bint damaged
-        char damage[240]
-    fl_code fl_jpeg_markers_read(const uint8_t *, size_t, fl_jpeg_layout *, fl_jpeg_segment *, size_t, fl_error *)
-    fl_code fl_jpeg_strip(const uint8_t *, size_t, uint8_t *, size_t, size_t *, fl_error *)
-
-cdef extern from "jpeg/transcode.h" nogil:
-    fl_code fl_jpeg_transform(const uint8_t *, size_t, int, uint64_t, uint8_t **, size_t *, fl_error *)
-    fl_code fl_jpeg_check(const uint8_t *, size_t, uint64_t, uint32_t *, char *, fl_error *)
-
-MAX_PIXELS = 1 << 28
+from fastload.limits import MAX_PIXELS
 
 JpegHeader = _namedtuple("JpegHeader", ("width", "height", "components", "progressive", "arithmetic"))
 
@@ -203,19 +144,14 @@ def jpeg_scale(box, target):
     return fl_jpeg_scale(a[0], a[1], b[0], b[1])
 
 
-def jpeg_live():
-    """Decoders alive in this process, the engine's included: what a test compares before and after."""
-    return fl_libjpeg_live()
-
-
-def jpeg_scan(data, bint segments=False):
+def jpeg_scan(data):
     """Walks a JPEG's markers without decoding it.
 
     Returns:
         dict: width, height, components, precision, sampling ((h, v) of each component, 4 at most), kind ("baseline", "extended", "progressive",
         "lossless", "hierarchical"), arithmetic, orientation (EXIF, 1 to 8), adobe (transform, None without marker), jfif, exif, icc, restart_interval,
         scans, stray (bytes between segments), eoi (the end marker is there), end (bytes that are the image), size (of data), damage (what is wrong
-        with the structure, "" when nothing), and with segments=True a list of (marker, offset, length, bytes of coded data).
+        with the structure, "" when nothing).
 
     Raises:
         SampleError: it is no JPEG, or ends before its first scan.
@@ -224,14 +160,12 @@ def jpeg_scan(data, bint segments=False):
     cdef const uint8_t *start = _first(view)
     cdef size_t size = view.shape[0]
     cdef fl_jpeg_layout layout
-    cdef fl_jpeg_segment *table = NULL
     cdef fl_error err
     cdef fl_code code
-    cdef size_t count
     with nogil:
-        code = fl_jpeg_markers_read(start, size, &layout, NULL, 0, &err)
+        code = fl_jpeg_markers_read(start, size, &layout, &err)
     check(code, &err)
-    found = {
+    return {
         "width": layout.width,
         "height": layout.height,
         "components": layout.components,
@@ -252,43 +186,6 @@ def jpeg_scan(data, bint segments=False):
         "size": size,
         "damage": (<bytes>(<const char *>layout.damage)).decode("utf-8", "replace"),
     }
-    if segments:
-        count = layout.segments
-        table = <fl_jpeg_segment *>_c_malloc((count + 1) * sizeof(fl_jpeg_segment))
-        if table == NULL:
-            raise _errors.ResourceError(f"no memory for a list of {count} JPEG segments")
-        try:
-            with nogil:
-                code = fl_jpeg_markers_read(start, size, &layout, table, count, &err)
-            check(code, &err)
-            found["segments"] = [(table[i].marker, table[i].offset, table[i].length, table[i].data) for i in range(count)]
-        finally:
-            _c_free(table)
-    return found
-
-
-def jpeg_strip(data):
-    """The same JPEG without metadata, thumbnails, comments, profiles and whatever follows its end; tables and scans byte for byte, so
-    that it decodes to the same pixels. Never longer than data.
-
-    Raises:
-        SampleError: it is no JPEG, is cut off before its first scan, or its structure is damaged.
-    """
-    cdef const uint8_t[::1] view = data
-    cdef const uint8_t *start = _first(view)
-    cdef size_t size = view.shape[0], written = 0
-    cdef fl_error err
-    cdef fl_code code
-    cdef uint8_t *out = <uint8_t *>_c_malloc(size + 1)
-    if out == NULL:
-        raise _errors.ResourceError(f"no memory for a JPEG of {size} bytes")
-    try:
-        with nogil:
-            code = fl_jpeg_strip(start, size, out, size, &written, &err)
-        check(code, &err)
-        return PyBytes_FromStringAndSize(<const char *>out, written)
-    finally:
-        _c_free(out)
 
 
 def jpeg_transform(data, int orientation, max_pixels=MAX_PIXELS):
@@ -338,13 +235,9 @@ def jpeg_check(data, max_pixels=MAX_PIXELS):
     cdef size_t size = view.shape[0]
     cdef uint64_t limit = max_pixels
     cdef uint32_t warnings = 0
-    cdef char first[240]
-    cdef fl_error err
+    cdef fl_error err, first
     cdef fl_code code
     with nogil:
-        code = fl_jpeg_check(start, size, limit, &warnings, first, &err)
+        code = fl_jpeg_check(start, size, limit, &warnings, first.text, &err)
     check(code, &err)
-    return warnings, (<bytes>(<const char *>first)).decode("utf-8", "replace")
-
-
-include "resample.pxi"
+    return warnings, error_text(&first)

@@ -1,5 +1,11 @@
 # Packing's fast path: one native call from a file's bytes to what is stored of it.
 
+from fastload._native.c_common cimport fl_code, fl_error, FL_OK
+from fastload._native.c_jpeg cimport (
+    fl_jpeg_entropy, fl_jpeg_entropy_create, fl_jpeg_entropy_free, fl_jpeg_entropy_index, fl_jpeg_entropy_sound,
+    FL_JPEG_INDEX_EVERY, fl_jpeg_index_most, fl_jpeg_layout, fl_jpeg_markers_read, fl_jpeg_strip,
+)
+
 from libc.stdint cimport SIZE_MAX
 from libc.string cimport memcmp as _c_memcmp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -9,17 +15,6 @@ cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject **, Py_ssize_t) except -1
     ctypedef struct PyObject:
         pass
-
-cdef extern from "jpeg/entropy.h" nogil:
-    ctypedef struct fl_jpeg_entropy:
-        pass
-    enum:
-        FL_JPEG_INDEX_EVERY
-    size_t fl_jpeg_index_most(size_t)
-    fl_code fl_jpeg_entropy_create(fl_jpeg_entropy **, fl_error *)
-    void fl_jpeg_entropy_free(fl_jpeg_entropy *)
-    bint fl_jpeg_entropy_sound(fl_jpeg_entropy *, const uint8_t *, size_t)
-    bint fl_jpeg_entropy_index(fl_jpeg_entropy *, const uint8_t *, size_t, uint32_t, size_t, const uint8_t **, size_t *)
 
 Prepared = _namedtuple(
     "Prepared",
@@ -74,7 +69,7 @@ cdef class JpegPreparer:
         cdef uint8_t *into = <uint8_t *>PyBytes_AS_STRING(out)
         cdef PyObject *held
         with nogil:
-            code = fl_jpeg_markers_read(start, size, &layout, NULL, 0, &err)
+            code = fl_jpeg_markers_read(start, size, &layout, &err)
             strip = code
             if code == FL_OK:
                 strip = fl_jpeg_strip(start, size, into, size, &written, &damage)

@@ -1,4 +1,13 @@
-# What the engine runs: its declarations, transform programs, sources, outputs, and one sample at a time.
+# What the engine runs: transform programs, sources, outputs, and one sample at a time.
+
+from fastload._native.c_common cimport (
+    fl_code, fl_dtype, fl_error, fl_key, fl_layout, fl_rng, fl_rng_start, fl_rng_word, fl_sink,
+)
+from fastload._native.c_engine cimport (
+    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_HFLIP, FL_OP_RANDOM_CROP,
+    FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_VFLIP, FL_OPS_MAX, fl_pipeline_row, fl_program, fl_source, fl_worker,
+    fl_worker_create, fl_worker_free,
+)
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -14,153 +23,21 @@ cimport cython as _cython
 
 import numpy as _np
 
-cdef extern from "engine/geometry.h" nogil:
-    ctypedef struct fl_key:
-        uint64_t seed
-        uint32_t epoch
-        uint64_t index
-    ctypedef struct fl_op:
-        int kind
-        uint16_t stream
-        uint32_t width, height, max_size
-        double scale[2]
-        double ratio[2]
-        double p
-        uint32_t padding[4]
-        bint pad_if_needed
-        uint8_t fill[3]
-        int filter
-        bint antialias, dct_scale
-    ctypedef struct fl_program:
-        uint32_t count
-        fl_op ops[16]
-    ctypedef struct fl_rect:
-        int64_t x, y, width, height
-    ctypedef struct fl_crop_box "fl_box":
-        uint32_t x, y, width, height
-    ctypedef struct fl_geometry:
-        fl_crop_box box
-        uint32_t width, height
-        bint resized
-        fl_rect window, visible
-        bint hflip, vflip
-    int FL_OPS_MAX
-    fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_geometry *, fl_error *)
-    fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, uint32_t *, uint32_t *, fl_error *)
-
-cdef extern from "common/rng.h" nogil:
-    ctypedef struct fl_rng:
-        pass
-    fl_rng fl_rng_start(fl_key, uint16_t)
-    uint32_t fl_rng_word(fl_rng *)
-    double fl_rng_uniform(fl_rng *)
-    void fl_philox(const uint32_t *, const uint32_t *, uint32_t *)
-
-cdef extern from "engine/ring.h" nogil:
-    ctypedef struct fl_ring:
-        pass
-    ctypedef struct fl_slot:
-        pass
-    ctypedef struct fl_stop:
-        uint32_t set
-    ctypedef void (*fl_unmapping)(void *, void *) noexcept
-    ctypedef struct fl_ring_counts:
-        uint32_t slots, free, filling, ready, leased
-        uint64_t bytes
-    int FL_SLOT_READY
-    fl_code fl_ring_create(uint32_t, size_t, fl_ring **, fl_error *)
-    void fl_ring_tell(fl_ring *, fl_unmapping, void *)
-    void fl_ring_free(fl_ring *)
-    fl_code fl_ring_take(fl_ring *, size_t, fl_slot **, fl_error *)
-    void fl_slot_lease(fl_slot *)
-    void fl_slot_release(fl_ring *, fl_slot *)
-    void *fl_slot_data(const fl_slot *)
-    size_t fl_slot_bytes(const fl_slot *)
-    int fl_slot_state_of(const fl_slot *)
-    fl_code fl_ring_wait(fl_ring *, fl_slot **, uint32_t, int64_t, const fl_stop *, uint32_t *, fl_error *)
-    void fl_ring_stop(fl_ring *, fl_stop *)
-    void fl_ring_count(fl_ring *, fl_ring_counts *)
-
-cdef extern from "engine/shm.h" nogil:
-    uint64_t fl_shm_forks()
-
-cdef extern from "engine/pool.h" nogil:
-    ctypedef struct fl_pool:
-        pass
-    ctypedef void (*fl_work)(void *, uint32_t, void *) noexcept nogil
-    fl_code fl_pool_create(const char *, uint32_t, uint32_t, void **, fl_pool **, fl_error *)
-    fl_code fl_pool_submit(fl_pool *, fl_work, void *, uint32_t, fl_error *)
-    void fl_pool_cancel(fl_pool *, const void *)
-    void fl_pool_close(fl_pool *)
-
-cdef extern from "engine/pipeline.h" nogil:
-    ctypedef struct fl_pipe_sink "fl_sink":
-        void *data
-        uint32_t width, height
-        int dtype, layout
-        const void *lut
-        bint hflip, vflip
-    ctypedef struct fl_source:
-        fl_store *store
-        fl_program program
-        uint16_t image_field
-        uint64_t max_pixels
-    ctypedef struct fl_counters:
-        uint64_t samples, failed, warnings, fallbacks, bytes, read_ns, decode_ns, resize_ns
-    ctypedef struct fl_worker:
-        pass
-    ctypedef struct fl_row:
-        uint32_t source
-        uint64_t index
-    ctypedef struct fl_batch:
-        fl_ring *ring
-        fl_slot *slot
-        const fl_source **sources
-        uint32_t rows
-        fl_row *row
-        fl_error *errors
-        fl_pipe_sink sink
-        size_t image_bytes
-        uint64_t seed
-        uint32_t epoch
-        uint32_t left, failed
-    fl_code fl_worker_create(fl_worker **, fl_error *)
-    void fl_worker_free(fl_worker *)
-    const fl_counters *fl_worker_counters(const fl_worker *)
-    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, const fl_pipe_sink *, fl_error *)
-    void fl_batch_run(void *, uint32_t, void *) noexcept
-    void fl_batch_ahead(void *, uint32_t, void *) noexcept
-    bint fl_batch_cached(const fl_batch *) noexcept
-
 # C integers, not a dict: objects may end after the module's own globals are gone
 cdef long _live_engines = 0, _live_batches = 0, _live_leases = 0, _live_decoders = 0
 
-_OP_KINDS = {"resized_crop": 1, "resize": 2, "center_crop": 3, "random_crop": 4, "hflip": 5, "vflip": 6}
-_OP_FILTERS = {"bilinear": 0, "bicubic": 1}
-_OUT_DTYPES = {"uint8": (0, 1), "float32": (1, 4), "float16": (2, 2), "bfloat16": (3, 2)}
-_OUT_LAYOUTS = {"HWC": 0, "CHW": 1}
+_OP_KINDS = {
+    "resized_crop": FL_OP_RESIZED_CROP,
+    "resize": FL_OP_RESIZE,
+    "center_crop": FL_OP_CENTER_CROP,
+    "random_crop": FL_OP_RANDOM_CROP,
+    "hflip": FL_OP_HFLIP,
+    "vflip": FL_OP_VFLIP,
+}
 
 
 cdef void _add(long *counter, long by) noexcept:
     counter[0] += by
-
-
-def engine_handles():
-    """Live native objects by kind: all zero when nothing leaks."""
-    return {"engines": _live_engines, "batches": _live_batches, "leases": _live_leases, "decoders": _live_decoders}
-
-
-def philox(counter, key):
-    """The four words of Philox4x32-10 for a counter of four words and a key of two."""
-    cdef uint32_t c[4]
-    cdef uint32_t k[2]
-    cdef uint32_t out[4]
-    for i in range(4):
-        c[i] = counter[i]
-    for i in range(2):
-        k[i] = key[i]
-    fl_philox(c, k, out)
-    return (out[0], out[1], out[2], out[3])
 
 
 def random_words(seed, epoch, index, stream, int count):
@@ -253,7 +130,7 @@ cdef class Program:
         for i in range(3):
             out.fill[i] = fill[i]
         out.pad_if_needed = op.get("pad_if_needed", False)
-        out.filter = _OP_FILTERS[op.get("filter", "bilinear")]
+        out.filter = _FILTERS[op.get("filter", "bilinear")]
         out.antialias = op.get("antialias", True)
         out.dct_scale = op.get("dct_scale", True)
         return 0
@@ -303,14 +180,16 @@ cdef class Output:
     cdef readonly str dtype
     cdef readonly str layout
     cdef readonly int itemsize
-    cdef int dtype_code, layout_code
+    cdef fl_dtype dtype_code
+    cdef fl_layout layout_code
     cdef object lut
     cdef const uint8_t[::1] lut_bytes
 
     def __init__(self, dtype="uint8", layout="HWC", lut=None):
         self.dtype, self.layout = dtype, layout
-        self.dtype_code, self.itemsize = _OUT_DTYPES[dtype]
-        self.layout_code = _OUT_LAYOUTS[layout]
+        self.dtype_code, kind = _choice(_DTYPES, dtype, "dtype")
+        self.itemsize = _np.dtype(kind).itemsize
+        self.layout_code = _choice(_LAYOUTS, layout, "layout")
         if (lut is None) != (dtype == "uint8"):
             raise _errors.ArgumentError("a float batch needs a table of values, a uint8 batch none")
         if lut is not None:
@@ -319,7 +198,7 @@ cdef class Output:
                 raise _errors.ArgumentError(f"a table of {self.lut.size} bytes, expected 768 values")
             self.lut_bytes = self.lut
 
-    cdef void _sink(self, fl_pipe_sink *sink, void *data, uint32_t width, uint32_t height) noexcept:
+    cdef void _sink(self, fl_sink *sink, void *data, uint32_t width, uint32_t height) noexcept:
         sink.data = data
         sink.width, sink.height = width, height
         sink.dtype, sink.layout = self.dtype_code, self.layout_code
@@ -357,7 +236,7 @@ cdef class Decoder:
     def decode(self, Source source, index, seed, epoch, Output output, uint8_t[::1] into, uint32_t width, uint32_t height):
         """Makes sample index into `into`, width x height pixels of the output's type. Raises SampleError with the bare reason."""
         cdef fl_error err
-        cdef fl_pipe_sink sink
+        cdef fl_sink sink
         cdef fl_code code
         cdef fl_key key = _key(seed, epoch, index)
         if self.pid != _getpid():

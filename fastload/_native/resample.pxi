@@ -1,22 +1,11 @@
-# Resampling and checksums; included by image.pxi, whose fl_view, fl_sink and helpers it uses.
+# Resampling, and the names of filters, types and layouts that it shares with the engine.
 
-cdef extern from "resize/resize.h" nogil:
-    ctypedef struct fl_resizer:
-        pass
-    ctypedef enum fl_resize_filter:
-        FL_RESIZE_BILINEAR
-        FL_RESIZE_BICUBIC
-    ctypedef struct fl_resize_spec:
-        double x, y, width, height
-        uint32_t out_width, out_height
-        fl_box window
-        uint32_t at_x, at_y
-        fl_resize_filter filter
-        bint antialias
-    fl_code fl_resizer_create(fl_resizer **, fl_error *)
-    void fl_resizer_free(fl_resizer *)
-    fl_code fl_resize(fl_resizer *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)
-
+from fastload._native.c_common cimport (
+    FL_BF16, FL_CHW, fl_code, fl_error, FL_F16, FL_F32, FL_HWC, fl_sink, FL_U8, fl_view,
+)
+from fastload._native.c_resize cimport (
+    fl_resize, FL_RESIZE_BICUBIC, FL_RESIZE_BILINEAR, fl_resize_spec, fl_resizer, fl_resizer_create, fl_resizer_free,
+)
 
 _FILTERS = {"bilinear": FL_RESIZE_BILINEAR, "bicubic": FL_RESIZE_BICUBIC}
 _LAYOUTS = {"HWC": FL_HWC, "CHW": FL_CHW}

@@ -1,5 +1,12 @@
 # The ring of slots that threads fill, and the leases of its batches.
 
+from fastload._native.c_common cimport fl_error
+from fastload._native.c_engine cimport (
+    fl_ring, fl_ring_count, fl_ring_counts, fl_ring_create, fl_ring_free, fl_ring_stop, fl_ring_tell, fl_shm_forks,
+    fl_slot, fl_slot_bytes, fl_slot_data, fl_slot_release, fl_stop,
+)
+
+
 @_cython.no_gc_clear
 cdef class Ring:
     """The slots of one loader. Outlives the leases of its batches by their references."""

@@ -6,27 +6,33 @@
 # meanwhile, because the child may still look at it: then it must not be refilled. Under a guard (see NOTE [ engine: pinned slots ])
 # it is pinned at once, is `cooling` after each lease until the event of that lease has passed, and is unpinned after the last event.
 
-cdef extern from "engine/shm.h" nogil:
-    ctypedef struct fl_shm:
-        void *data
-        size_t bytes
-        int fd
-    fl_code fl_shm_create(size_t, fl_shm *, fl_error *)
-    fl_code fl_shm_attach(int, fl_shm *, fl_error *)
-    void fl_shm_release_fd(fl_shm *)
-    void fl_shm_close(fl_shm *)
-    void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)
-    int64_t fl_ticket_claim(const fl_shm *, uint32_t, uint32_t, uint32_t)
+from fastload._native.c_common cimport fl_error
+from fastload._native.c_engine cimport (
+    fl_shm, fl_shm_attach, fl_shm_close, fl_shm_create, fl_shm_forks, fl_shm_release_fd, fl_ticket_claim,
+    fl_ticket_open, fl_watch_process,
+)
+from fastload._native.c_jpeg cimport fl_libjpeg_live
+from fastload._native.c_store cimport fl_store_live
 
-cdef extern from "engine/watch.h" nogil:
-    fl_code fl_watch_process(int, fl_error *)
 
 cdef long _live_shared = 0, _live_shared_leases = 0
 
 
-def shared_handles():
-    """Live shared slots and leases of them in this process: zero when nothing leaks."""
-    return {"shared_slots": _live_shared, "shared_leases": _live_shared_leases}
+def live_handles():
+    """Native objects of this process that were made and not yet freed, by kind: all zero when nothing leaks."""
+    cdef uint32_t stores, readers
+    fl_store_live(&stores, &readers)
+    return {
+        "stores": stores,
+        "readers": readers,
+        "jpegs": fl_libjpeg_live(),
+        "engines": _live_engines,
+        "batches": _live_batches,
+        "leases": _live_leases,
+        "decoders": _live_decoders,
+        "shared_slots": _live_shared,
+        "shared_leases": _live_shared_leases,
+    }
 
 
 def watch_process(int pid):

@@ -1,31 +1,11 @@
 # The one funnel from fl_code to exceptions: every native call's result goes through check().
 
-from fastload import errors as _errors
+from fastload._native.c_common cimport (
+    fl_code, FL_EARG, FL_ECHECKSUM, FL_ECLOSED, FL_EFORK, FL_EFULL, FL_EIO, FL_EJPEG, FL_ELIMIT, FL_ENOMEM,
+    FL_ENOTFOUND, FL_ERECORD, FL_ERESOURCE, fl_error, FL_ESHARD, FL_ETIMEOUT, FL_ETRUNCATED, FL_EUNSUPPORTED, FL_OK,
+)
 
-cdef extern from "common/status.h" nogil:
-    ctypedef enum fl_code:
-        FL_OK
-        FL_ENOMEM
-        FL_EARG
-        FL_EIO
-        FL_ETIMEOUT
-        FL_ECLOSED
-        FL_EFULL
-        FL_EINTR
-        FL_EFORK
-        FL_ESHARD
-        FL_ENOTFOUND
-        FL_ERECORD
-        FL_ECHECKSUM
-        FL_EJPEG
-        FL_ETRUNCATED
-        FL_ELIMIT
-        FL_EUNSUPPORTED
-        FL_ERESOURCE
-    ctypedef struct fl_error:
-        fl_code code
-        int sys
-        char text[240]
+from fastload import errors as _errors
 
 _SAMPLE_CODES = frozenset(
     (FL_ENOTFOUND, FL_ERECORD, FL_ECHECKSUM, FL_EJPEG, FL_ETRUNCATED, FL_ELIMIT, FL_EUNSUPPORTED)

@@ -1,9 +1,11 @@
 # The last steps of a loop, and the iterator that times them: what health monitoring costs a batch is here.
 
+from fastload._native.c_common cimport fl_clock_ns
+from fastload._native.c_engine cimport fl_shm_forks
+
 from libc.math cimport isfinite as _isfinite
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from libc.time cimport time_t
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport (
@@ -14,18 +16,9 @@ from cpython.pythread cimport (
 cdef extern from "pythread.h" nogil:
     PyLockStatus _acquire_lock_timed "PyThread_acquire_lock_timed"(PyThread_type_lock, long long microseconds, int interruptible)
 
-cdef extern from "time.h" nogil:
-    struct timespec:
-        time_t tv_sec
-        long tv_nsec
-    int _CLOCK_MONOTONIC "CLOCK_MONOTONIC"
-    int _clock_gettime "clock_gettime"(int, timespec *)
-
 
 cdef inline double _seconds() noexcept nogil:
-    cdef timespec now
-    _clock_gettime(_CLOCK_MONOTONIC, &now)  # cannot fail: the clock exists on every Linux
-    return <double>now.tv_sec + <double>now.tv_nsec * 1e-9
+    return <double>fl_clock_ns() * 1e-9
 
 
 cdef class StepRing:

@@ -1,5 +1,15 @@
 # Packed shards for Python: the store that the engine reads from too, records built and taken apart, CRC32C.
 
+from fastload._native.c_common cimport fl_bytes_put_le16, fl_bytes_put_le32, fl_code, fl_crc32c, fl_error, fl_span
+from fastload._native.c_store cimport (
+    fl_record_check, FL_RECORD_ENTRIES_MAX, FL_RECORD_ENTRY, fl_record_entry, fl_record_field, FL_RECORD_HEADER,
+    FL_RECORD_INDEX, FL_RECORD_KIND_BYTES, FL_RECORD_KIND_INDEX, FL_RECORD_KIND_JPEG, FL_RECORD_KIND_JSON,
+    FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_store, fl_store_add, fl_store_close,
+    fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader, fl_store_reader_create,
+    fl_store_reader_free, fl_store_reader_get, fl_store_set_checksums, fl_store_shard_count, fl_store_shard_of,
+    fl_store_shards,
+)
+
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -12,57 +22,6 @@ cdef extern from "<fcntl.h>" nogil:
     unsigned int SYNC_FILE_RANGE_WRITE
     int sync_file_range(int fd, long long offset, long long size, unsigned int flags)
 
-cdef extern from "common/bytes.h" nogil:
-    ctypedef struct fl_span:
-        const uint8_t *bytes
-        size_t size
-    void fl_bytes_put_le16(uint8_t *, uint32_t)
-    void fl_bytes_put_le32(uint8_t *, uint32_t)
-
-cdef extern from "store/record.h" nogil:
-    ctypedef struct fl_record_field:
-        uint16_t field
-        uint8_t kind
-        fl_span data
-    enum:
-        FL_RECORD_MAGIC
-        FL_RECORD_VERSION
-        FL_RECORD_HEADER
-        FL_RECORD_ENTRY
-        FL_RECORD_ENTRIES_MAX
-        FL_RECORD_KIND_JPEG
-        FL_RECORD_KIND_RAW
-        FL_RECORD_KIND_BYTES
-        FL_RECORD_KIND_TEXT
-        FL_RECORD_KIND_JSON
-        FL_RECORD_KIND_INDEX
-        FL_RECORD_INDEX
-    fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
-    fl_record_field fl_record_entry(fl_span record, uint32_t i)
-
-cdef extern from "common/crc32c.h" nogil:
-    uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size)
-
-cdef extern from "store/store.h" nogil:
-    ctypedef struct fl_store:
-        pass
-    ctypedef struct fl_store_reader:
-        pass
-    fl_code fl_store_create(fl_store **out, fl_error *err)
-    fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err)
-    void fl_store_close(fl_store *store)
-    fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err)
-    fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err)
-    uint64_t fl_store_count(const fl_store *store)
-    uint32_t fl_store_shards(const fl_store *store)
-    uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
-    uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
-    void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
-    void fl_store_live(uint32_t *stores, uint32_t *readers)
-    fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)
-    void fl_store_reader_free(fl_store_reader *reader)
-    fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err)
-
 KIND_JPEG = FL_RECORD_KIND_JPEG
 KIND_RAW = FL_RECORD_KIND_RAW
 KIND_BYTES = FL_RECORD_KIND_BYTES
@@ -74,13 +33,6 @@ RECORD_INDEX = FL_RECORD_INDEX
 # what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
 cdef enum:
     RECORD_STRIDE = 16384
-
-
-def live_handles():
-    """Native stores and readers of this process that were made and not yet freed: all zero when nothing leaks."""
-    cdef uint32_t stores, readers
-    fl_store_live(&stores, &readers)
-    return {"stores": stores, "readers": readers}
 
 
 def crc32c(data, uint32_t crc=0):
@@ -183,7 +135,8 @@ def build_record(entries):
         free(parts)
 
 
-cdef list _split(bytes record):
+def split_record(bytes record not None):
+    """A record's fields: (field number, kind, bytes) each. Raises SampleError when its lengths do not hold."""
     cdef fl_error err
     cdef fl_span span
     cdef fl_record_field field
@@ -196,11 +149,6 @@ cdef list _split(bytes record):
         field = fl_record_entry(span, i)
         out.append((field.field, field.kind, PyBytes_FromStringAndSize(<const char *>field.data.bytes, field.data.size)))
     return out
-
-
-def split_record(record):
-    """A record's fields: (field number, kind, bytes) each. Raises SampleError when its lengths do not hold."""
-    return _split(bytes(record))
 
 
 cdef class Store:
@@ -357,7 +305,3 @@ cdef class Store:
             return PyBytes_FromStringAndSize(<const char *>span.bytes, span.size)
         finally:
             self._give(reader)
-
-    def fields(self, uint64_t index):
-        """Sample index's stored fields: (field number, kind, bytes) each. Raises as `get` does, and when its lengths do not hold."""
-        return _split(self.get(index))

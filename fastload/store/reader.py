@@ -230,7 +230,7 @@ class DatasetReader:
             IndexError: no such sample.
             SampleError: its bytes are not those that were packed, its lengths do not hold, or the file cannot be read.
         """
-        return self._sample(index, self.store.fields)
+        return self._sample(index, lambda found: core.split_record(self.store.get(found)))
 
     def stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
         """The values of fields that lie in sample index's record: bytes, str, or what JSON makes.

@@ -89,7 +89,7 @@ static void make_sink(scene *s, fl_dtype dtype, fl_layout layout, uint32_t width
     s->lut = dtype == FL_U8 ? NULL : allocate(3 * 256 * element(dtype));
     for (size_t i = 0; s->lut != NULL && i < 3 * 256 * element(dtype); i++) s->lut[i] = (uint8_t)noise();
     if (dtype == FL_F32 && between(0, 1)) make_ramp((float *)(void *)s->lut);
-    s->bytes = fl_resize_sink_bytes(dtype, width, height);
+    s->bytes = (size_t)width * height * 3 * element(dtype);
     s->sink = (fl_sink){allocate(s->bytes), width, height, dtype, layout, s->lut, false, false};
     memset(s->sink.data, 0xA5, s->bytes);
 }
@@ -122,7 +122,7 @@ static uint8_t *reference(const scene *s) {
     fl_resize_spec spec = s->spec;
     spec.window = (fl_box){0, 0, spec.out_width, spec.out_height};
     spec.at_x = spec.at_y = 0;
-    uint8_t *out = allocate(fl_resize_sink_bytes(FL_U8, spec.out_width, spec.out_height));
+    uint8_t *out = allocate((size_t)spec.out_width * spec.out_height * 3);
     const fl_sink sink = {out, spec.out_width, spec.out_height, FL_U8, FL_HWC, NULL, false, false};
     fl_resizer *fresh;
     fl_error err;

@@ -24,8 +24,7 @@ static void render(const fl_geometry *g) {
     static fl_resizer *resizer;
     fl_error err;
     if (!resizer) CHECK(fl_resizer_create(&resizer, &err) == FL_OK);
-    const size_t bytes = (size_t)g->box.width * g->box.height * 3,
-                 sink_bytes = fl_resize_sink_bytes(FL_U8, (uint32_t)g->window.width, (uint32_t)g->window.height);
+    const size_t bytes = (size_t)g->box.width * g->box.height * 3, sink_bytes = (size_t)g->window.width * (size_t)g->window.height * 3;
     uint8_t *pixels = fuzz_allocate(bytes), *out = fuzz_allocate(sink_bytes);
     for (size_t i = 0; i < bytes; i++) pixels[i] = (uint8_t)noise();
     fl_view view = {pixels, (size_t)g->box.width * 3, g->box.width, g->box.height, 0};

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from native_helpers import strip
 from PIL import Image
 
 from fastload import errors
@@ -65,8 +66,8 @@ def decode_some_box(data: bytes, rng: random.Random) -> None:
 def every_call(data: bytes, rng: random.Random) -> None:
     """Every entry point either returns or raises SampleError with a reason."""
     calls: list[Callable[[], object]] = [
-        lambda: core.jpeg_scan(data, segments=True),
-        lambda: core.jpeg_strip(data),
+        lambda: core.jpeg_scan(data),
+        lambda: strip(data),
         lambda: core.jpeg_check(data, max_pixels=LIMIT),
         lambda: core.jpeg_transform(data, rng.randint(1, 8), max_pixels=LIMIT),
         lambda: decode_some_box(data, rng),
@@ -134,7 +135,7 @@ def test_transcodes_keep_the_pixels(torture: dict[str, dict[str, str]]) -> None:
             continue
         data = Path(row["path"]).read_bytes()
         pixels = core.jpeg_decode(data)
-        for transcode in (core.jpeg_strip, core.jpeg_to_baseline):
+        for transcode in (strip, core.jpeg_to_baseline):
             small = transcode(data)
             np.testing.assert_array_equal(core.jpeg_decode(small), pixels, err_msg=name)
             found = core.jpeg_scan(small)
@@ -146,7 +147,7 @@ def test_cut_and_flipped_files_never_crash(torture: dict[str, dict[str, str]], s
     rng = random.Random(SEED)
     photographs = (shared / "corpus" / "in500").rglob("*.jpg")
     cases = [(Path(row["path"]), 12) for row in torture.values()] + [(path, 2) for path in sorted(photographs)]
-    before = core.jpeg_live()
+    before = core.live_handles()["jpegs"]
     for path, times in cases:
         data = path.read_bytes()
         for i in range(times):
@@ -154,7 +155,7 @@ def test_cut_and_flipped_files_never_crash(torture: dict[str, dict[str, str]], s
             for _ in range(rng.randint(1, 4) if i % 3 else 0):
                 broken[rng.randrange(min(len(broken), 1000) if i % 2 else len(broken))] = rng.randrange(256)
             every_call(bytes(broken[: rng.randrange(len(broken)) if i % 3 == 0 else None]), rng)
-    assert core.jpeg_live() == before
+    assert core.live_handles()["jpegs"] == before
 
 
 def test_a_cut_photograph_is_truncated_and_its_upper_half_is_not(shared: Path) -> None:

@@ -1,0 +1,79 @@
+# What every part uses: status, borrowed bytes, CPU features, checksums, random numbers, images, the clock. Declarations of csrc/common.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef extern from "common/status.h" nogil:
+    ctypedef enum fl_code:
+        FL_OK
+        FL_ENOMEM
+        FL_EARG
+        FL_EIO
+        FL_ETIMEOUT
+        FL_ECLOSED
+        FL_EFULL
+        FL_EINTR
+        FL_EFORK
+        FL_ESHARD
+        FL_ENOTFOUND
+        FL_ERECORD
+        FL_ECHECKSUM
+        FL_EJPEG
+        FL_ETRUNCATED
+        FL_ELIMIT
+        FL_EUNSUPPORTED
+        FL_ERESOURCE
+    ctypedef struct fl_error:
+        fl_code code
+        int sys
+        char text[240]
+
+cdef extern from "common/cpu.h" nogil:
+    fl_code fl_cpu_use(const char *, fl_error *)
+    void fl_cpu_names(char *)
+
+cdef extern from "common/image.h" nogil:
+    ctypedef struct fl_view:
+        const uint8_t *pixels
+        size_t stride
+        uint32_t width, height
+        size_t tail
+    ctypedef struct fl_box:
+        uint32_t x, y, width, height
+    ctypedef enum fl_dtype:
+        FL_U8
+        FL_F32
+        FL_F16
+        FL_BF16
+    ctypedef enum fl_layout:
+        FL_HWC
+        FL_CHW
+    ctypedef struct fl_sink:
+        void *data
+        uint32_t width, height
+        fl_dtype dtype
+        fl_layout layout
+        const void *lut
+        bint hflip, vflip
+
+cdef extern from "common/rng.h" nogil:
+    ctypedef struct fl_key:
+        uint64_t seed
+        uint32_t epoch
+        uint64_t index
+    ctypedef struct fl_rng:
+        pass
+    fl_rng fl_rng_start(fl_key, uint16_t)
+    uint32_t fl_rng_word(fl_rng *)
+
+cdef extern from "common/bytes.h" nogil:
+    ctypedef struct fl_span:
+        const uint8_t *bytes
+        size_t size
+    void fl_bytes_put_le16(uint8_t *, uint32_t)
+    void fl_bytes_put_le32(uint8_t *, uint32_t)
+
+cdef extern from "common/crc32c.h" nogil:
+    uint32_t fl_crc32c(uint32_t crc, const void *bytes, size_t size)
+
+cdef extern from "common/clock.h" nogil:
+    int64_t fl_clock_ns()

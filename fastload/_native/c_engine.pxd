@@ -1,0 +1,124 @@
+# Transform programs, the ring of slots, threads, the pipeline, shared memory. Declarations of csrc/engine.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink
+from fastload._native.c_store cimport fl_store
+
+cdef extern from "engine/geometry.h" nogil:
+    ctypedef enum fl_op_kind:
+        FL_OP_RESIZED_CROP
+        FL_OP_RESIZE
+        FL_OP_CENTER_CROP
+        FL_OP_RANDOM_CROP
+        FL_OP_HFLIP
+        FL_OP_VFLIP
+    ctypedef struct fl_op:
+        fl_op_kind kind
+        uint16_t stream
+        uint32_t width, height, max_size
+        double scale[2]
+        double ratio[2]
+        double p
+        uint32_t padding[4]
+        bint pad_if_needed
+        uint8_t fill[3]
+        int filter
+        bint antialias, dct_scale
+    ctypedef struct fl_program:
+        uint32_t count
+        fl_op ops[16]
+    ctypedef struct fl_rect:
+        int64_t x, y, width, height
+    ctypedef struct fl_geometry:
+        fl_box box
+        uint32_t width, height
+        bint resized
+        fl_rect window, visible
+        bint hflip, vflip
+    int FL_OPS_MAX
+    fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_geometry *, fl_error *)
+    fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, uint32_t *, uint32_t *, fl_error *)
+
+cdef extern from "engine/ring.h" nogil:
+    ctypedef struct fl_ring:
+        pass
+    ctypedef struct fl_slot:
+        pass
+    ctypedef struct fl_stop:
+        uint32_t set
+    ctypedef void (*fl_unmapping)(void *, void *) noexcept
+    ctypedef struct fl_ring_counts:
+        uint32_t slots, free, filling, ready, leased
+        uint64_t bytes
+    int FL_SLOT_READY
+    fl_code fl_ring_create(uint32_t, size_t, fl_ring **, fl_error *)
+    void fl_ring_tell(fl_ring *, fl_unmapping, void *)
+    void fl_ring_free(fl_ring *)
+    fl_code fl_ring_take(fl_ring *, size_t, fl_slot **, fl_error *)
+    void fl_slot_lease(fl_slot *)
+    void fl_slot_release(fl_ring *, fl_slot *)
+    void *fl_slot_data(const fl_slot *)
+    size_t fl_slot_bytes(const fl_slot *)
+    int fl_slot_state_of(const fl_slot *)
+    fl_code fl_ring_wait(fl_ring *, fl_slot **, uint32_t, int64_t, const fl_stop *, uint32_t *, fl_error *)
+    void fl_ring_stop(fl_ring *, fl_stop *)
+    void fl_ring_count(fl_ring *, fl_ring_counts *)
+
+cdef extern from "engine/shm.h" nogil:
+    ctypedef struct fl_shm:
+        void *data
+        size_t bytes
+        int fd
+    fl_code fl_shm_create(size_t, fl_shm *, fl_error *)
+    fl_code fl_shm_attach(int, fl_shm *, fl_error *)
+    void fl_shm_release_fd(fl_shm *)
+    void fl_shm_close(fl_shm *)
+    void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)
+    int64_t fl_ticket_claim(const fl_shm *, uint32_t, uint32_t, uint32_t)
+    uint64_t fl_shm_forks()
+
+cdef extern from "engine/pool.h" nogil:
+    ctypedef struct fl_pool:
+        pass
+    ctypedef void (*fl_work)(void *, uint32_t, void *) noexcept nogil
+    fl_code fl_pool_create(const char *, uint32_t, uint32_t, void **, fl_pool **, fl_error *)
+    fl_code fl_pool_submit(fl_pool *, fl_work, void *, uint32_t, fl_error *)
+    void fl_pool_cancel(fl_pool *, const void *)
+    void fl_pool_close(fl_pool *)
+
+cdef extern from "engine/pipeline.h" nogil:
+    ctypedef struct fl_source:
+        fl_store *store
+        fl_program program
+        uint16_t image_field
+        uint64_t max_pixels
+    ctypedef struct fl_counters:
+        uint64_t samples, failed, warnings, fallbacks, bytes, read_ns, decode_ns, resize_ns
+    ctypedef struct fl_worker:
+        pass
+    ctypedef struct fl_row:
+        uint32_t source
+        uint64_t index
+    ctypedef struct fl_batch:
+        fl_ring *ring
+        fl_slot *slot
+        const fl_source **sources
+        uint32_t rows
+        fl_row *row
+        fl_error *errors
+        fl_sink sink
+        size_t image_bytes
+        uint64_t seed
+        uint32_t epoch
+        uint32_t left, failed
+    fl_code fl_worker_create(fl_worker **, fl_error *)
+    void fl_worker_free(fl_worker *)
+    const fl_counters *fl_worker_counters(const fl_worker *)
+    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, const fl_sink *, fl_error *)
+    void fl_batch_run(void *, uint32_t, void *) noexcept
+    void fl_batch_ahead(void *, uint32_t, void *) noexcept
+    bint fl_batch_cached(const fl_batch *) noexcept
+
+cdef extern from "engine/watch.h" nogil:
+    fl_code fl_watch_process(int, fl_error *)

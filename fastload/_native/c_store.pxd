@@ -1,0 +1,46 @@
+# Packed shards and their records. Declarations of csrc/store.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from fastload._native.c_common cimport fl_code, fl_error, fl_span
+
+cdef extern from "store/record.h" nogil:
+    ctypedef struct fl_record_field:
+        uint16_t field
+        uint8_t kind
+        fl_span data
+    enum:
+        FL_RECORD_MAGIC
+        FL_RECORD_VERSION
+        FL_RECORD_HEADER
+        FL_RECORD_ENTRY
+        FL_RECORD_ENTRIES_MAX
+        FL_RECORD_KIND_JPEG
+        FL_RECORD_KIND_RAW
+        FL_RECORD_KIND_BYTES
+        FL_RECORD_KIND_TEXT
+        FL_RECORD_KIND_JSON
+        FL_RECORD_KIND_INDEX
+        FL_RECORD_INDEX
+    fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
+    fl_record_field fl_record_entry(fl_span record, uint32_t i)
+
+cdef extern from "store/store.h" nogil:
+    ctypedef struct fl_store:
+        pass
+    ctypedef struct fl_store_reader:
+        pass
+    fl_code fl_store_create(fl_store **out, fl_error *err)
+    fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err)
+    void fl_store_close(fl_store *store)
+    fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err)
+    fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err)
+    uint64_t fl_store_count(const fl_store *store)
+    uint32_t fl_store_shards(const fl_store *store)
+    uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
+    uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
+    void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
+    void fl_store_live(uint32_t *stores, uint32_t *readers)
+    fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)
+    void fl_store_reader_free(fl_store_reader *reader)
+    fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err)
