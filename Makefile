@@ -72,7 +72,7 @@ test: build
 
 # ---- checks -------------------------------------------------------------------------------------------------------
 
-LINTS := lint-ruff lint-format lint-mypy lint-imports lint-c
+LINTS := lint-ruff lint-format lint-mypy lint-imports lint-c lint-stubs
 .PHONY: $(LINTS)
 lint: $(LINTS)
 lint-ruff: $(STAMPS)/dev
@@ -81,6 +81,10 @@ lint-format: $(STAMPS)/dev
 	$(BIN)/ruff format --check $(PY_FILES)
 lint-mypy: $(STAMPS)/dev
 	$(BIN)/mypy
+# The stub of the native module against the module as it is built.
+lint-stubs: build
+	$(PY) -m mypy.stubtest fastload._native.core --concise --ignore-disjoint-bases --ignore-unused-allowlist \
+	    --allowlist tools/stubtest_allowlist.txt --mypy-config-file tools/stubtest.ini
 lint-imports: $(STAMPS)/dev
 	$(BIN)/lint-imports --no-logo
 lint-c: $(STAMPS)/dev
