@@ -187,9 +187,7 @@ static void everything(file f) {
     fl_jpeg_layout layout;
     code = fl_jpeg_markers_read(f.bytes, f.size, &layout, &err);
     CHECK(known(code));
-    if (code == FL_OK) {
-        CHECK(layout.end <= f.size && layout.orientation >= 1 && layout.orientation <= 8);
-    }
+    if (code == FL_OK) { CHECK(layout.end <= f.size && layout.orientation >= 1 && layout.orientation <= 8); }
     uint8_t *out = malloc(f.size + 1);
     code = fl_jpeg_strip(f.bytes, f.size, out, f.size, &written, &err);
     CHECK(known(code) && (code != FL_OK || written <= f.size));
