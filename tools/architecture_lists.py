@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 
-_SUFFIXES = {".py", ".pyx", ".pxi", ".c", ".h"}
+_SUFFIXES = {".py", ".pyx", ".pxi", ".pxd", ".c", ".h"}
 _HEAD = re.compile(r"^[\s/*#]*NOTE \[ ([^\]\n]+) \]\s*$", re.MULTILINE)
 _CITED = re.compile(r"NOTE \[ ([^\]]+?) \]")
 _PART = re.compile(r"(<!-- list: (\w+) -->\n).*?(<!-- end of the list -->)", re.DOTALL)
