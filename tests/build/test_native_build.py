@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -102,10 +103,14 @@ def aarch64(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.skip(f"{name} is not under /usr/include")
         shutil.copy(header, include / name)
     flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread"]
-    for source in sorted(ROOT.glob("csrc/*/*.c")):
+
+    def compiled(source: Path) -> subprocess.CompletedProcess[str]:
         command = ["aarch64-linux-gnu-gcc", *flags, f"-I{include}", f"-I{ROOT}/csrc", "-c", str(source), "-o", f"{folder}/{source.stem}.o"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in pool.map(compiled, sorted(ROOT.glob("csrc/*/*.c"))):
+            assert done.returncode == 0, done.stderr
     subprocess.run(["aarch64-linux-gnu-ar", "rcs", "libcsrc.a", *folder.glob("*.o")], cwd=folder, check=True)
     return folder / "libcsrc.a"
 
