@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, Protocol, cast
 
 import torch
@@ -14,20 +14,16 @@ from typing_extensions import Self, TypeVar
 
 from fastload.base_iterator import LoaderIterator, uncompiled
 from fastload.dataset import PackedDataset
-from fastload.device.batch_transform import Factories
 from fastload.errors import ArgumentError
-from fastload.execution.arguments import refuse_native_only, refuse_on_error, refuse_without_use, warn_unused
-from fastload.execution.state import LoaderState, OnError, Settings, shown
-from fastload.explain import report as account
+from fastload.execution.plan import ExecutionPlan
+from fastload.execution.settings import OnError, Settings
+from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
-from fastload.plan import DeviceOp
-from fastload.processes.in_process import InProcessIterator
+from fastload.loader_state import LoaderState, shown
 from fastload.processes.iterator import WorkerIterator
-from fastload.resume import state_dict as resume
-from fastload.resume.epoch_start import begin
+from fastload.resume.state_dict import load, state_of
 from fastload.rng import checked_epoch, checked_seed
 from fastload.system import share_of_cpus
-from fastload.threads.epochs import native_view
 
 _T = TypeVar("_T", covariant=True, default=Any)
 
@@ -97,13 +93,15 @@ class FastLoader(DataLoader[_T]):
         ArgumentError, ValueError: arguments out of range or at odds with each other.
     """
 
-    epoch: int = shown(lambda state: state.next_epoch, "The number that the next `iter()` will have.")
+    epoch: int = shown(lambda state: state.progress.next_epoch, "The number that the next `iter()` will have.")
     health: HealthMonitor[Any] = shown(lambda state: state.health, "The HealthMonitor of this loader's loops.")
     replaced: int = shown(
-        lambda state: state.losses.replaced,
+        lambda state: state.counters.losses.replaced,
         'Samples that on_error="replace" has put another in place of, since the loader was made.',
     )
-    skipped: int = shown(lambda state: state.losses.skipped, 'Samples that on_error="skip" has left out, since the loader was made.')
+    skipped: int = shown(
+        lambda state: state.counters.losses.skipped, 'Samples that on_error="skip" has left out, since the loader was made.'
+    )
     transform: None
     device: torch.device | None
     device_prefetch: int
@@ -151,7 +149,29 @@ class FastLoader(DataLoader[_T]):
             dataset = PackedDataset(dataset, transform=transform)
         elif transform is not None:
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
+        self._fastload = state = LoaderState()
+        state.watch(_monitor_of(self))
+        packed = state.planner.is_packed(dataset)
+        if num_workers is None:
+            num_workers = share_of_cpus() if packed else 0
+        own_generator = seed is not None and generator is None and bool(shuffle)
         settings = Settings(
+            dataset=dataset,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=None if packed and not num_workers else multiprocessing_context,
+            generator=torch.Generator() if own_generator else generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
             device=None if device is None else torch.device(device),
             device_prefetch=device_prefetch,
             batch_transform=batch_transform,
@@ -161,47 +181,19 @@ class FastLoader(DataLoader[_T]):
             on_error=on_error,
             seed_by=seed_by,
             snapshot_every_n_steps=snapshot_every_n_steps,
+            own_generator=own_generator,
         )
-        own_generator = seed is not None and generator is None and bool(shuffle)
-        self._fastload = LoaderState(settings, own_generator, Factories(_seeded, _augment), _monitor_of(self), self)
-        packed = self._fastload.packed.read(dataset, device=False)
-        if num_workers is None:
-            num_workers = share_of_cpus() if packed else 0
         if not packed:
-            refuse_native_only(batch_transform, memory_format=memory_format, dtype=dtype)
-        refuse_on_error(dataset, on_error)
-        unbatched = batch_size is None and batch_sampler is None
-        refuse_without_use(
-            dataset, num_workers=num_workers, timeout=timeout, seed_by=seed_by, unbatched=unbatched, batch_transform=batch_transform
-        )
+            settings.check_python()
         settings.show_on(self)
-        super().__init__(
-            cast("Dataset[_T]", dataset),
-            batch_size=batch_size,
-            shuffle=shuffle,
-            sampler=sampler,
-            batch_sampler=batch_sampler,
-            num_workers=num_workers,
-            collate_fn=collate_fn,
-            pin_memory=pin_memory,
-            drop_last=drop_last,
-            timeout=timeout,
-            worker_init_fn=worker_init_fn,
-            multiprocessing_context=None if packed and not num_workers else multiprocessing_context,
-            generator=torch.Generator() if own_generator else generator,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
-            in_order=in_order,
-        )
-        self._fastload.read_dataset(self)
-        self._fastload.transfer_plan(self)  # what cannot be called is an error here, not in the loop
-        if native_view(self) is None:
-            if multiprocessing_context is not None and not num_workers:
-                raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
-        else:
-            warn_unused(worker_init_fn, multiprocessing_context)
-            self._fastload.packed.engine()  # a bad dtype or a shortage of memory is an error here, not in the loop
+        super().__init__(shuffle=shuffle, **settings.torch_arguments())
+        state.settings = settings
+        plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
+        if plan.engine == "threads":
+            _warn_unused(worker_init_fn, multiprocessing_context)
+            state.epochs.engine(plan)  # so is a shortage of memory
+        elif multiprocessing_context is not None and not num_workers:
+            raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
 
     def __enter__(self) -> Self:
         return self
@@ -211,14 +203,12 @@ class FastLoader(DataLoader[_T]):
 
     def close(self) -> None:
         """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating again starts anew."""
-        for iterator in list(self._fastload.alive):
-            iterator.close()
         self._iterator = None
-        self._fastload.packed.close()
+        self._fastload.close()
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; samplers that have a set_epoch are told as well."""
-        self._fastload.next_epoch = checked_epoch(epoch)
+        self._fastload.progress.next_epoch = checked_epoch(epoch)
         for sampler in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
             tell = getattr(sampler, "set_epoch", None)
             if callable(tell):
@@ -229,38 +219,38 @@ class FastLoader(DataLoader[_T]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._fastload.begin(self, _monitor_of(self))
-        self._fastload.read_dataset(self)
+        self._fastload.restart()
+        self._fastload.watch(_monitor_of(self))
+        self._fastload.read(self)
 
     @uncompiled
     def __iter__(self) -> LoaderIterator:
-        began = time.perf_counter()
-        kept = cast("WorkerIterator | None", self._iterator)
-        if kept is not None and _goes_on(self, kept):
-            _begin_pass(self)
-            kept._reset(self)
-            self._fastload.health.time(kept, began)
-            return kept
-        iterator = self._get_iterator()
-        if self.persistent_workers and self.num_workers and native_view(self) is None:
+        began, state = time.perf_counter(), self._fastload
+        plan, kept = state.read(self), cast("WorkerIterator | None", self._iterator)
+        if kept is not None:
+            if state.goes_on(plan, kept):
+                state.go_on(plan, kept, self._IterableDataset_len_called)
+                state.health.time(kept, began)
+                return kept
+            self._iterator = None
+        iterator = self._begin(plan, began)
+        if plan.engine == "processes" and plan.settings.persistent_workers:
             self._iterator = iterator
         return iterator
 
     @uncompiled
     def _get_iterator(self) -> LoaderIterator:
         """A new iterator over the next epoch, by the engine that iter() takes. Programs that keep an iterator themselves call this."""
-        began, state = time.perf_counter(), self._fastload
-        state.read_dataset(self)
-        iterator: LoaderIterator
-        if native_view(self) is not None:
-            _warn_pinning(self)
-            iterator = state.packed.iterate(state.count_epoch())
-        else:
-            if state.packed.data is not None and self.persistent_workers:
-                state.packed.sent_is_stale()  # notes what these workers are started with
-            _begin_pass(self)
-            iterator = _python_iterator(self)
-        state.health.time(iterator, began)
+        began = time.perf_counter()
+        return self._begin(self._fastload.read(self), began)
+
+    def _begin(self, plan: ExecutionPlan, began: float) -> LoaderIterator:
+        if plan.engine == "threads":
+            _warn_pinning(plan)
+        elif plan.engine == "processes":
+            self.check_worker_number_rationality()
+        iterator = self._fastload.new_iterator(plan, self._IterableDataset_len_called, kept=self._iterator is not None)
+        self._fastload.health.time(iterator, began)
         return iterator
 
     def state_dict(self) -> dict[str, Any]:
@@ -271,7 +261,8 @@ class FastLoader(DataLoader[_T]):
         epochs)` neither repeats nor skips an epoch. The own state_dict() of a dataset, and of a sampler or batch sampler, becomes part of
         it as it is: that of a dataset as it was in each worker when it had made the batches that the loop has had.
         """
-        return resume.state_of(self)
+        state = self._fastload
+        return state_of(state.plan, state.progress, cast("WorkerIterator | None", self._iterator))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where `state_dict()` was, with the same batches in the same order as if never interrupted.
@@ -294,11 +285,14 @@ class FastLoader(DataLoader[_T]):
         Raises:
             ArgumentError: the state is of another version, damaged, or does not fit this loader.
         """
-        resume.load(self, state)
+        ours = self._fastload
+        load(ours.settings.in_force(self), ours.progress, state)
+        self._iterator = None
+        ours.epochs.forget_early()
 
     def check_worker_number_rationality(self) -> None:
         """DataLoader's warning about more processes than CPUs; threads over packed data are not processes."""
-        if self._fastload.packed.data is None:
+        if not self._fastload.planner.reads_packed:
             super().check_worker_number_rationality()
 
     def stats(self) -> dict[str, Any]:
@@ -310,7 +304,7 @@ class FastLoader(DataLoader[_T]):
         (what went by pickle instead), "fallbacks" (JPEGs that native threads left to libjpeg-turbo, the slower decoder: progressive or
         damaged files, and other unusual kinds), "restarts", "replaced", "skipped", "slow" (the slowest samples, as (index, seconds)).
         """
-        return account.stats(self)
+        return stats(self._fastload)
 
     def explain(self, *, measure: bool = False) -> str:
         """Which engine runs and why, and a table: what is done to a sample, stage by stage, where, and why nowhere faster.
@@ -319,61 +313,28 @@ class FastLoader(DataLoader[_T]):
         also says what did not fit the slots. With `measure` up to 64 samples, and a batch, are run through the stages in the calling
         thread, and the table has their cost a sample; generators of random numbers are left as they were.
         """
-        self._fastload.read_dataset(self)
-        return account.explain(self, measure=measure)
-
-
-def _goes_on(loader: FastLoader[Any], kept: WorkerIterator) -> bool:
-    """Whether persistent workers do the next epoch. Where they cannot, they are ended, and others are to be started."""
-    state = loader._fastload
-    state.read_dataset(loader)
-    if native_view(loader) is not None:
-        return False
-    stale = state.packed.data is not None and state.packed.sent_is_stale()
-    if kept.usable and not stale:
-        return True
-    state.worker_counts.restarts += not kept.usable
-    kept.close()
-    loader._iterator = None
-    return False
-
-
-def _begin_pass(loader: FastLoader[Any]) -> None:
-    epoch = loader._fastload.count_epoch()
-    loader._fastload.seed_order(loader, epoch)
-    begin(loader, epoch)
-
-
-def _python_iterator(loader: FastLoader[Any]) -> LoaderIterator:
-    """Of the caller's process, or of worker processes."""
-    if loader.num_workers == 0:
-        return InProcessIterator(loader)
-    loader.check_worker_number_rationality()
-    iterator = WorkerIterator(loader)
-    loader._fastload.alive.add(iterator)
-    return iterator
+        self._fastload.read(self)
+        return explain(self._fastload, measured=measure)
 
 
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:
-    return HealthMonitor.of(loader, account.stats, account.settings)
+    return HealthMonitor.of(loader, lambda each: stats(each._fastload), lambda each: advised_settings(each._fastload))
 
 
-def _warn_pinning(loader: FastLoader[Any]) -> None:
-    if loader.pin_memory and loader.pin_memory_device:
-        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=4)
-    if loader.pin_memory and not torch.accelerator.is_available():
-        warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=4)
+def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
+    """Warns of arguments that native threads do not need."""
+    if worker_init_fn is not None:
+        warnings.warn(
+            "worker_init_fn is not called on packed data: native threads run no Python, and random transforms follow seed=",
+            stacklevel=3,
+        )
+    if multiprocessing_context is not None:
+        warnings.warn("multiprocessing_context is not used on packed data: threads need no start method", stacklevel=3)
 
 
-def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that draws from the global generators, made a function of (seed, epoch, batch)."""
-    from fastload.augment import Seeded  # needs Kornia, and only this does
-
-    return Seeded(transform)
-
-
-def _augment(ops: Sequence[DeviceOp]) -> Any:
-    """What a plan leaves to a device."""
-    from fastload import augment
-
-    return augment.AugmentBatch([getattr(augment, op.name)(**op.arguments) for op in ops])
+def _warn_pinning(plan: ExecutionPlan) -> None:
+    """Warns as torch's iterators do."""
+    if plan.settings.pin_memory and plan.settings.pin_memory_device:
+        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=5)
+    if plan.settings.pin_memory and not torch.accelerator.is_available():
+        warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=5)

@@ -8,11 +8,8 @@ such a function gets converted images as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-from torch.utils.data import default_collate
 
 from fastload.device.stage_call import changed, places
 from fastload.device.to_float import Form
@@ -22,7 +19,7 @@ from fastload.device.to_float import Form
 class FormedSamples:
     """A collate_fn behind a Form, which is applied to each sample's image."""
 
-    collate: Callable[[Any], Any]
+    collate: Any
     form: Form
     fields: tuple[str, str]
     batched: bool
@@ -33,15 +30,3 @@ class FormedSamples:
     def _formed(self, sample: Any) -> Any:
         at = places(sample, self.fields)
         return self.form.one(sample) if at is None else changed(sample, at[:1], (self.form.one(sample[at[0]]),))
-
-
-def of_batches(loader: Any) -> bool:
-    """Whether the loader's images are converted by the batch. See NOTE [ forms: where ]."""
-    return bool(loader._auto_collation) and loader.collate_fn is default_collate
-
-
-def collate_of(loader: Any, form: Form | None, fields: tuple[str, str]) -> Any:
-    """The collate_fn that a Python engine calls in place of the loader's."""
-    if form is None or of_batches(loader):
-        return loader.collate_fn
-    return FormedSamples(loader.collate_fn, form, fields, loader._auto_collation)

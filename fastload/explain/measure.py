@@ -14,13 +14,14 @@ from torch.utils.data import IterableDataset
 from fastload._native import core
 from fastload.dataset import PackedDataset
 from fastload.device.stage_call import StageCall
+from fastload.execution.plan import ExecutionPlan
+from fastload.execution.settings import Settings
 from fastload.explain.measure_batch import measure_batch
 from fastload.global_generators import kept_state
 from fastload.packed_view import PackedView
 from fastload.plan import Plan, output_of
 from fastload.plan.spec import to_pillow
 from fastload.threads.engine import ThreadEngine
-from fastload.threads.epochs import native_view, output_for
 
 SAMPLES = 64
 """At most, evenly spaced over the dataset; the first WARM are run once before."""
@@ -56,22 +57,23 @@ class Costs:
     rows: int = 0
 
 
-def measure(loader: Any, dataset: PackedDataset | None, steps: Sequence[StageCall]) -> Costs | None:
+def measure(plan: ExecutionPlan, dataset: PackedDataset | None, steps: Sequence[StageCall]) -> Costs | None:
     """Runs samples through the stages; None for an iterable dataset, which that would use up.
 
     Args:
-        loader: the FastLoader.
+        plan: how the loader's epochs run.
         dataset: the packed dataset whose plan is explained, or None where the loader's dataset makes samples its own way.
         steps: done to whole batches.
 
     Raises:
         Whatever making a sample or a batch raises. The global generators of torch, random and NumPy are left as they were.
     """
+    settings = plan.settings
     with kept_state():
-        if dataset is None and isinstance(loader.dataset, IterableDataset):
+        if dataset is None and isinstance(settings.dataset, IterableDataset):
             return None
-        costs = _of_plan(loader, dataset) if dataset is not None else _of_items(loader)
-        found = measure_batch(loader, steps) if steps or loader._fastload.settings.device is not None else None
+        costs = _of_plan(plan, dataset) if dataset is not None else _of_items(settings)
+        found = measure_batch(plan, steps) if steps or settings.device is not None else None
         if found is None:
             return costs
         rows, move, each = found
@@ -82,10 +84,9 @@ def _spaced(count: int) -> list[int]:
     return sorted(set(np.linspace(0, count - 1, min(SAMPLES, count)).astype(int).tolist())) if count else []
 
 
-def _of_plan(loader: Any, dataset: PackedDataset) -> Costs:
+def _of_plan(execution: ExecutionPlan, dataset: PackedDataset) -> Costs:
     indices, plan = _spaced(len(dataset)), dataset.plan
-    view = native_view(loader)
-    output = output_of(plan, None, "CHW") if view is None else output_for(loader, view)
+    output = execution.output or output_of(plan, None, "CHW")
     native = _native(dataset, indices, output)
     if plan.native:
         return Costs(len(indices), *native)
@@ -99,7 +100,7 @@ def _of_plan(loader: Any, dataset: PackedDataset) -> Costs:
         seconds += each
     each_mean = (seconds / max(len(indices), 1)).tolist()
     pillow = each_mean[0] if plan.pillow else None
-    return Costs(len(indices), *native, pillow, tuple(each_mean[1:]), collate=_collate(loader, images))
+    return Costs(len(indices), *native, pillow, tuple(each_mean[1:]), collate=_collate(execution.settings, images))
 
 
 def _python(plan: Plan, image: Any) -> tuple[Any, list[float]]:
@@ -140,22 +141,22 @@ def _run(engine: ThreadEngine, index: int) -> bool:
     return not batch.failures()
 
 
-def _of_items(loader: Any) -> Costs:
-    indices = _spaced(len(loader.dataset))
+def _of_items(settings: Settings) -> Costs:
+    indices = _spaced(len(settings.dataset))
     for index in indices[:WARM]:
-        loader.dataset[index]
+        settings.dataset[index]
     began = time.perf_counter()
-    samples = [loader.dataset[index] for index in indices]
+    samples = [settings.dataset[index] for index in indices]
     item = (time.perf_counter() - began) / max(len(samples), 1)
-    return Costs(len(indices), item=item, collate=_collate(loader, samples))
+    return Costs(len(indices), item=item, collate=_collate(settings, samples))
 
 
-def _collate(loader: Any, samples: list[Any]) -> float | None:
+def _collate(settings: Settings, samples: list[Any]) -> float | None:
     """A sample's share of collating a batch of the loader's size, or of as many as there are."""
-    batch = samples[: loader.batch_size or len(samples)]
-    if not batch or not loader._auto_collation:
+    batch = samples[: settings.batch_size or len(samples)]
+    if not batch or not settings.auto_collation:
         return None
-    loader.collate_fn(batch[:1])
+    settings.collate_fn(batch[:1])
     began = time.perf_counter()
-    loader.collate_fn(batch)
+    settings.collate_fn(batch)
     return (time.perf_counter() - began) / len(batch)

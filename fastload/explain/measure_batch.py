@@ -17,27 +17,28 @@ from fastload.bad_samples import NOTHING
 from fastload.device.batch_tree import to_device
 from fastload.device.stage_call import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
+from fastload.execution.plan import ExecutionPlan
+from fastload.execution.settings import Settings
 from fastload.threads.assemble import BatchAssembler
 from fastload.threads.engine import ThreadEngine
-from fastload.threads.epochs import native_view, output_for
 
 _RUNS = 3
 """Timed, after one that is not."""
 _SECONDS = 60.0
 
 
-def measure_batch(loader: Any, steps: Sequence[StageCall]) -> tuple[int, float, tuple[float, ...]] | None:
+def measure_batch(plan: ExecutionPlan, steps: Sequence[StageCall]) -> tuple[int, float, tuple[float, ...]] | None:
     """Rows of the batch, and mean seconds a sample: of moving it, and of each step; None where no batch could be made.
 
     Raises:
         Whatever making a batch, moving it or a step raises.
     """
-    if not len(loader.dataset):
+    settings, transfer_plan = plan.settings, plan.transfer
+    if not len(settings.dataset):
         return None
-    batch, indices = _native_batch(loader) if native_view(loader) is not None else _python_batch(loader)
+    batch, indices = _native_batch(plan) if plan.native is not None else _python_batch(settings)
     if batch is NOTHING:
         return None
-    transfer_plan: TransferPlan = loader._fastload.transfer_plan(loader)
     key = BatchKey(0, 0, 0, indices)
     seconds = np.zeros(1 + len(steps))
     with torch.no_grad():
@@ -67,33 +68,33 @@ def _now(device: torch.device | None) -> float:
     return time.perf_counter()
 
 
-def _rows(loader: Any) -> list[int]:
+def _rows(settings: Settings) -> list[int]:
     """Positions for one batch of the loader's size, evenly over the dataset."""
-    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
-    count = len(loader.dataset)
+    size = settings.batch_size or getattr(settings.batch_sampler, "batch_size", None) or 1
+    count = len(settings.dataset)
     return sorted(set(np.linspace(0, count - 1, min(int(size), count)).astype(int).tolist()))
 
 
-def _native_batch(loader: Any) -> tuple[Any, Any]:
+def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
     """As the engine gives it on the host; samples that cannot be made are left out."""
-    view = native_view(loader)
-    assert view is not None
-    rows = _rows(loader)
-    engine = ThreadEngine(view, 0, output_for(loader, view), 1, len(rows))
+    assert plan.native is not None
+    assert plan.output is not None
+    rows = _rows(plan.settings)
+    engine = ThreadEngine(plan.native, 0, plan.output, 1, len(rows))
     try:
-        delivery = replace(loader._fastload.packed.delivery(loader), transfer_plan=TransferPlan(), on_error="skip", counts=Counts())
-        assembler = BatchAssembler(engine, delivery, 0, 0)
+        on_host = replace(plan, transfer=TransferPlan(), settings=replace(plan.settings, on_error="skip"))
+        assembler = BatchAssembler(engine, on_host, Counts(), 0, 0)
         batch = engine.announce(rows, 0, 0)
         batch.submit()
         core.wait_any([batch], _SECONDS)
-        finished = assembler(0, batch)
-        indices = () if finished.moved is None else finished.moved.key.indices
-        return assembler.hand_over(finished), indices
+        assembled = assembler(0, batch)
+        indices = () if assembled.transferred is None else assembled.transferred.key.indices
+        return assembler.hand_over(assembled), indices
     finally:
         engine.close()
 
 
-def _python_batch(loader: Any) -> tuple[Any, list[int]]:
-    rows = _rows(loader)
-    samples = [loader.dataset[row] for row in rows]
-    return loader.collate_fn(samples if loader._auto_collation else samples[0]), rows
+def _python_batch(settings: Settings) -> tuple[Any, list[int]]:
+    rows = _rows(settings)
+    samples = [settings.dataset[row] for row in rows]
+    return settings.collate_fn(samples if settings.auto_collation else samples[0]), rows

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 from fastload.dataset import PackedDataset
 from fastload.device.batch_transform import BatchStage
 from fastload.device.stage_call import StageCall
+from fastload.execution.batch_stages import explained_stages
+from fastload.execution.plan import ExecutionPlan
+from fastload.execution.settings import Settings
 from fastload.explain.measure import Costs, measure
-from fastload.threads.epochs import native_view
 
 SAME_PASS = "″"
 
@@ -25,18 +26,18 @@ class Row:
     seconds: float | str | None = None
 
 
-def table(loader: Any, *, measured: bool) -> list[str]:
+def table(plan: ExecutionPlan, *, measured: bool) -> list[str]:
     """The stages as aligned lines; with `measured` after running samples, and a batch, through them."""
-    dataset = explained(loader)
-    shown = loader._fastload.shown_steps(loader)
-    costs = measure(loader, dataset, [step for _, step in shown]) if measured else None
+    dataset, settings = explained(plan), plan.settings
+    shown = explained_stages(settings, plan.data)
+    costs = measure(plan, dataset, [call for _, call in shown]) if measured else None
     known = costs or Costs(0)
     there = {name for entry, _ in shown for name in entry.names}
-    rows = list(_of_plan(loader, dataset, known, there) if dataset is not None else _of_items(loader, known))
-    if (device := loader._fastload.settings.device) is not None:
+    rows = list(_of_plan(plan, dataset, known, there) if dataset is not None else _of_items(settings, known))
+    if (device := settings.device) is not None:
         here = device.type == "cpu"
         rows.append(Row(f"to {device}", "nothing to do" if here else "copy", "" if here else "moved when it is whole", known.move))
-    rows += _of_batches(loader, shown, known)
+    rows += _of_batches(settings, shown, known)
     lines = _aligned(rows, costs)
     if measured and costs is None:
         lines.append("not measured: it would use up the iterable dataset")
@@ -48,23 +49,22 @@ def table(loader: Any, *, measured: bool) -> list[str]:
     return lines
 
 
-def explained(loader: Any) -> PackedDataset | None:
-    """The packed dataset whose plan stands for the loader's: the first; None where samples are not made by a plan."""
-    data = loader._fastload.packed.data
-    view = None if data is None else data.native or data.view
-    if view is None or any(d.image_field not in d.fields for d in view.datasets):
+def explained(plan: ExecutionPlan) -> PackedDataset | None:
+    """The packed dataset whose transform's plan stands for the loader's: the first; None if samples are not made by one."""
+    view = None if plan.data is None else plan.data.native or plan.data.view
+    if view is None or any(each.image_field not in each.fields for each in view.datasets):
         return None
-    first: PackedDataset = view.datasets[0]
-    return first
+    return view.datasets[0]
 
 
-def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
+def _of_plan(execution: ExecutionPlan, dataset: PackedDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
     """Up to the batch on the host; stages in `there` come after it."""
-    plan, worker = dataset.plan, _worker(loader)
-    if native_view(loader) is None:
+    plan, settings = dataset.plan, execution.settings
+    worker = _worker(settings)
+    if execution.native is None:
         native = f"native, in the {worker}"
     else:
-        native = "native thread" if loader.num_workers else "native, calling thread"
+        native = "native thread" if settings.num_workers else "native, calling thread"
     yield Row("read", native, seconds=costs.read)
     yield Row("decode", native, seconds=costs.decode)
     write: float | str | None = costs.write
@@ -88,17 +88,17 @@ def _of_plan(loader: Any, dataset: PackedDataset, costs: Costs, there: Set[str])
         yield Row("collate", worker, seconds=costs.collate)
 
 
-def _of_items(loader: Any, costs: Costs) -> Iterator[Row]:
-    kind, worker = type(loader.dataset).__name__, _worker(loader)
+def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
+    kind, worker = type(settings.dataset).__name__, _worker(settings)
     yield Row(f"{kind}[i]", worker, "a Dataset of Python", costs.item)
-    if loader._auto_collation:
+    if settings.auto_collation:
         yield Row("collate", worker, seconds=costs.collate)
 
 
-def _of_batches(loader: Any, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
+def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
     """What is done to whole batches, in order. A step that has to wait for the loop holds up those after it."""
-    where = "host, whole batches" if loader._fastload.settings.device is None else "device"
-    reason = "" if loader._fastload.settings.device is not None else "no device= is given"
+    where = "host, whole batches" if settings.device is None else "device"
+    reason = "" if settings.device is not None else "no device= is given"
     for number, (entry, step) in enumerate(shown):
         if not step.ahead:
             reason = f"{entry.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"
@@ -107,8 +107,8 @@ def _of_batches(loader: Any, shown: Sequence[tuple[BatchStage, StageCall]], cost
             yield Row(name, where, reason, SAME_PASS if line and seconds is not None else seconds)
 
 
-def _worker(loader: Any) -> str:
-    return "Python worker" if loader.num_workers else "calling process"
+def _worker(settings: Settings) -> str:
+    return "Python worker" if settings.num_workers else "calling process"
 
 
 def _aligned(rows: Sequence[Row], costs: Costs | None) -> list[str]:

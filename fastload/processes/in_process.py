@@ -9,14 +9,17 @@ from typing import Any
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from fastload.bad_sample_counts import PassLosses
+from fastload.bad_sample_counts import Counts, PassLosses
 from fastload.bad_samples import NOTHING, Lost, Policy
 from fastload.base_iterator import LoaderIterator
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer
+from fastload.execution.plan import ExecutionPlan
+from fastload.execution.torch_loader import IteratorArguments
 from fastload.global_generators import kept_state, seed_sample
 from fastload.resume.dataset_state import dataset_state_of, fetched, fetcher_at, is_stateful
 from fastload.resume.epoch_start import attach
+from fastload.resume.epoch_state import Progress
 
 
 class _Seeded:
@@ -36,32 +39,30 @@ class _Seeded:
 class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     """One epoch in the calling process. Under seed_by="sample" the caller's own random state is left as it was."""
 
-    def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
+    def __init__(self, plan: ExecutionPlan, progress: Progress, counts: Counts, length_called: int | None) -> None:
+        settings, epoch_state, epoch = plan.settings, progress.epoch_state, progress.epoch
+        assert epoch_state is not None
         self._dataset: Any
-        self._dataset, draws = loader._fastload.python_dataset(loader)
-        self._collate_fn = loader._fastload.collate_fn(loader)
-        if draws is not None:
-            self._dataset_fetcher = self._make_fetcher()
-        self._iterable = self._dataset_kind == _DatasetKind.Iterable
+        dataset, draws = plan.python_dataset(epoch)
+        arguments = IteratorArguments.of(plan, dataset, length_called)
+        super().__init__(arguments)
+        self._iterable = settings.iterable
         follows = self._iterable or is_stateful(self._dataset)
-        self._epoch_state = attach(self, loader, int(follows))
-        self._rewind = self._iterable and self._epoch_state.rewind
+        self._epoch_state = epoch_state
+        attach(self, arguments, settings, epoch_state, int(follows))
+        self._rewind = self._iterable and epoch_state.rewind
         if follows:
             self._resume()
-        state = loader._fastload
-        self._transfer = Transfer(state.transfer_plan(loader))
-        given, epoch = state.settings.seed, state.next_epoch - 1
-        self._seeds = (int(self._base_seed) if given is None else given, epoch)
-        self._by_sample = state.settings.seed_by == "sample"
-        self._policy = Policy(state.settings.on_error, draws is not None, *self._seeds)
-        self._losses = PassLosses(state.losses)
+        self._transfer = Transfer(plan.transfer)
+        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, epoch)
+        self._by_sample = settings.seed_by == "sample"
+        self._policy = Policy(settings.on_error, draws is not None, *self._seeds)
+        self._losses = PassLosses(counts)
         self._lost = Lost()  # of the batch at hand
-        if not self._by_sample:
-            return
-        seed, epoch = (int(self._base_seed), self._epoch_state.passes) if given is None else (given, epoch)
-        self._dataset = _Seeded(self._dataset, seed, epoch)
-        self._dataset_fetcher = self._make_fetcher()
+        if self._by_sample:
+            seeds = (int(self._base_seed), epoch_state.passes) if settings.seed is None else (settings.seed, epoch)
+            self._dataset = _Seeded(self._dataset, *seeds)
+            self._dataset_fetcher = self._make_fetcher()
 
     def _resume(self) -> None:
         past = self._epoch_state.replicas[0]

@@ -19,15 +19,19 @@ from torch.utils.data.dataloader import _sharding_worker_init_fn
 from fastload.bad_sample_counts import PassLosses
 from fastload.bad_samples import NOTHING, Policy
 from fastload.base_iterator import LoaderIterator
-from fastload.device import pinning as pin
+from fastload.device import pinning
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
 from fastload.errors import ClosedError, LoaderTimeout
+from fastload.execution.plan import ExecutionPlan
+from fastload.execution.settings import Settings
+from fastload.execution.torch_loader import IteratorArguments
 from fastload.packed_view import set_draws
-from fastload.processes.scheduler import Schedule, Task, TaskScheduler, WorkerCounts
+from fastload.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
 from fastload.processes.worker import Job
 from fastload.resume.dataset_state import is_stateful
 from fastload.resume.epoch_start import attach
+from fastload.resume.epoch_state import Progress
 from fastload.thread_limits import thread_libraries
 
 
@@ -42,26 +46,27 @@ class WorkerIterator(LoaderIterator):
        iterator; the loader starts new workers when it is iterated again.
     """
 
-    def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
-        self._dataset, self._draws = loader._fastload.python_dataset(loader)
-        self._collate_fn = loader._fastload.collate_fn(loader)
-        self._persistent = loader.persistent_workers
-        self._in_order = loader.in_order
-        self._depth = loader.prefetch_factor * self._num_workers
+    def __init__(self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None) -> None:
+        settings = plan.settings
+        dataset, self._draws = plan.python_dataset(progress.epoch)
+        arguments = IteratorArguments.of(plan, dataset, length_called)
+        super().__init__(arguments)  # type: ignore[arg-type]
+        self._persistent = settings.persistent_workers
+        self._in_order = settings.in_order
+        self._depth = (settings.prefetch_factor or 0) * self._num_workers
         if self._depth <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
-        self._by_sample = loader._fastload.settings.seed_by == "sample"
+        self._by_sample = settings.seed_by == "sample"
         # A copy of the dataset that has a state makes batches of its own, which that state counts.
-        self._follows = self._dataset_kind == _DatasetKind.Iterable or is_stateful(self._dataset)
+        self._follows = settings.iterable or is_stateful(self._dataset)
         self._shared = not self._follows and (self._by_sample or not self._in_order)
         self._rowwise = self._shared and self._by_sample and self._auto_collation and self._collate_fn is default_collate
-        self._passes = 0
-        self._attach(loader)
-        self._counts: WorkerCounts = loader._fastload.worker_counts
-        self._use(loader._fastload.transfer_plan(loader))
+        self.passes = 0
+        self._losses_counted, self._counts = counters.losses, counters.workers
+        self._attach(plan, progress, arguments)
+        self._use(plan.transfer)
         self._queue: deque[Task] = deque()
-        self._moved: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
+        self._transferred: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
         self._failure: BaseException | None = None  # of workers, heard of while batches before it were still to be had
         self._numbers = itertools.count()
         self._sampled_out = False
@@ -70,41 +75,43 @@ class WorkerIterator(LoaderIterator):
         self._samples = 0  # in the batch that the loop has last
         self._ended = False  # everything was delivered
         self._pid = os.getpid()
-        context = loader.multiprocessing_context or torch.multiprocessing
+        context = settings.multiprocessing_context or torch.multiprocessing
         if context.get_start_method() == "fork":
             thread_libraries()
         schedule = Schedule(self._depth, self._depth + self._ahead + 2, self._shared, self._in_order)
-        prepare = pin.register if pin.wanted(self._transfer_plan.pin, self._transfer_plan.device) else None
+        prepare = pinning.register if plan.pinned else None
         ended = weakref.WeakMethod(self._ended_early)
-        self._scheduler = TaskScheduler(context, self._job(loader), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks))
+        self._scheduler = TaskScheduler(context, self._job(settings), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks))
         self._set_turns()
         with self._scheduler.pool.together():
             self._fill()
 
     def _use(self, transfer_plan: TransferPlan) -> None:
-        """Begins a pass whose batches go that way. Only a device's own queue works ahead: elsewhere steps would keep the loop waiting."""
+        """Begins an epoch whose batches go that way. Only a device's own queue works ahead: stages would keep the loop waiting."""
         self._transfer_plan = transfer_plan
         self._transfer = Transfer(transfer_plan)
         self._ahead = transfer_plan.ahead if transfer_plan.device is not None and transfer_plan.device.type == "cuda" else 0
 
-    def _attach(self, loader: Any) -> None:
+    def _attach(self, plan: ExecutionPlan, progress: Progress, arguments: IteratorArguments) -> None:
         """Begins the loader's epoch, or goes on where a resumed one stands."""
-        self._epoch_state = epoch_state = attach(self, loader, self._num_workers if self._follows else 0)
+        settings, epoch_state = plan.settings, progress.epoch_state
+        assert epoch_state is not None
+        self._epoch_state = epoch_state
+        attach(self, arguments, settings, epoch_state, self._num_workers if self._follows else 0)
         self._finished = itertools.count(epoch_state.batches)
         if epoch_state.resumed:
-            self._passes = epoch_state.passes
-        epoch_state.passes = self._passes
-        settings = loader._fastload.settings
-        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, loader._fastload.next_epoch - 1)
-        self._policy = Policy(settings.on_error, loader._fastload.packed.data is not None, *self._seeds)
-        self._losses = PassLosses(loader._fastload.losses)
+            self.passes = epoch_state.passes
+        epoch_state.passes = self.passes
+        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, progress.epoch)
+        self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
+        self._losses = PassLosses(self._losses_counted)
 
     def _set_turns(self) -> None:
         self._scheduler.turn = self._epoch_state.turn
         self._scheduler.active = [not each.ended for each in self._epoch_state.replicas] or [True] * self._num_workers
 
-    def _job(self, loader: Any) -> Job:
-        init_fn = loader.worker_init_fn
+    def _job(self, settings: Settings) -> Job:
+        init_fn = settings.worker_init_fn
         if isinstance(self._dataset, IterDataPipe | MapDataPipe):
             init_fn = functools.partial(_sharding_worker_init_fn, init_fn, self._world_size, self._rank)
         return Job(
@@ -116,24 +123,29 @@ class WorkerIterator(LoaderIterator):
             init_fn=init_fn,
             base_seed=int(self._base_seed),
             shared_seed=self._shared_seed,
-            sample_seed=self._sample_seed(loader),
+            sample_seed=self._sample_seed(settings.seed),
             rowwise=self._rowwise,
             parent=os.getpid(),
             workers=self._num_workers,
             replicas=tuple(self._epoch_state.replicas) if self._epoch_state.resumed else (),
-            batch_size=loader.batch_size or 1,
-            snapshot_every=-(-(loader._fastload.settings.snapshot_every_n_steps or 0) // self._num_workers),
+            batch_size=settings.batch_size or 1,
+            snapshot_every=-(-(settings.snapshot_every_n_steps or 0) // self._num_workers),
             set_draws=None if self._draws is None else set_draws,
             policy=self._policy,
         )
 
-    def _sample_seed(self, loader: Any) -> tuple[int, int] | None:
+    def _sample_seed(self, seed: int | None) -> tuple[int, int] | None:
         if not self._by_sample:
             return None
-        if loader._fastload.settings.seed is not None:
-            return loader._fastload.settings.seed, loader._fastload.next_epoch - 1
-        self._passes += 1
-        return int(self._base_seed), self._passes - 1
+        if seed is not None:
+            return seed, self._seeds[1]
+        self.passes += 1
+        return int(self._base_seed), self.passes - 1
+
+    @property
+    def base_seed(self) -> int:
+        """The seed of torch's worker seeds."""
+        return int(self._base_seed)
 
     @property
     def _workers(self) -> list[Any]:
@@ -155,25 +167,26 @@ class WorkerIterator(LoaderIterator):
     # not yet noted: what then waits for it waits for ever. So `_torn` is set while a step changes who owes what, and cleared where all
     # is in order again; an iterator found torn serves nobody any more.
 
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+    def begin_epoch(self, plan: ExecutionPlan, progress: Progress, length_called: int | None) -> None:
         """The next epoch of persistent workers. What is under way for the one before is waited for, as torch does, and thrown away."""
+        dataset, self._draws = plan.python_dataset(progress.epoch)
+        arguments = IteratorArguments.of(plan, dataset, length_called)
         self._torn = True
         self._queue.clear()
-        self._moved.clear()
+        self._transferred.clear()
         while True:
             for task in [task for task in self._scheduler.tasks.values() if task.made is not None]:
                 self._scheduler.forget(task)
             if not self._scheduler.tasks:
                 break
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
-        super()._reset(loader, first_iter)
-        self._use(loader._fastload.transfer_plan(loader))
-        self._attach(loader)
+        self._reset(arguments)
+        self._use(plan.transfer)
+        self._attach(plan, progress, arguments)
         self._set_turns()
         self._sampled_out = self._ended = False
         with self._scheduler.pool.together():
-            draws = loader._fastload.python_dataset(loader)[1]
-            self._scheduler.begin(self._shared_seed, self._sample_seed(loader), draws, self._policy)
+            self._scheduler.begin(self._shared_seed, self._sample_seed(plan.settings.seed), self._draws, self._policy)
             self._fill()
         while self._follows and len(self._scheduler.begun) < self._num_workers:
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
@@ -186,7 +199,7 @@ class WorkerIterator(LoaderIterator):
 
     def _fill(self) -> None:
         depth = self._depth + self._ahead
-        while not self._sampled_out and len(self._queue) + len(self._moved) < depth and any(self._scheduler.active):
+        while not self._sampled_out and len(self._queue) + len(self._transferred) < depth and any(self._scheduler.active):
             try:
                 index = self._next_index()  # type: ignore[no-untyped-call]
             except StopIteration:
@@ -214,8 +227,8 @@ class WorkerIterator(LoaderIterator):
         self._torn = True
         deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
         while True:
-            if self._moved:
-                ahead, moved = self._moved.popleft()
+            if self._transferred:
+                ahead, moved = self._transferred.popleft()
                 self._take(ahead)
                 self._move_ahead()
                 if (batch := self._deliver(ahead, moved)) is not NOTHING:
@@ -226,7 +239,7 @@ class WorkerIterator(LoaderIterator):
             if task is not None:
                 self._take(task)
                 self._finish(task)
-                moved = self._moved.popleft()[1]
+                moved = self._transferred.popleft()[1]
                 self._move_ahead()
                 if (batch := self._deliver(task, moved)) is not NOTHING:
                     return batch
@@ -262,11 +275,11 @@ class WorkerIterator(LoaderIterator):
         assert made is not None
         self._torn = False
         try:
-            self._moved.append((task, None if task.empty else self._transfer.put(made, functools.partial(self._key, task))))
+            self._transferred.append((task, None if task.empty else self._transfer.put(made, functools.partial(self._key, task))))
         except BaseException as error:
             if not isinstance(error, Exception):
                 raise
-            self._moved.append((task, error))
+            self._transferred.append((task, error))
         finally:
             self._scheduler.forget(task)
         self._torn = True
@@ -278,7 +291,7 @@ class WorkerIterator(LoaderIterator):
 
     def _move_ahead(self) -> None:
         """Moves what is ready behind the batch that was asked for, as far as that goes without waiting."""
-        while len(self._moved) < self._ahead and self._queue:
+        while len(self._transferred) < self._ahead and self._queue:
             task = self._take_ready()
             if task is not None:
                 self._finish(task)
@@ -290,9 +303,9 @@ class WorkerIterator(LoaderIterator):
         try:
             received = self._scheduler.pool.receive(list(range(self._num_workers)), 0.0)
         except BaseException as error:
-            kept = self._moved.copy()
+            kept = self._transferred.copy()
             self.close()
-            self._moved, self._failure = kept, error
+            self._transferred, self._failure = kept, error
             return False
         if received is not None:
             self._scheduler.take_in(*received)
@@ -367,7 +380,7 @@ class WorkerIterator(LoaderIterator):
         if self._pid == os.getpid():
             self._scheduler.close()
             self._queue.clear()
-            self._moved.clear()
+            self._transferred.clear()
 
     _shutdown_workers = close  # by the name that people call on torch's iterator
 

@@ -14,6 +14,7 @@ from typing import Any
 from torch._utils import ExceptionWrapper
 
 from fastload._native import core
+from fastload.bad_sample_counts import Counts
 from fastload.bad_samples import Lost, Policy
 from fastload.packed_view import Draws
 from fastload.processes import row_collate as rows
@@ -85,6 +86,14 @@ class WorkerCounts:
             self.slow.append((key, slowest))
             self.slow.sort(key=lambda each: -each[1])
             del self.slow[SLOW_KEPT:]
+
+
+@dataclass
+class LoaderCounters:
+    """What is counted over all epochs of a loader: samples that on_error replaced or skipped, and what worker processes did."""
+
+    losses: Counts = field(default_factory=Counts)
+    workers: WorkerCounts = field(default_factory=WorkerCounts)
 
 
 SLOW_KEPT = 10

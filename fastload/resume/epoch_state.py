@@ -185,3 +185,28 @@ class IndexBatches(Iterator[Any]):
     def forget(self, position: int) -> None:
         for number in [number for number in self._states if number < position]:
             del self._states[number]
+
+
+@dataclass
+class Progress:
+    """How far a loader has come.
+
+    Attributes:
+        next_epoch: the number of the epoch that the next iter() begins.
+        epoch_state: of the epoch that was begun last.
+        pending: a loaded state that the next epoch begins with.
+    """
+
+    next_epoch: int = 0
+    epoch_state: EpochState | None = None
+    pending: dict[str, Any] | None = None
+
+    def count_epoch(self) -> int:
+        """The number of the epoch that begins now."""
+        self.next_epoch += 1
+        return self.next_epoch - 1
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that was begun last."""
+        return self.next_epoch - 1

@@ -5,16 +5,27 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import asdict
-from typing import Any
-
-from torch.utils.data import _DatasetKind
+from typing import Any, Protocol
 
 from fastload.errors import ArgumentError
+from fastload.execution.plan import ExecutionPlan
+from fastload.execution.settings import Settings
 from fastload.resume import epoch_start
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, is_stateful
-from fastload.resume.epoch_state import EpochState
+from fastload.resume.epoch_state import EpochState, Progress
 
 VERSION = 2
+
+
+class KeptWorkers(Protocol):
+    """An iterator with persistent workers: the base seed that they were started with, and the epochs that they have made."""
+
+    @property
+    def base_seed(self) -> int: ...
+    @property
+    def passes(self) -> int: ...
+
+
 """Version 1 had no `exhausted`, no `at` in replicas, none of map-style datasets, and called a pass ended with its last batch."""
 _REPLICA = {"batches", "state", "at", "ended"}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -41,107 +52,98 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _is_native(loader: Any) -> bool:
-    data = loader._fastload.packed.data
-    return data is not None and data.native is not None
-
-
-def state_of(loader: Any) -> dict[str, Any]:
-    """FastLoader.state_dict()."""
-    if loader._fastload.pending is not None:
-        return _as_json(loader, epoch_start.resumed(loader, loader._fastload.pending), loader._fastload.pending["now"])
-    epoch_state = loader._fastload.epoch_state
+def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> dict[str, Any]:
+    """FastLoader.state_dict(). `kept`: the iterator whose persistent workers the next epoch goes on with."""
+    settings = plan.settings
+    if progress.pending is not None:
+        return _as_json(settings, epoch_start.resumed(progress.pending), progress.pending["now"])
+    epoch_state = progress.epoch_state
     if epoch_state is None or epoch_state.ended:
-        return _as_json(loader, _next_pass(loader, epoch_state), {})
+        return _as_json(settings, _next_epoch(plan, progress, kept), {})
     if epoch_state.live is not None:
         epoch_state.place(0, epoch_state.live())
     began = epoch_state.batches or epoch_state.position or epoch_state.beyond
-    epoch_state.exhausted = epoch_state.index_batches is not None and epoch_state.index_batches.exhausted(_index_length(loader))
-    return _as_json(loader, epoch_state, epoch_start.capture_now(loader, epoch_state) if began else {})
+    indices = epoch_state.index_batches
+    epoch_state.exhausted = indices is not None and indices.exhausted(_index_length(settings))
+    return _as_json(settings, epoch_state, epoch_start.capture_now(settings, epoch_state) if began else {})
 
 
-def _next_pass(loader: Any, previous: EpochState | None) -> EpochState:
-    """State of the epoch that the next iter() would begin, with the dataset's states where its copies outlive a pass."""
-    epoch_state = epoch_start.fresh(loader, loader._fastload.next_epoch, _draws_base_seed(loader))
-    if not epoch_state.drawn:
-        epoch_state.base_seed, epoch_state.passes = int(loader._iterator._base_seed), loader._iterator._passes
+def _next_epoch(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> EpochState:
+    """State of the epoch that the next iter() would begin, with the dataset's states where its copies outlive an epoch."""
+    settings, previous = plan.settings, progress.epoch_state
+    epoch_state = epoch_start.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
+    if kept is not None:
+        epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if previous is not None:
             epoch_state.replicas = [DatasetState(state=each.state) for each in previous.replicas]
     elif previous is not None and previous.live is not None:
         epoch_state.replicas = [DatasetState(state=previous.live().state)]
-    elif loader.num_workers == 0 and not _is_native(loader) and _kind(loader) == "map" and is_stateful(loader.dataset):
-        epoch_state.replicas = [dataset_state_of(loader.dataset)]
+    elif plan.engine == "caller" and not settings.iterable and is_stateful(settings.dataset):
+        epoch_state.replicas = [dataset_state_of(settings.dataset)]
     return epoch_state
 
 
-def _draws_base_seed(loader: Any) -> bool:
-    return not _is_native(loader) or loader._fastload.settings.seed is None
-
-
-def _index_length(loader: Any) -> int | None:
+def _index_length(settings: Settings) -> int | None:
     try:
-        return len(loader._index_sampler)
+        return len(settings.index_sampler)
     except (TypeError, NotImplementedError):
         return None
 
 
-def _as_json(loader: Any, epoch_state: EpochState, now: dict[str, Any]) -> dict[str, Any]:
+def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -> dict[str, Any]:
     sampler = dict(epoch_state.sampler)
     if epoch_state.index_batches is not None and (state := epoch_state.index_batches.state(epoch_state.exhausted)) is not None:
         sampler["state"] = state
     follow = epoch_state.batches or any(each.state is not None for each in epoch_state.replicas)
     return {
         "version": VERSION,
-        "kind": _kind(loader),
+        "kind": _kind(settings),
         "epoch": epoch_state.epoch,
         "batches": epoch_state.batches,
         "samples": epoch_state.samples,
         "position": epoch_state.position,
         "beyond": sorted(epoch_state.beyond),
-        "seed": loader._fastload.settings.seed,
+        "seed": settings.seed,
         "base_seed": epoch_state.base_seed,
         "drawn": epoch_state.drawn,
         "passes": epoch_state.passes,
         "start": epoch_start.packed_states(epoch_state.start),
         "now": epoch_start.packed_states(now),
         "sampler": copy.deepcopy(sampler),
-        "batch_size": _batch_size(loader),
-        "drop_last": bool(loader.drop_last),
-        "length": _length(loader),
-        "num_workers": loader.num_workers,
+        "batch_size": settings.rows,
+        "drop_last": bool(settings.drop_last),
+        "length": _length(settings),
+        "num_workers": settings.num_workers,
         "replicas": [copy.deepcopy(asdict(each)) for each in epoch_state.replicas if follow],
         "turn": epoch_state.turn if epoch_state.batches else 0,
         "exhausted": epoch_state.exhausted,
     }
 
 
-def _kind(loader: Any) -> str:
-    return "iterable" if loader._dataset_kind == _DatasetKind.Iterable else "map"
+def _kind(settings: Settings) -> str:
+    return "iterable" if settings.iterable else "map"
 
 
-def _batch_size(loader: Any) -> int | None:
-    size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) else None
+def _length(settings: Settings) -> int | None:
+    return len(settings.dataset) if _kind(settings) == "map" and hasattr(settings.dataset, "__len__") else None
 
 
-def _length(loader: Any) -> int | None:
-    return len(loader.dataset) if _kind(loader) == "map" and hasattr(loader.dataset, "__len__") else None
+def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
+    """FastLoader.load_state_dict(): notes a state that the next epoch begins with, after it is checked.
 
-
-def load(loader: Any, state: dict[str, Any]) -> None:
-    """FastLoader.load_state_dict()."""
+    Raises:
+        ArgumentError: see FastLoader.load_state_dict.
+    """
     if state:
         state = _checked(state)
-        _check_fits(loader, state)
-        _check_generators(loader, state)
-    loader._iterator = None
-    loader._fastload.packed.forget_ahead()
-    loader._fastload.epoch_state = None
-    loader._fastload.pending = state or None
+        _check_fits(settings, state)
+        _check_generators(settings, state)
+    progress.epoch_state = None
+    progress.pending = state or None
     if not state:
         return
-    loader._fastload.next_epoch = state["epoch"]
-    sampler = epoch_start.innermost(loader)
+    progress.next_epoch = state["epoch"]
+    sampler = epoch_start.innermost(settings)
     if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
         sampler.set_epoch(state["sampler"]["epoch"])
     if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
@@ -189,10 +191,10 @@ def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "version": 2, "exhausted": False, "replicas": replicas}
 
 
-def _check_generators(loader: Any, state: dict[str, Any]) -> None:
+def _check_generators(settings: Settings, state: dict[str, Any]) -> None:
     try:
         for name in ("start", "now"):
-            epoch_start.check_generators(loader, state[name])
+            epoch_start.check_generators(settings, state[name])
     except ArgumentError:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -203,27 +205,27 @@ def _damaged(what: str) -> ArgumentError:
     return ArgumentError(f"the state is damaged: {what}. Load what state_dict() gave, unchanged")
 
 
-def _check_fits(loader: Any, state: dict[str, Any]) -> None:
+def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
     """Refuses a state of mid-epoch whose count of batches means something else to this loader."""
-    ours: dict[str, Any] = {"kind": _kind(loader)}
+    ours: dict[str, Any] = {"kind": _kind(settings)}
     if state["batches"] or state["position"] or state["beyond"]:
-        ours |= {"batch_size": _batch_size(loader), "drop_last": bool(loader.drop_last), "length": _length(loader)}
-        ours["seed"] = loader._fastload.settings.seed
-        name = type(epoch_start.innermost(loader)).__name__
+        ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
+        ours["seed"] = settings.seed
+        name = type(epoch_start.innermost(settings)).__name__
         if state["sampler"].get("name") != name:
             raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
     for name, value in ours.items():
         if state[name] != value:
             raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
-    if ours["kind"] == "map" and not is_stateful(loader.dataset) and any(each["state"] for each in state["replicas"]):
+    if ours["kind"] == "map" and not is_stateful(settings.dataset) and any(each["state"] for each in state["replicas"]):
         raise ArgumentError(
-            f"the state holds one of the dataset, and {type(loader.dataset).__name__} has no load_state_dict() that takes it: "
+            f"the state holds one of the dataset, and {type(settings.dataset).__name__} has no load_state_dict() that takes it: "
             "resume with the dataset's class that the state was taken with"
         )
-    if state["replicas"] and len(state["replicas"]) != max(1, loader.num_workers):
+    if state["replicas"] and len(state["replicas"]) != max(1, settings.num_workers):
         raise ArgumentError(
             f"the state holds where the dataset stood in {state['num_workers']} workers, and this loader has "
-            f"num_workers={loader.num_workers}: each worker's copy goes on from a state of its own, so {_SAME} number"
+            f"num_workers={settings.num_workers}: each worker's copy goes on from a state of its own, so {_SAME} number"
         )
 
 

@@ -1,9 +1,8 @@
-"""A ready slot made into the batch that the loop gets: failed rows settled, leased, assembled, moved."""
+"""A ready slot made into the batch that the loop gets: failed rows settled, leased, assembled, transferred."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,8 +15,9 @@ from fastload._native import core
 from fastload.bad_sample_counts import Counts, PassLosses
 from fastload.bad_samples import NOTHING, Lost, reason_of
 from fastload.device.stage_call import BatchKey
-from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
+from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import SampleError
+from fastload.execution.plan import ExecutionPlan
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.lease import images_of
@@ -32,53 +32,25 @@ _redoing = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """How finished batches reach the user; the same for every pass of a loader.
-
-    Attributes:
-        collate: None for (images, labels) as default_collate gives them, else the user's function over samples.
-        batched: False for batch_size=None: single samples.
-        on_error: "raise", "replace" or "skip".
-        in_order: hand out batches in the sampler's order.
-        timeout: seconds a wait may take, 0 for no limit.
-        depth: batches in flight.
-        transfer_plan: where they go, and what is done to them there.
-        counts: added to for each sample that was replaced or skipped.
-    """
-
-    collate: Callable[[list[Any]], Any] | None
-    batched: bool
-    on_error: str
-    in_order: bool
-    timeout: float
-    depth: int
-    transfer_plan: TransferPlan
-    counts: Counts
-
-    @property
-    def threaded(self) -> bool:
-        """A thread finishes batches ahead of the loop. Not where the user's collate_fn does: it may draw random numbers."""
-        return self.transfer_plan.threaded and self.collate is None
-
-
-@dataclass(frozen=True)
 class AssembledBatch:
-    """What the rows of a batch came to. moved: None where none is left. lost: None where every row is the one asked for."""
+    """What the rows of a batch came to. transferred: None where none is left. lost: None where every row is the one asked for."""
 
-    moved: TransferredBatch | None
+    transferred: TransferredBatch | None
     lost: Lost | None = None
 
 
 class BatchAssembler:
     """Finishes the batches of one pass. Refers to no iterator; one thread at a time."""
 
-    def __init__(self, engine: ThreadEngine, delivery: Delivery, seed: int, epoch: int) -> None:
+    def __init__(self, engine: ThreadEngine, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
         self._engine = engine
-        self._delivery = delivery
         self._seed = seed
         self._epoch = epoch
-        self.losses = PassLosses(delivery.counts)
-        self._transfer = Transfer(delivery.transfer_plan)
+        self._collate = plan.settings.own_collate_fn
+        self._batched = plan.settings.auto_collation
+        self._on_error = plan.settings.on_error
+        self.losses = PassLosses(counts)
+        self._transfer = Transfer(plan.transfer)
 
     def __call__(self, number: int, batch: core.Batch) -> AssembledBatch:
         """Finishes a ready batch, the `number`-th of its pass.
@@ -110,7 +82,7 @@ class BatchAssembler:
     def hand_over(self, finished: AssembledBatch) -> Any:
         """The batch, in the loop's thread; NOTHING where no row is left. Counts what on_error did."""
         self.losses.add(finished.lost)
-        return NOTHING if finished.moved is None else self._transfer.get(finished.moved)
+        return NOTHING if finished.transferred is None else self._transfer.get(finished.transferred)
 
     def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
         """Each row's fields that lie in records. A row where one cannot be read is added to the failures."""
@@ -131,9 +103,9 @@ class BatchAssembler:
         lost = Lost()
         with _redoing:
             for row, index, source, _, reason in failures:
-                if self._delivery.on_error == "raise":
+                if self._on_error == "raise":
                     raise self._engine.sample_error(source, index, reason)
-                instead = self._replace(batch, row, index, source, reason, stored) if self._delivery.on_error == "replace" else None
+                instead = self._replace(batch, row, index, source, reason, stored) if self._on_error == "replace" else None
                 lost.add(row, instead, reason_of(self._engine.sample_error(source, index, reason)))
         return lost
 
@@ -156,15 +128,15 @@ class BatchAssembler:
 
     def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]) -> Any:
         first = self._engine.view.datasets[0]
-        collate = self._delivery.collate
-        if collate is None and self._delivery.batched:
+        collate = self._collate
+        if collate is None and self._batched:
             return _as_collated(first.assemble(self._columns(images, sources, indices, stored)))
         values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
         values |= {name: [row[name] for row in stored] for name in first.stored_fields}
         if first.image_field in first.fields:
             values[first.image_field] = list(images.unbind(0))
         samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
-        if self._delivery.batched:
+        if self._batched:
             assert collate is not None
             return collate(samples)
         return _as_collated(samples[0]) if collate is None else collate(samples[0])

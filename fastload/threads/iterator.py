@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fastload._native import core
+from fastload.bad_sample_counts import Counts
 from fastload.bad_samples import NOTHING
 from fastload.base_iterator import LoaderIterator
+from fastload.execution.plan import ExecutionPlan
 from fastload.resume.epoch_state import EpochState
 from fastload.system import available_cpus
-from fastload.threads.assemble import BatchAssembler, Delivery
+from fastload.threads.assemble import BatchAssembler
 from fastload.threads.device_prefetch import DevicePrefetcher
 from fastload.threads.engine import ThreadEngine
 
@@ -35,38 +37,37 @@ class PackedIterator(LoaderIterator):
         self,
         engine: ThreadEngine,
         batches: Iterator[Sequence[int] | int],
-        delivery: Delivery,
+        plan: ExecutionPlan,
+        counts: Counts,
         seed: int,
         epoch: int,
-        length: Callable[[], int],
         successor: Callable[[], PackedIterator | None],
         epoch_state: EpochState,
     ) -> None:
         self._engine = engine
         self._batches: Iterator[Any] | None = batches
-        self._delivery = delivery
+        self._plan = plan
         self._seed = seed
         self.epoch = epoch
         self.epoch_state = epoch_state
-        self._length = length
         self._make_successor = successor
         self._successor: PackedIterator | None = None
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
         self._in_flight: deque[core.Batch | Exception] = deque()
         self._numbers: deque[int] = deque()  # of what is in flight, then of what is announced
-        self._assembler = BatchAssembler(engine, delivery, seed, epoch)
-        self._ahead: DevicePrefetcher | None = None
+        self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
+        self._threaded = plan.finished_ahead and bool(engine.core.threads)
+        self._assembler = BatchAssembler(engine, plan, counts, seed, epoch)
+        self._prefetcher: DevicePrefetcher | None = None
         self._closing: weakref.finalize[..., Any] | None = None
-
-    def __len__(self) -> int:
-        return self._length()
+        self._appear_as_torchs()
 
     def start(self, depth: int | None = None) -> PackedIterator:
         """Puts batches in flight, `depth` of them at most; returns itself."""
-        if depth is None and self._delivery.threaded and self._engine.core.threads:
-            return self._start_ahead()
-        budget = self._delivery.depth if depth is None else depth
+        if depth is None and self._threaded:
+            return self._start_prefetcher()
+        budget = self._depth if depth is None else depth
         while len(self._in_flight) < budget and self._announce(1):
             batch = self._announced.popleft()
             if isinstance(batch, core.Batch):
@@ -75,18 +76,18 @@ class PackedIterator(LoaderIterator):
         self._announce(READ_AHEAD)
         return self
 
-    def _start_ahead(self) -> PackedIterator:
+    def _start_prefetcher(self) -> PackedIterator:
         """Hands what is announced to the thread, as many as may be under way there."""
-        if self._ahead is None:
-            depth, most = self._delivery.depth, self._delivery.transfer_plan.ahead
-            left = max(1, available_cpus() - self._engine.core.threads) if self._delivery.transfer_plan.on_cpu else None
-            self._ahead = DevicePrefetcher(self._engine.ring, depth, most, self._delivery.in_order, self._assembler, left)
-            self._closing = weakref.finalize(self, self._ahead.close)
+        if self._prefetcher is None:
+            depth, most = self._depth, self._plan.transfer.ahead
+            left = max(1, available_cpus() - self._engine.core.threads) if self._plan.transfer.on_cpu else None
+            self._prefetcher = DevicePrefetcher(self._engine.ring, depth, most, self._in_order, self._assembler, left)
+            self._closing = weakref.finalize(self, self._prefetcher.close)
             while self._in_flight:
-                self._ahead.put(self._numbers.popleft(), self._in_flight.popleft(), submitted=True)
-        room = self._delivery.depth + self._delivery.transfer_plan.ahead - self._ahead.undelivered
+                self._prefetcher.put(self._numbers.popleft(), self._in_flight.popleft(), submitted=True)
+        room = self._depth + self._plan.transfer.ahead - self._prefetcher.undelivered
         while room > 0 and self._announce(1):
-            self._ahead.put(self._numbers.popleft(), self._announced.popleft())
+            self._prefetcher.put(self._numbers.popleft(), self._announced.popleft())
             room -= 1
         self._announce(READ_AHEAD)
         return self
@@ -105,7 +106,7 @@ class PackedIterator(LoaderIterator):
             except StopIteration:
                 self._batches = None
                 break
-            positions = picked if self._delivery.batched else [picked]
+            positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
                 batch = self._engine.announce(positions, self._seed, self.epoch)
@@ -116,34 +117,34 @@ class PackedIterator(LoaderIterator):
             waiting += len(positions) or 1
         return bool(self._announced)
 
-    def appear_as_torchs(self, loader: Any) -> PackedIterator:
-        """Sets the attributes that torch's iterators have and programs read; returns itself. Batches do not come from them."""
-        self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
-        self._index_sampler, self._sampler_iter = loader._index_sampler, self._batches
-        self._num_workers, self._persistent_workers = loader.num_workers, loader.persistent_workers
-        self._auto_collation, self._collate_fn, self._drop_last = loader._auto_collation, loader.collate_fn, loader.drop_last
-        self._timeout, self._pin_memory = loader.timeout, self._delivery.transfer_plan.pin
+    def _appear_as_torchs(self) -> None:
+        """Sets the attributes that torch's iterators have and programs read. Batches do not come from them."""
+        settings = self._plan.settings
+        self._dataset, self._dataset_kind = settings.dataset, settings.kind
+        self._index_sampler, self._sampler_iter = settings.index_sampler, self._batches
+        self._num_workers, self._persistent_workers = settings.num_workers, settings.persistent_workers
+        self._auto_collation, self._collate_fn, self._drop_last = settings.auto_collation, settings.collate_fn, settings.drop_last
+        self._timeout, self._pin_memory = settings.timeout, self._plan.transfer.pin
         self._base_seed, self._num_yielded = self._seed, self.epoch_state.batches
         self._profile_name = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._shared_seed = self._pin_memory_device = self._IterableDataset_len_called = None
-        return self
 
     def _next_data(self) -> Any:
         while True:
             self.start()
             self._begin_next_epoch()
-            if not self._in_flight and (self._ahead is None or self._ahead.exhausted(self.epoch_state.ended)):
+            if not self._in_flight and (self._prefetcher is None or self._prefetcher.exhausted(self.epoch_state.ended)):
                 self.epoch_state.end()
                 self.close()
                 self._assembler.losses.check(self.epoch_state.batches)
                 raise StopIteration
-            delivered = self._taken_ahead(self._ahead) if self._ahead is not None else self._taken()
+            delivered = self._taken_transferred(self._prefetcher) if self._prefetcher is not None else self._taken()
             if delivered is not NOTHING:
                 self.epoch_state.deliver()
                 return delivered
 
     def _begin_next_epoch(self) -> None:
-        spare = self._delivery.depth - (len(self._in_flight) if self._ahead is None else self._ahead.in_flight)
+        spare = self._depth - (len(self._in_flight) if self._prefetcher is None else self._prefetcher.in_flight)
         if self._batches is not None or self._announced or spare <= 0:
             return
         if not self._succeeded:
@@ -163,21 +164,21 @@ class PackedIterator(LoaderIterator):
         """Waits for the batch whose turn it is, and takes it out of flight, with its number."""
         which = 0
         waiting = [b for b in self._in_flight if isinstance(b, core.Batch)]
-        if self._delivery.in_order:
+        if self._in_order:
             waiting = waiting[:1] if isinstance(self._in_flight[0], core.Batch) else []
         if waiting:
-            which = self._in_flight.index(waiting[core.wait_any(waiting, self._delivery.timeout)])
+            which = self._in_flight.index(waiting[core.wait_any(waiting, self._plan.settings.timeout)])
         batch, number = self._in_flight[which], self._numbers[which]
         del self._in_flight[which]
         self.epoch_state.take(number, batch.rows if isinstance(batch, core.Batch) else 0)
         del self._numbers[which]
-        if len(self._in_flight) < self._delivery.depth:
+        if len(self._in_flight) < self._depth:
             self.start()
         return number, batch
 
-    def _taken_ahead(self, ahead: DevicePrefetcher) -> Any:
+    def _taken_transferred(self, prefetcher: DevicePrefetcher) -> Any:
         """The batch whose turn it is, finished by the thread."""
-        done = ahead.take(self._delivery.timeout)
+        done = prefetcher.take(self._plan.settings.timeout)
         self.epoch_state.take(done.number, done.rows)
         self.start()
         if done.error is not None:

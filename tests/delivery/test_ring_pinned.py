@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 def guarded(packed: Path, copies: Copies) -> FastLoader:
     loader = FastLoader(packed, batch_size=10, transform=T.Resize((16, 16)), num_workers=1, prefetch_factor=1)
-    loader._fastload.packed.engine().ring.guard(copies)
+    loader._fastload.epochs.engine(loader._fastload.plan).ring.guard(copies)
     return loader
 
 
@@ -118,7 +118,7 @@ def test_child_drops_batches_without_the_device(packed: Path) -> None:
 def test_stop_ends_a_wait(packed: Path) -> None:
     """A wait with a Stop ends at once when it is set, also one that begins later."""
     with FastLoader(packed, batch_size=10, transform=T.Resize((16, 16)), num_workers=1) as loader:
-        engine = loader._fastload.packed.engine()
+        engine = loader._fastload.epochs.engine(loader._fastload.plan)
         batch = engine.announce([0, 1], 0, 0)
         batch.submit()
         stop = core.Stop()

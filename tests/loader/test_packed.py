@@ -176,7 +176,7 @@ def test_held_batches_are_never_overwritten(packed: Path) -> None:
         held = list(loader)
         for a, b in zip(copies, held, strict=True):
             assert batches_equal(a, b)
-        ring = loader._fastload.packed.engine().ring
+        ring = loader._fastload.epochs.engine(loader._fastload.plan).ring
         assert ring.counts()["leased"] >= len(held)
         del a, b
         view = held[3][0][1:2, :, 5:9]
@@ -299,8 +299,8 @@ def test_next_epoch_begins_early_and_is_dropped_when_wrong(packed: Path) -> None
     ds = PackedDataset(packed, transform=TRAIN)
     with FastLoader(ds, batch_size=10, shuffle=True, seed=6, num_workers=2) as loader:
         first = epoch(loader)
-        assert loader._fastload.packed._ahead is not None
-        assert loader._fastload.packed._ahead.iterator.epoch_state.epoch == 1
+        assert loader._fastload.epochs.early is not None
+        assert loader._fastload.epochs.early.iterator.epoch_state.epoch == 1
         second = epoch(loader)
         loader.set_epoch(0)
         assert all(batches_equal(a, b) for a, b in zip(first, epoch(loader), strict=True))

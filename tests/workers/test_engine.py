@@ -201,7 +201,7 @@ def test_counters() -> None:
 
     loader = FastLoader(Made(ones, 40), batch_size=4, num_workers=2, collate_fn=collate)
     list(loader)
-    counts = loader._fastload.worker_counts
+    counts = loader._fastload.counters.workers
     assert (counts.batches, counts.samples) == (10, 40)
     assert counts.envelope_batches == 5
     assert counts.envelope_bytes > 5 * 4000

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fastload.execution.settings import Settings
+
 
 @dataclass(frozen=True)
 class EpochSize:
@@ -27,12 +29,12 @@ class EpochSize:
         return min(depth, 2 * self.batches)
 
 
-def epoch_size(loader: Any, samples: int) -> EpochSize:
-    """What the loader's samplers tell of an epoch over a dataset of that many samples."""
-    batch_sampler = loader.batch_sampler
-    drawn = _length(getattr(batch_sampler, "sampler", loader.sampler))
+def epoch_size(settings: Settings, samples: int) -> EpochSize:
+    """What the samplers tell of an epoch over a dataset of that many samples."""
+    batch_sampler = settings.batch_sampler
+    drawn = _length(getattr(batch_sampler, "sampler", settings.sampler))
     samples = max(1, samples if drawn is None else drawn)
-    asked = getattr(batch_sampler, "batch_size", None) or loader.batch_size or 1
+    asked = getattr(batch_sampler, "batch_size", None) or settings.batch_size or 1
     rows = min(samples, asked) if isinstance(asked, int) and asked > 0 else 1
     batches = None if batch_sampler is None else _length(batch_sampler)
     return EpochSize(rows, -(-samples // rows) if batches is None else max(1, batches))

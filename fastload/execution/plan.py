@@ -1,0 +1,212 @@
+"""ExecutionPlan: how a loader's next epoch runs, decided once from its settings, its dataset and this machine.
+
+NOTE [ plan: decided at iter() ]
+iter() reads what the user may have changed since (the sampler, batch sizes, a Subset's indices, transforms, torch's attributes of the
+loader) into a plan. Engines run the plan and explain() prints it; neither looks at the loader. Where nothing has changed it is the same
+plan, so that comparing plans by identity tells whether work that was begun early, or an engine, may be used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import IterableDataset
+
+from fastload._native import core
+from fastload.dataset import PackedDataset
+from fastload.device import pinning
+from fastload.device.image_form import FormedSamples
+from fastload.device.stage_call import IMAGE, LABEL
+from fastload.device.timing import StageTimer
+from fastload.device.to_float import Floats
+from fastload.device.transfer import TransferPlan
+from fastload.errors import ArgumentError
+from fastload.execution.batch_stages import BatchStages, form_of
+from fastload.execution.epoch_size import EpochSize, epoch_size
+from fastload.execution.packed_data import PackedData, PackedDataReader
+from fastload.execution.settings import Settings
+from fastload.packed_view import Draws, PackedView
+from fastload.plan import output_of
+
+Engine = Literal["threads", "processes", "caller"]
+_DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+_LAYOUTS = {None: "CHW", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionPlan:
+    """How an epoch runs. See NOTE [ plan: decided at iter() ].
+
+    Attributes:
+        settings: the loader's, as they are in force.
+        engine: who makes the batches: native threads, worker processes, or the calling process.
+        why: the reason for that engine, as explain() prints it.
+        data: the packed data; None for any other dataset.
+        transfer: where finished batches go, and the stages that are done to them there.
+        collate_fn: what engines that run Python call on the samples of a batch.
+        output: what the native engine writes into a batch; None on other engines.
+        size: of the epoch on native threads, as far as it is known.
+    """
+
+    settings: Settings
+    engine: Engine
+    why: str
+    data: PackedData | None
+    transfer: TransferPlan
+    collate_fn: Any
+    output: core.Output | None
+    size: EpochSize
+
+    @property
+    def native(self) -> PackedView | None:
+        """The rows that the native engine reads; None on other engines."""
+        return None if self.data is None else self.data.native
+
+    @property
+    def depth(self) -> int:
+        """Batches that an epoch keeps in flight on native threads."""
+        return self.size.in_flight(self.settings.depth)
+
+    @property
+    def finished_ahead(self) -> bool:
+        """Whether a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
+        return self.transfer.threaded and self.settings.own_collate_fn is None
+
+    @property
+    def slots(self) -> int:
+        """Slots that native threads start with, beside the one that is being filled."""
+        return self.size.slots(self.depth + self.transfer.ahead * (not self.transfer.idle))
+
+    @property
+    def pinned(self) -> bool:
+        """Whether slots are registered with the accelerator."""
+        return pinning.wanted(self.transfer.pin, self.transfer.device)
+
+    @property
+    def transform_seed(self) -> int | None:
+        """Seed of random transforms: the loader's, else that of its packed datasets; None: one is drawn for each epoch.
+
+        Raises:
+            ArgumentError: the datasets have different seeds.
+        """
+        if self.settings.seed is not None or self.data is None:
+            return self.settings.seed
+        seeds = {each.seed for each in self.data.view.datasets}
+        if len(seeds) > 1:
+            shown = ", ".join(str(seed) for seed in sorted(seeds, key=str))
+            raise ArgumentError(f"the packed datasets have different seeds ({shown}), and a batch has one: give seed= to the loader")
+        return seeds.pop()
+
+    @property
+    def draws_base_seed(self) -> bool:
+        """Whether an epoch draws a base seed, as torch's does."""
+        return self.native is None or self.settings.seed is None
+
+    def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
+        """The dataset as engines that run Python per sample read it, and, if it is packed, what its draws follow from."""
+        if self.data is None:
+            return self.settings.dataset, None
+        draws = self.settings.seed, epoch
+        return self.data.for_python(self.settings.dataset, draws), draws
+
+
+class Planner:
+    """Makes the plans of one loader."""
+
+    def __init__(self, timer: StageTimer) -> None:
+        self._timer = timer
+        self._reader = PackedDataReader()
+        self._stages = BatchStages()
+        self._last: ExecutionPlan | None = None
+
+    def is_packed(self, dataset: Any) -> bool:
+        """Whether the native engine's datasets are all that it holds."""
+        return self._reader.read(dataset, device=False) is not None
+
+    @property
+    def reads_packed(self) -> bool:
+        """Whether the dataset that was read last is packed."""
+        return self._reader.data is not None
+
+    def plan(self, settings: Settings) -> ExecutionPlan:
+        """The plan for these settings and the dataset as it is now: the last one, if nothing that it follows from has changed.
+
+        Raises:
+            ArgumentError: arguments contradict each other or the transform.
+            Whatever reading the dataset raises.
+        """
+        data = self._reader.read(settings.dataset, why_not_device(settings) is None)
+        transfer = self._transfer(settings, data)
+        size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, len(data.view))
+        last = self._last
+        if last is not None and last.settings is settings and last.data is data and last.transfer == transfer and last.size == size:
+            return last
+        native = None if data is None else data.native
+        engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
+        form, output = form_of(settings, data), None if native is None else output_for(settings, native, transfer)
+        collate = settings.collate_fn
+        if form is not None and not settings.by_default_collate:
+            collate = FormedSamples(settings.collate_fn, form, transfer.fields, settings.auto_collation)
+        self._last = ExecutionPlan(settings, engine, _why(settings, data), data, transfer, collate, output, size)
+        return self._last
+
+    def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
+        image = IMAGE if data is None else data.view.datasets[0].image_field
+        pin = settings.pin_memory and torch.accelerator.is_available()
+        stages = self._stages.calls(settings, data)
+        return TransferPlan(settings.device, pin, stages, (image, LABEL), settings.device_prefetch, self._timer)
+
+
+def why_not_device(settings: Settings) -> str | None:
+    """Why nothing of the transform is left to a device; None if what can be is."""
+    if settings.device is None:
+        return "no device= is given"
+    if not settings.auto_collation:
+        return "batch_size=None makes no batches"
+    if not settings.by_default_collate:
+        return "your collate_fn takes finished samples"
+    return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
+
+
+@cache
+def _has_kornia() -> bool:
+    return find_spec("kornia") is not None
+
+
+def output_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> core.Output:
+    """What the native engine writes into a batch.
+
+    Raises:
+        ArgumentError: dtype= contradicts the transform.
+    """
+    dtype = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype]
+    output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[settings.memory_format])
+    if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in transfer.steps):
+        return core.Output("uint8", output.layout)  # bytes become floats by that step
+    return output
+
+
+def _why(settings: Settings, data: PackedData | None) -> str:
+    if data is None:
+        kind = "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
+        return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
+    if data.native is not None:
+        left = " but for what the device does" if data.native.datasets[0].plan.device else ""
+        return f"the dataset is packed and its transform is native{left}"
+    for dataset in data.view.datasets:
+        if not dataset.plan.native:
+            return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(settings, dataset)}"
+        if dataset.image_field not in dataset.fields:
+            return "no image is asked for"
+    return "the packed datasets end in different normalisations, or other ops on batches"
+
+
+def _not_moved(settings: Settings, dataset: PackedDataset) -> str:
+    """Why that part is not left to the device, if it could be."""
+    if not dataset.plan.movable or settings.device is None:
+        return ""
+    return f"; the device could do that part, but {why_not_device(settings) or 'the packed datasets differ in it'}"

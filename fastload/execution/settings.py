@@ -1,0 +1,199 @@
+"""Settings: every argument of a FastLoader, validated, in one frozen value."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
+from torch.utils.data._utils.collate import default_convert
+
+from fastload.device.batch_transform import has_floats
+from fastload.device.to_float import DTYPES, FORMATS
+from fastload.errors import ArgumentError
+from fastload.rng import checked_seed, order_seed
+
+OnError = Literal["raise", "replace", "skip"]
+SHOWN = ("device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by", "snapshot_every_n_steps")
+"""Arguments that DataLoader does not have; they are attributes of the loader as well."""
+_TORCHS = (
+    *("dataset", "batch_size", "drop_last", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "timeout"),
+    *("worker_init_fn", "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers", "pin_memory_device", "in_order"),
+)
+_DERIVED = {"kind": "_dataset_kind", "auto_collation": "_auto_collation", "index_sampler": "_index_sampler"}
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """The arguments of a FastLoader, and what torch's DataLoader derives from them.
+
+    `torch.utils.data.DataLoader` lets most of its attributes be assigned between epochs; `in_force` reads them. FastLoader's own arguments
+    stay as they were given.
+
+    Attributes:
+        dataset ... in_order: as DataLoader's attributes of those names.
+        device ... snapshot_every_n_steps: as FastLoader's arguments.
+        own_generator: the order follows (seed, epoch), by a generator that the loader made.
+        kind: torch's _DatasetKind.
+        auto_collation: batches are made of samples; False for batch_size=None.
+        index_sampler: gives the indices of a batch, or of a sample without auto_collation.
+
+    Raises:
+        ArgumentError: an argument is out of range, or has nothing to act on.
+    """
+
+    dataset: Any
+    batch_size: int | None
+    drop_last: bool
+    sampler: Any
+    batch_sampler: Any
+    num_workers: int
+    collate_fn: Any
+    pin_memory: bool
+    timeout: float
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: Any
+    generator: torch.Generator | None
+    prefetch_factor: int | None
+    persistent_workers: bool
+    pin_memory_device: str
+    in_order: bool
+    device: torch.device | None
+    device_prefetch: int
+    batch_transform: Any
+    memory_format: torch.memory_format | None
+    dtype: torch.dtype | None
+    seed: int | None
+    on_error: OnError
+    seed_by: Literal["sample"] | None
+    snapshot_every_n_steps: int | None
+    own_generator: bool
+    kind: int = _DatasetKind.Map
+    auto_collation: bool = True
+    index_sampler: Any = None
+
+    def __post_init__(self) -> None:
+        self._check_choices()
+        self._check_dataset()
+
+    def _check_choices(self) -> None:
+        checked_seed(self.seed)
+        if self.on_error not in ("raise", "replace", "skip"):
+            raise ArgumentError(f'on_error={self.on_error!r}: choose "raise", "replace" or "skip"')
+        if self.seed_by not in (None, "sample"):
+            raise ArgumentError(f'seed_by={self.seed_by!r}: choose "sample", or None for torch\'s seeds per worker')
+        if self.dtype not in (None, torch.uint8, *DTYPES):
+            raise ArgumentError(f"dtype={self.dtype}: images are torch.uint8, float32, float16 or bfloat16")
+        if self.memory_format not in (None, *FORMATS):
+            raise ArgumentError(f"memory_format={self.memory_format}: use torch.channels_last or torch.contiguous_format")
+        if not _is_count(self.device_prefetch):
+            raise ArgumentError(f"device_prefetch={self.device_prefetch!r}: give a number of batches, 0 or more")
+        if self.snapshot_every_n_steps is not None and not _is_count(self.snapshot_every_n_steps):
+            raise ArgumentError(f"snapshot_every_n_steps={self.snapshot_every_n_steps!r}: give a number of batches, or 0 or None for never")
+
+    def _check_dataset(self) -> None:
+        """Refuses arguments that have nothing to act on with this dataset."""
+        iterable = isinstance(self.dataset, IterableDataset)
+        if self.on_error != "raise" and iterable:
+            raise ArgumentError(
+                f'on_error="{self.on_error}" leaves out samples by their index, and an IterableDataset has none: an iterator that has '
+                "raised is at its end. Catch the error inside __iter__, and go on there"
+            )
+        if self.on_error == "replace" and not hasattr(self.dataset, "__len__"):
+            raise ArgumentError(
+                f'on_error="replace" chooses substitutes among the samples, and {type(self.dataset).__name__} has no __len__: '
+                'add it, or use "skip"'
+            )
+        if self.seed_by is not None and iterable:
+            raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
+        if self.num_workers == 0 and isinstance(self.timeout, int | float) and self.timeout > 0:
+            raise ArgumentError(f"timeout={self.timeout} bounds the wait for workers, and num_workers=0 has none: drop one of them")
+        if self.batch_transform is not None and self.batch_size is None and self.batch_sampler is None:
+            raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
+
+    def check_python(self) -> None:
+        """Refuses what acts on packed data only, for a dataset that is not packed.
+
+        Raises:
+            ArgumentError: memory_format= or dtype= without floats in batch_transform=.
+        """
+        for name in ("memory_format", "dtype"):
+            if getattr(self, name) is not None and not has_floats(self.batch_transform):
+                raise ArgumentError(
+                    f"{name}= acts on packed data only, or with Normalize or ToFloat in batch_transform=; "
+                    "this dataset is not a PackedDataset"
+                )
+
+    def torch_arguments(self) -> dict[str, Any]:
+        """The arguments for DataLoader's constructor, as far as this torch has them."""
+        return {name: getattr(self, name) for name in _TORCHS if name in _known_to_torch()}
+
+    def in_force(self, loader: Any) -> Settings:
+        """These settings with the attributes that torch's DataLoader has now; itself where none has changed."""
+        now = {name: getattr(loader, name) for name in _TORCHS} | {name: getattr(loader, theirs) for name, theirs in _DERIVED.items()}
+        if all(_is_same(value, getattr(self, name)) for name, value in now.items()):
+            return self
+        return replace(self, **now)
+
+    def show_on(self, loader: Any) -> None:
+        """Makes FastLoader's own arguments attributes of the loader, but for those that a subclass has set or defined itself."""
+        given = {name: getattr(self, name) for name in SHOWN}
+        given["transform"] = None  # the dataset carries it: whoever makes another loader passes both
+        for name, value in given.items():
+            if not hasattr(type(loader), name):
+                loader.__dict__.setdefault(name, value)
+
+    @property
+    def by_default_collate(self) -> bool:
+        """Whether torch's default_collate makes the batches."""
+        return self.auto_collation and self.collate_fn is default_collate
+
+    @property
+    def own_collate_fn(self) -> Callable[[Any], Any] | None:
+        """The user's collate_fn; None for torch's defaults."""
+        default: Any = default_collate if self.auto_collation else default_convert
+        return None if self.collate_fn is default else self.collate_fn
+
+    @property
+    def iterable(self) -> bool:
+        """Whether the dataset is an IterableDataset."""
+        return self.kind == _DatasetKind.Iterable
+
+    @property
+    def depth(self) -> int:
+        """Batches in flight that prefetch_factor asks for on native threads."""
+        return self.prefetch_factor or 1
+
+    @property
+    def rows(self) -> int | None:
+        """Samples of a batch, as far as the batch sampler tells."""
+        size = self.batch_size if self.batch_size is not None else getattr(self.batch_sampler, "batch_size", None)
+        return size if isinstance(size, int) else None
+
+    @property
+    def ordered_by_seed(self) -> bool:
+        """Whether the order is a function of (seed, epoch) alone."""
+        return self.own_generator and self.seed is not None
+
+    def seed_order(self, epoch: int) -> None:
+        """Seeds the loader's own generator for that epoch."""
+        if self.own_generator and self.seed is not None and self.generator is not None:
+            self.generator.manual_seed(order_seed(self.seed, epoch))
+
+
+@cache
+def _known_to_torch() -> frozenset[str]:
+    return frozenset(inspect.signature(DataLoader.__init__).parameters)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether it is the same object, or an equal number or text."""
+    return a is b or (type(a) is type(b) and isinstance(a, int | float | str) and a == b)
