@@ -27,8 +27,8 @@ from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.execution.torch_loader import IteratorArguments
 from fastload.packed_view import set_draws
+from fastload.processes.job import Job
 from fastload.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
-from fastload.processes.worker import Job
 from fastload.resume.dataset_state import is_stateful
 from fastload.resume.epoch_start import attach
 from fastload.resume.epoch_state import Progress

@@ -23,6 +23,7 @@ from typing import Any
 from fastload._native import core
 from fastload.errors import ResourceError, WorkerError
 from fastload.processes.channel import Channel, DescriptorsLost, Disconnected, pair
+from fastload.processes.messages import Stop
 from fastload.system import oom_kills
 
 GRACE = 0.3
@@ -307,7 +308,7 @@ def _close(workers: list[WorkerProcess], pid: int) -> None:
         return
     for worker in workers:
         with contextlib.suppress(Disconnected):
-            worker.channel.send(("stop",))
+            worker.channel.send(Stop())
     for step in (None, "terminate", "kill"):
         deadline = time.monotonic() + GRACE
         for worker in workers:

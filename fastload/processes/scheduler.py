@@ -17,11 +17,12 @@ from fastload._native import core
 from fastload.bad_sample_counts import Counts
 from fastload.bad_samples import Lost, Policy
 from fastload.packed_view import Draws
+from fastload.processes import messages
 from fastload.processes import row_collate as rows
+from fastload.processes.job import Job
 from fastload.processes.pool import Pool
 from fastload.processes.serialization import opened, unpack
 from fastload.processes.slots import Slot, Slots
-from fastload.processes.worker import Job
 from fastload.resume.dataset_state import DatasetState
 
 
@@ -73,9 +74,9 @@ class WorkerCounts:
     restarts: int = 0
     slow: list[tuple[Any, float]] = field(default_factory=list)
 
-    def told(self, body: int, needed: int, told: tuple[float, float, float, Any, int]) -> None:
-        """Adds one worker's account of one batch, or of its part of one."""
-        python, collate, slowest, key, by_value = told
+    def add(self, body: int, needed: int, report: messages.WorkerReport) -> None:
+        """Adds a worker's report of one batch, or of its part of one: `body` bytes of pickle, `needed` bytes of its slot."""
+        python, collate, slowest, key, by_value = report
         self.python_seconds += python
         self.collate_seconds += collate
         self.bytes += needed
@@ -161,7 +162,7 @@ class TaskScheduler:
         """Another epoch of the same workers."""
         self.begun.clear()
         self.ends.clear()
-        self._send_all(("epoch", shared_seed, sample_seed, draws, policy))
+        self._send_all(messages.BeginEpoch(shared_seed, sample_seed, draws, policy))
 
     def forget(self, task: Task) -> None:
         """Nothing more is expected of this task; its slot is free once nobody views it."""
@@ -170,8 +171,11 @@ class TaskScheduler:
 
     def take_in(self, message: Any, fds: Any) -> None:
         """Notes a worker's message."""
-        what, worker, number, *rest = message
-        getattr(self, f"_on_{what}")(worker, self.tasks.get(number), *rest, *fds)
+        task = self.tasks.get(message.batch)
+        if isinstance(message, messages.BatchDone):
+            self._batch_done(message, task, *fds)
+        else:
+            _HANDLERS[type(message)](self, message, task)
 
     def close(self) -> None:
         """Ends the workers and forgets what was under way, in the process that made them; idempotent. Batches handed out stay valid."""
@@ -185,7 +189,7 @@ class TaskScheduler:
         """Sends a task to whoever makes it, with a slot to write into where one is free."""
         self.tasks[task.number] = task
         if self.slots.dropped:
-            self._send_all(("drop", self.slots.dropped))
+            self._send_all(messages.DropSlots(self.slots.dropped))
             self.slots.dropped = []
         if self._layout is not None and not task.odd and len(task.index):
             self._dispatch_rows(task, self._layout)
@@ -195,12 +199,12 @@ class TaskScheduler:
             task.worker = self._next_active()
             task.slot = self.slots.take(least, task.worker, most=OVERSIZE * max(self.sizes))
             slot = None if task.slot is None else task.slot.number
-            self.pool.send(task.worker, ("task", task.number, task.index, slot, least))
+            self.pool.send(task.worker, messages.MakeBatch(task.number, task.index, slot, least))
             return
         task.slot = self.slots.take(least, most=OVERSIZE * max(self.sizes))
         self._share(task.slot)
         slot = None if task.slot is None else task.slot.number
-        self._send_all(("first", task.number, self._open_ticket(task), task.index, slot, least))
+        self._send_all(messages.OfferBatch(self._open_ticket(task), messages.MakeBatch(task.number, task.index, slot, least)))
 
     def _usual(self) -> int:
         """Bytes of a slot that all but the largest tenth of the last batches fit into, in steps of an eighth, so that it is steady."""
@@ -230,7 +234,7 @@ class TaskScheduler:
         self._share(task.slot)
         task.left = len(task.index)
         task.strings = {}
-        self._send_all(("rows", task.number, self._open_ticket(task), task.index, task.slot.number))
+        self._send_all(messages.OfferRows(task.number, self._open_ticket(task), task.index, task.slot.number))
 
     def _open_ticket(self, task: Task) -> int:
         task.ticket = next(self._tickets) % 2**32
@@ -243,7 +247,7 @@ class TaskScheduler:
             return
         for number in range(self._workers):
             if number not in slot.known:
-                self.pool.send(number, ("slot", slot.number), (slot.memory.fd,))
+                self.pool.send(number, messages.MapSlot(slot.number), (slot.memory.fd,))
                 slot.known.add(number)
         slot.memory.release_fd()  # so that batches that are held take no file descriptor
 
@@ -254,17 +258,16 @@ class TaskScheduler:
 
     # ---- messages in
 
-    def _on_done(
-        self, worker: int, task: Task | None, slot: int | None, needed: int, body: bytes | int, told: Any, fd: int | None = None
-    ) -> None:
-        self._counts.told(body if isinstance(body, int) else len(body), needed, told)
+    def _batch_done(self, message: messages.BatchDone, task: Task | None, fd: int | None = None) -> None:
+        slot, needed, body = message.slot, message.needed, message.body
+        self._counts.add(body if isinstance(body, int) else len(body), needed, message.report)
         self.sizes.append(needed)
         given = None if task is None else task.slot
         if fd is not None and slot is not None:
             memory = core.SharedSlot(fd=fd)
             if given is not None:
                 given.busy = False
-            given = self.slots.add(slot, memory, {worker})
+            given = self.slots.add(slot, memory, {message.worker})
             if self._schedule.shared:
                 self._share(given)
             else:
@@ -276,58 +279,48 @@ class TaskScheduler:
         task.slot = given
         task.made = functools.partial(_unpacked, None if given is None else given.memory, needed, body)
 
-    def _on_replica(self, worker: int, task: Task | None, replica: DatasetState) -> None:
+    def _dataset_stands(self, message: messages.DatasetStands, task: Task | None) -> None:
         if task is not None:
-            task.replica = replica
+            task.replica = message.state
 
-    def _on_lost(self, worker: int, task: Task | None, lost: Lost) -> None:
+    def _samples_lost(self, message: messages.SamplesLost, task: Task | None) -> None:
         if task is not None:
-            task.lost = lost
+            task.lost = message.lost
 
-    def _on_nothing(self, worker: int, task: Task | None, told: Any) -> None:
-        self._counts.told(0, 0, told)
+    def _batch_empty(self, message: messages.BatchEmpty, task: Task | None) -> None:
+        self._counts.add(0, 0, message.report)
         if task is not None:
             task.empty, task.made = True, _nothing
 
-    def _on_error(self, worker: int, task: Task | None, error: ExceptionWrapper) -> None:
+    def _batch_failed(self, message: messages.BatchFailed, task: Task | None) -> None:
         if task is not None:
-            task.made = error.reraise
+            task.made = message.error.reraise
 
-    def _on_begun(self, worker: int, task: Task | None, replica: DatasetState | None) -> None:
-        self.begun[worker] = replica
+    def _epoch_begun(self, message: messages.EpochBegun, task: Task | None) -> None:
+        self.begun[message.worker] = message.state
 
-    def _on_end(self, worker: int, task: Task | None, replica: DatasetState) -> None:
-        """A worker's replica of an iterable dataset is exhausted: what else it was told to make will not come."""
-        self.ends[worker] = replica
-        self.active[worker] = False
-        theirs = [each for each in self.tasks.values() if each.worker == worker and each.made is None]
+    def _dataset_ended(self, message: messages.DatasetEnded, task: Task | None) -> None:
+        """A worker's iterable dataset is exhausted: what else it was told to make will not come."""
+        self.ends[message.worker] = message.state
+        self.active[message.worker] = False
+        theirs = [each for each in self.tasks.values() if each.worker == message.worker and each.made is None]
         for each in theirs:
             self.forget(each)
         self._ended(theirs)
 
-    def _on_layout(self, worker: int, task: Task | None, layout: rows.Layout) -> None:
+    def _layout_found(self, message: messages.LayoutFound, task: Task | None) -> None:
         if self._layout is None:
-            self._layout = layout
-            self._send_all(("layout", layout))
+            self._layout = message.layout
+            self._send_all(messages.UseLayout(message.layout))
 
-    def _on_part(
-        self,
-        worker: int,
-        task: Task | None,
-        ticket: int,
-        count: int,
-        strings: Any,
-        odd: bool,
-        error: tuple[int, ExceptionWrapper] | None,
-        lost: Lost | None,
-        told: Any,
-    ) -> None:
-        self._counts.told(0, 0, told)
-        if task is None or task.ticket != ticket or self._layout is None:
+    def _rows_done(self, message: messages.RowsDone, task: Task | None) -> None:
+        self._counts.add(0, 0, message.report)
+        if task is None or task.ticket != message.ticket or self._layout is None:
             return
-        task.left -= count
-        task.odd |= odd
-        task.strings.update(strings)
+        task.left -= message.rows
+        task.odd |= message.odd
+        task.strings.update(message.strings)
+        error, lost = message.error, message.lost
         if error is not None and (task.error is None or error[0] < task.error[0]):
             task.error = error
         if lost is not None:
@@ -349,6 +342,19 @@ class TaskScheduler:
             self._counts.bytes += self._layout.bytes(len(task.index))
             ordered = [task.strings[row] for row in sorted(task.strings)]
             task.made = functools.partial(_built, task.slot.memory, self._layout, len(task.index), ordered, kept)
+
+
+_HANDLERS: dict[type, Callable[[TaskScheduler, Any, Task | None], None]] = {
+    messages.BatchEmpty: TaskScheduler._batch_empty,
+    messages.BatchFailed: TaskScheduler._batch_failed,
+    messages.SamplesLost: TaskScheduler._samples_lost,
+    messages.DatasetStands: TaskScheduler._dataset_stands,
+    messages.DatasetEnded: TaskScheduler._dataset_ended,
+    messages.EpochBegun: TaskScheduler._epoch_begun,
+    messages.LayoutFound: TaskScheduler._layout_found,
+    messages.RowsDone: TaskScheduler._rows_done,
+}
+"""By type of message. Not by bound methods in the scheduler: dropping the last reference to it must end the workers at once."""
 
 
 def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> Any:

@@ -12,7 +12,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,52 +23,16 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from fastload._native import core
-from fastload.bad_samples import NOTHING, RAISE, Lost, Policy, WrappedSampleError
+from fastload.bad_samples import NOTHING, Lost, WrappedSampleError
 from fastload.errors import SampleError
 from fastload.global_generators import seed_sample, seed_worker
+from fastload.processes import messages
 from fastload.processes import row_collate as rows
 from fastload.processes.channel import Channel, DescriptorsLost, Disconnected
+from fastload.processes.job import Job
 from fastload.processes.serialization import INLINE_MOST, Arena, BatchPickler
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, told_after
 from fastload.thread_limits import hold_threads
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a worker works on; the same for all workers of an iterator but for the worker's number.
-
-    Attributes:
-        kind: torch's _DatasetKind.
-        auto_collation, drop_last, collate_fn, init_fn: as the loader's.
-        base_seed: of torch's worker seeds.
-        shared_seed: of an IterDataPipe, else None.
-        sample_seed: (seed, epoch) under seed_by="sample", else None.
-        rowwise: batches are split over workers, once a sample's layout is known.
-        parent: the process to work for, by PID.
-        replicas: of a dataset that goes on from a state, where each worker's copy stands; else empty.
-        batch_size: samples in a batch of an iterable dataset.
-        snapshot_every: batches of a worker between two states of an iterable dataset that it sends; 0: only at its end.
-        set_draws: of packed data: tells the dataset what random transforms follow from in a new epoch.
-        policy: what becomes of samples that cannot be made, in the first epoch.
-    """
-
-    dataset: Any
-    kind: int
-    auto_collation: bool
-    drop_last: bool
-    collate_fn: Callable[[Any], Any]
-    init_fn: Callable[[int], None] | None
-    base_seed: int
-    shared_seed: int | None
-    sample_seed: tuple[int, int] | None
-    rowwise: bool
-    parent: int
-    workers: int
-    replicas: tuple[DatasetState, ...] = ()
-    batch_size: int = 1
-    snapshot_every: int = 1
-    set_draws: Callable[[Any, Any], None] | None = None
-    policy: Policy = RAISE
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
@@ -172,74 +135,78 @@ class Worker:
         while True:
             received = self._channel.receive()
             assert received is not None  # a worker's channel blocks
-            (what, *arguments), fds = received
-            if what == "stop":
+            message, fds = received
+            if isinstance(message, messages.Stop):
                 return
-            getattr(self, f"_on_{what}")(*arguments, *fds)
+            if isinstance(message, messages.MapSlot):
+                self._map_slot(message.number, *fds)
+            else:
+                _HANDLERS[type(message)](self, message)
 
-    def _on_slot(self, number: int, fd: int) -> None:
+    def _map_slot(self, number: int, fd: int) -> None:
         slot = core.SharedSlot(fd=fd)
         slot.release_fd()
         self._slots[number] = slot
 
-    def _on_drop(self, numbers: list[int]) -> None:
-        for number in numbers:
+    def _drop_slots(self, message: messages.DropSlots) -> None:
+        for number in message.numbers:
             self._slots.pop(number, None)
 
-    def _on_layout(self, layout: rows.Layout) -> None:
-        self._layout = layout
+    def _use_layout(self, message: messages.UseLayout) -> None:
+        self._layout = message.layout
 
-    def _on_epoch(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Any, policy: Policy) -> None:
+    def _begin_epoch(self, message: messages.BeginEpoch) -> None:
         """A new epoch of a persistent worker: the dataset is iterated anew, the random state goes on."""
         self._ended, self._batches = False, 0
         if self._job.set_draws is not None:
-            self._job.set_draws(self._dataset, draws)
-        self._sample_seed, self._policy = sample_seed, policy
+            self._job.set_draws(self._dataset, message.draws)
+        self._sample_seed, self._policy = message.sample_seed, message.policy
         stands = None
         try:
             stands = dataset_state_of(self._dataset, self._fetcher)
-            self._reseed(shared_seed)
+            self._reseed(message.shared_seed)
             self._make_fetcher()
         except Exception:
             self._failed = self._wrapped()
-        self._send("begun", -1, stands)
+        self._send(messages.EpochBegun(self._number, stands))
 
-    def _on_first(self, batch: int, ticket: int, index: Any, slot: int | None, hint: int) -> None:
+    def _claim_batch(self, message: messages.OfferBatch) -> None:
         """A whole batch for whichever worker is free first."""
-        if self._control.claim(ticket, 1) == 0:
-            self._on_task(batch, index, slot, hint)
+        if self._control.claim(message.ticket, 1) == 0:
+            self._make_batch(message.task)
 
-    def _on_task(self, batch: int, index: Any, slot: int | None, hint: int) -> None:
+    def _make_batch(self, task: messages.MakeBatch) -> None:
+        batch, index, slot, hint = task
         if self._ended:
             return  # the parent knows, and waits for nothing
         self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
         try:
             if self._failed is not None:
                 failed, self._failed = self._failed, None
-                self._send("error", batch, failed)
+                self._send(messages.BatchFailed(self._number, batch, failed))
                 return
             self._arena = Arena(None if slot is None else self._slots[slot])
             self._batches += 1
             made = self._fetch(index)
             self._tell_replica(batch)
             if self._lost.instead:
-                self._send("lost", batch, self._lost)
+                self._send(messages.SamplesLost(self._number, batch, self._lost))
             if made is NOTHING:
-                self._send("nothing", batch, self._told())
+                self._send(messages.BatchEmpty(self._number, batch, self._report()))
             else:
                 self._deliver(batch, made, slot, hint)
         except StopIteration:
             if self._job.kind == _DatasetKind.Iterable:
                 self._ended = True
-                self._send("end", batch, dataset_state_of(self._dataset, self._fetcher))
+                self._send(messages.DatasetEnded(self._number, batch, dataset_state_of(self._dataset, self._fetcher)))
             else:
-                self._send("error", batch, self._wrapped())
+                self._send(messages.BatchFailed(self._number, batch, self._wrapped()))
         except Disconnected:
             raise
         except Exception:
             failed = self._wrapped()
             self._tell_replica(batch, failed=True)
-            self._send("error", batch, failed)
+            self._send(messages.BatchFailed(self._number, batch, failed))
         finally:
             self._arena = Arena(None)
 
@@ -248,7 +215,7 @@ class Worker:
         every = self._job.snapshot_every if self._job.kind == _DatasetKind.Iterable and not failed else 1
         stands = told_after(self._dataset, self._fetcher, self._batches, every)
         if stands is not None:
-            self._send("replica", batch, stands)
+            self._send(messages.DatasetStands(self._number, batch, stands))
 
     def _fetch(self, index: Any) -> Any:
         """The batch; NOTHING where on_error has left out all of it."""
@@ -272,7 +239,7 @@ class Worker:
             self._described = True
             layout = rows.describe(samples[0])
             if layout is not None and layout.travels:
-                self._send("layout", -1, layout)
+                self._send(messages.LayoutFound(self._number, layout))
         return samples
 
     def _sample(self, index: Any) -> Any:
@@ -326,7 +293,7 @@ class Worker:
             body = len(envelope)
             memoryview(self._arena.slot)[needed - body : needed] = envelope
         self._seconds[1] += time.perf_counter() - begun
-        self._send("done", batch, slot, needed, body, self._told(), fds=fds)
+        self._send(messages.BatchDone(self._number, batch, slot, needed, body, self._report()), fds)
         if fds and slot is not None:
             self._slots[slot].release_fd()
 
@@ -344,8 +311,9 @@ class Worker:
         self._slots[number] = fresh
         return number
 
-    def _on_rows(self, batch: int, ticket: int, indices: list[Any], slot: int) -> None:
+    def _make_rows(self, message: messages.OfferRows) -> None:
         """Some rows of a batch that all workers fill: as many as are left whenever this one is free."""
+        batch, ticket, indices, slot = message
         total = len(indices)
         row = self._control.claim(ticket, total)
         if row < 0 or self._layout is None:
@@ -368,7 +336,8 @@ class Worker:
             except Exception:
                 error = error or (row, self._wrapped())
             row = self._control.claim(ticket, total)
-        self._send("part", batch, ticket, count, made, odd, error, self._lost if self._lost.instead else None, self._told())
+        lost = self._lost if self._lost.instead else None
+        self._send(messages.RowsDone(self._number, batch, ticket, count, made, odd, error, lost, self._report()))
 
     def _row(self, writer: rows.RowWriter, row: int, index: Any) -> list[Any] | None:
         """Makes one sample and puts it in its row; returns its strings, None when it is unlike the others."""
@@ -384,12 +353,10 @@ class Worker:
         finally:
             self._seconds[1] += time.perf_counter() - begun
 
-    def _told(self) -> tuple[float, float, float, Any, int]:
-        """For the health report: seconds in the dataset and in collating, the slowest sample, tensors that went by value."""
-        return (*self._seconds, *self._slowest, self._pickler.by_value)
+    def _report(self) -> messages.WorkerReport:
+        return messages.WorkerReport(self._seconds[0], self._seconds[1], *self._slowest, self._pickler.by_value)
 
-    def _send(self, what: str, batch: int, *arguments: Any, fds: tuple[int, ...] = ()) -> None:
-        message = what, self._number, batch, *arguments
+    def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         try:
             body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError):  # an exception of a local class
@@ -401,3 +368,13 @@ class Worker:
     def _wrapped(self) -> ExceptionWrapper:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
         return WrappedSampleError(error, where) if isinstance(error, SampleError) else ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
+
+
+_HANDLERS: dict[type, Callable[[Worker, Any], None]] = {
+    messages.DropSlots: Worker._drop_slots,
+    messages.UseLayout: Worker._use_layout,
+    messages.BeginEpoch: Worker._begin_epoch,
+    messages.MakeBatch: Worker._make_batch,
+    messages.OfferBatch: Worker._claim_batch,
+    messages.OfferRows: Worker._make_rows,
+}
