@@ -23,6 +23,8 @@ from fastload.rng import substitutes
 
 NOTHING: Any = object()
 """No sample, or no batch: the next one is to be taken."""
+REASONS = 5
+"""Reasons that are remembered, of the first bad samples."""
 REASON_MOST = 300
 """Characters of a reason that are kept."""
 
@@ -211,3 +213,46 @@ def reason_of(error: Exception, index: Any = None) -> str:
         return f"sample {error.index}{f' of {error.shard}' if error.shard else ''}: {error.reason}"
     text = " ".join(str(error).split())
     return f"sample {index!r}: {type(error).__name__}{': ' if text else ''}{text}"
+
+
+@dataclass
+class Counts:
+    """Samples that on_error replaced or skipped; shared by a loader and its iterators. `reasons`: of the first of them."""
+
+    replaced: int = 0
+    skipped: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+
+class PassLosses:
+    """The losses of one pass of a loader, added to the loader's own."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._skipped = 0
+        self._reason = ""
+
+    def add(self, lost: Lost | None) -> None:
+        """Counts what happened to a batch, at its turn in the loop."""
+        if lost is None or not lost.instead:
+            return
+        self._counts.replaced += lost.replaced
+        self._counts.skipped += lost.skipped
+        if len(self._counts.reasons) < REASONS:
+            self._counts.reasons.append(lost.reason)
+        self._reason = self._reason if self._skipped else lost.reason
+        self._skipped += lost.skipped
+
+    def check(self, delivered: int) -> None:
+        """At the end of the pass, with the number of batches `delivered` in its epoch.
+
+        Raises:
+            SampleError: every sample was skipped.
+        """
+        skipped, self._skipped = self._skipped, 0
+        if skipped and not delivered:
+            raise SampleError(
+                f'all {skipped} samples of the epoch were skipped (on_error="skip"), so that it has no batches; the first: {self._reason}. '
+                'Look at what every sample needs, such as the path of the data; on_error="raise" stops at the first with its own error.',
+                reason=self._reason,
+            ) from None

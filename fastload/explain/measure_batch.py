@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from fastload._native import core
-from fastload.bad_sample_counts import Counts
-from fastload.bad_samples import NOTHING
+from fastload.bad_samples import NOTHING, Counts
 from fastload.device.batch_tree import to_device
 from fastload.device.stage_call import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan

@@ -9,8 +9,7 @@ from typing import Any
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from fastload.bad_sample_counts import Counts, PassLosses
-from fastload.bad_samples import NOTHING, Lost, Policy
+from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, Policy
 from fastload.base_iterator import LoaderIterator
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer

@@ -16,8 +16,7 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind, default_collate
 from torch.utils.data.dataloader import _sharding_worker_init_fn
 
-from fastload.bad_sample_counts import PassLosses
-from fastload.bad_samples import NOTHING, Policy
+from fastload.bad_samples import NOTHING, PassLosses, Policy
 from fastload.base_iterator import LoaderIterator
 from fastload.device import pinning
 from fastload.device.stage_call import BatchKey

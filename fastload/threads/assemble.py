@@ -12,20 +12,20 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
-from fastload.bad_sample_counts import Counts, PassLosses
-from fastload.bad_samples import NOTHING, Lost, reason_of
+from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import SampleError
 from fastload.execution.plan import ExecutionPlan
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
-from fastload.threads.lease import images_of
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row that could not be made; code 0: its image was, but not its other fields."""
 Stored = dict[str, Any]
 """A row's fields that lie in its record beside the image, by name."""
+
+_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 _redoing = threading.Lock()
 """An engine has one worker for rows that are made again, and the iterators of an engine may each have a thread."""
@@ -71,7 +71,7 @@ class BatchAssembler:
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
-            images = images_of(batch, self._engine.output)
+            images = _images_of(batch, self._engine.output)
             return self._assemble(images if keep is None else images[keep], sources, indices, rest)
 
         def key() -> BatchKey:
@@ -162,6 +162,18 @@ class BatchAssembler:
         kinds = datasets[0].opened.kinds
         column = {name: kinds[name] in ("int", "float", "array") for name in datasets[0].fields}
         return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
+
+
+def _images_of(batch: core.Batch, output: core.Output) -> torch.Tensor:
+    """A ready batch as (rows, 3, height, width), without a copy: channels_last memory for layout "HWC", contiguous for "CHW".
+
+    The tensor owns the slot's lease: the slot is refilled only after the last view of it is freed.
+    """
+    rows, (width, height) = batch.rows, batch.size
+    flat = torch.frombuffer(batch.lease(), dtype=_DTYPES[output.dtype])
+    if output.layout == "CHW":
+        return flat.view(rows, 3, height, width)
+    return flat.view(rows, height, width, 3).permute(0, 3, 1, 2)
 
 
 def _as_collated(values: Any) -> Any:

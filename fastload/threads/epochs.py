@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
-from fastload.bad_sample_counts import Counts
+from fastload.bad_samples import Counts
 from fastload.device import pinning
 from fastload.execution.packed_data import same_objects
 from fastload.execution.plan import ExecutionPlan

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fastload._native import core
-from fastload.bad_sample_counts import Counts
-from fastload.bad_samples import NOTHING
+from fastload.bad_samples import NOTHING, Counts
 from fastload.base_iterator import LoaderIterator
 from fastload.execution.plan import ExecutionPlan
 from fastload.resume.epoch_state import EpochState
