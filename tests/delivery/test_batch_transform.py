@@ -196,7 +196,7 @@ def test_workers_batches_moved_ahead(queued: None, in_order: bool, persistent: b
         for _ in range(2):
             iterator, seen = iter(loader), []
             for _, labels in iterator:
-                assert len(iterator._moved) <= 2
+                assert len(iterator._transferred) <= 2
                 seen.append(labels.tolist())
             assert (seen if in_order else sorted(seen)) == [[2 * k, 2 * k + 1] for k in range(6)]
 

@@ -17,7 +17,6 @@ from fastload import transforms as T
 from fastload.augment.philox import Draw, as_indices, words_of
 from fastload.errors import ArgumentError
 from fastload.rng import OP_STREAM
-from fastload.threads.epochs import native_view
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -37,7 +36,7 @@ def batches(path: Path, transform: Any, batch_size: int = 8, **kwargs: Any) -> l
     """One epoch on the CPU as the device."""
     common: dict[str, Any] = {"seed": SEED, "num_workers": 1, "device": "cpu", **kwargs}
     with FastLoader(path, batch_size, transform=transform, **common) as loader:
-        assert native_view(loader) is not None
+        assert loader._fastload.plan.native is not None
         return [(images.clone(), labels.clone()) for images, labels in loader]
 
 
@@ -207,7 +206,7 @@ def test_where_samples_have_to_be_whole_it_stays_python(packed: Path, kwargs: di
     dataset = PackedDataset(packed, transform=steps)
     given = {"batch_size": 10, "num_workers": 0, "device": "cpu", **kwargs}
     with FastLoader(dataset, **given) as loader:
-        assert native_view(loader) is None
+        assert loader._fastload.plan.native is None
         got = [images for images, _ in loader]
         text = loader.explain()
     flat = torch.stack(got) if kwargs.get("batch_size", 10) is None else torch.cat(got)
@@ -220,7 +219,7 @@ def test_lists_that_differ_on_the_device_stay_python(packed: Path) -> None:
     """A ConcatDataset whose parts leave different ops to the device has batches that no one list is right for."""
     parts = [PackedDataset(packed, transform=[v2.Resize((20, 20)), v2.RandomInvert(p), v1.ToTensor()]) for p in (0.0, 1.0)]
     with FastLoader(parts[0] + parts[1], 25, num_workers=0, device="cpu") as loader:
-        assert native_view(loader) is None
+        assert loader._fastload.plan.native is None
         assert "the packed datasets differ" in loader.explain()
         first, _, third, _ = [images for images, _ in loader]
     assert torch.allclose(third, 1 - first, atol=1e-6)

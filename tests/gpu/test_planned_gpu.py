@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fastload import FastLoader
-from fastload.threads.epochs import native_view
 
 v2 = pytest.importorskip("torchvision.transforms.v2")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -28,7 +27,7 @@ STEPS = [
 
 def epoch(path: Path, device: str, **kwargs: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     with FastLoader(path, 8, transform=STEPS, seed=3, num_workers=2, device=device, **kwargs) as loader:
-        assert native_view(loader) is not None
+        assert loader._fastload.plan.native is not None
         return [(images.clone(), labels.clone()) for images, labels in loader]
 
 

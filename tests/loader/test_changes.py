@@ -15,7 +15,6 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, RandomSamp
 from fastload import FastLoader, PackedDataset, pack
 from fastload import transforms as T
 from fastload.errors import ArgumentError
-from fastload.threads.epochs import native_view
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 TRAIN = [T.RandomResizedCrop(32), T.RandomHorizontalFlip()]
@@ -42,7 +41,7 @@ def test_every_epoch_has_draws_of_its_own(packed: Path, workers: int, seed_by: A
     native = FastLoader(PackedDataset(packed, transform=TRAIN), batch_size=8, seed=5, num_workers=0)
     ds = PackedDataset(packed, transform=[*TRAIN, same])
     with FastLoader(ds, batch_size=8, seed=5, num_workers=workers, persistent_workers=workers > 0, seed_by=seed_by) as loader:
-        assert native_view(loader) is None
+        assert loader._fastload.plan.native is None
         for epoch in (0, 1, 7):
             loader.set_epoch(epoch)
             native.set_epoch(epoch)

@@ -16,7 +16,6 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 from fastload import FastLoader, PackedDataset, pack
 from fastload import transforms as T
 from fastload.errors import ArgumentError, BatchShapeError, ClosedError
-from fastload.threads.epochs import native_view
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 TRAIN = [T.RandomResizedCrop(64), T.RandomHorizontalFlip()]
@@ -207,7 +206,7 @@ def test_subset_and_concat_keep_the_engine(packed: Path, packed_same_size: Path)
     a, b = PackedDataset(packed, transform=TRAIN, seed=4), PackedDataset(packed_same_size, transform=TRAIN, seed=4)
     mixed = ConcatDataset([Subset(a, [3, 1, -1, 20]), b[5:9], b, Subset(ConcatDataset([b, a]), [0, 40, 31])])
     with FastLoader(mixed, batch_size=5, seed=4, num_workers=2) as loader:
-        assert native_view(loader) is not None
+        assert loader._fastload.plan.native is not None
         for got, expected in zip(loader, DataLoader(mixed, batch_size=5), strict=True):
             assert batches_equal(got, expected)
 
