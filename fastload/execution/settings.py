@@ -129,12 +129,14 @@ class Settings:
                 )
 
     def torch_arguments(self) -> dict[str, Any]:
-        """The arguments for DataLoader's constructor, as far as this torch has them."""
+        """The arguments for DataLoader's constructor, as far as this torch has them; the others stay as they were given."""
         return {name: getattr(self, name) for name in _TORCHS if name in _known_to_torch()}
 
     def in_force(self, loader: Any) -> Settings:
         """These settings with the attributes that torch's DataLoader has now; itself where none has changed."""
-        now = {name: getattr(loader, name) for name in _TORCHS} | {name: getattr(loader, theirs) for name, theirs in _DERIVED.items()}
+        now = {name: getattr(loader, name, getattr(self, name)) for name in _TORCHS} | {
+            name: getattr(loader, theirs) for name, theirs in _DERIVED.items()
+        }
         if all(_is_same(value, getattr(self, name)) for name, value in now.items()):
             return self
         return replace(self, **now)
