@@ -29,6 +29,7 @@ from fastload.global_generators import seed_sample, seed_worker
 from fastload.processes import messages
 from fastload.processes import row_collate as rows
 from fastload.processes.channel import Channel, DescriptorsLost, Disconnected
+from fastload.processes.heap import keep_memory
 from fastload.processes.job import Job
 from fastload.processes.serialization import INLINE_MOST, Arena, BatchPickler
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, told_after
@@ -92,6 +93,7 @@ class Worker:
 
     def _begin(self) -> None:
         hold_threads()
+        keep_memory()
         job = self._job
         seed = seed_worker(job.base_seed, self._number)
         torch.multiprocessing._set_thread_name("fl_worker")

@@ -1,0 +1,46 @@
+"""Memory that worker processes keep between batches (fastload/processes/heap.py)."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import pytest
+
+from tests import warm
+
+PAGES = 3 * 224 * 224 * 4 // resource.getpagesize()  # of one sample
+PROGRAM = """
+import ctypes, resource, torch
+from fastload import FastLoader
+
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 16 * 40
+    def __getitem__(self, index):
+        return torch.ones(3, 224, 224), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+# Where M_MMAP_THRESHOLD stands at first; given, so that it stays there: every sample is a mapping of its own.
+ctypes.CDLL(None).mallopt(-3, 128 * 1024)
+faults = [int(batch[0]) for _, batch in FastLoader(Samples(), batch_size=16, num_workers=1)]
+print((faults[-1] - faults[20]) / (16 * 19))
+"""
+
+
+def faults_per_sample(**environment: str) -> float:
+    """Page faults of a worker in the second half of an epoch, when every slot has been written once."""
+    done = warm.run(PROGRAM, environment=os.environ | environment)
+    assert (done.stderr, done.returncode) == ("", 0)
+    return float(done.stdout)
+
+
+def test_a_worker_keeps_the_memory_of_a_batch_for_the_next() -> None:
+    assert faults_per_sample() < PAGES / 10
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [{"MALLOC_TRIM_THRESHOLD_": "131072"}, {"MALLOC_MMAP_THRESHOLD_": "131072"}, {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=131072"}],
+)
+def test_what_the_user_set_stays(variable: dict[str, str]) -> None:
+    assert faults_per_sample(**variable) > PAGES / 2
