@@ -232,9 +232,9 @@ class PassLosses:
         self._skipped = 0
         self._reason = ""
 
-    def add(self, lost: Lost | None) -> None:
+    def add(self, lost: Lost) -> None:
         """Counts what happened to a batch, at its turn in the loop."""
-        if lost is None or not lost.instead:
+        if not lost.instead:
             return
         self._counts.replaced += lost.replaced
         self._counts.skipped += lost.skipped

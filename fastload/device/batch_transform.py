@@ -14,7 +14,6 @@ from typing import Any
 
 from fastload.plan import DeviceOp
 from fastload.plan.compiler import label
-from fastload.transforms import Normalize, ToFloat
 
 
 @dataclass(frozen=True)
@@ -30,16 +29,6 @@ class BatchStage:
     names: tuple[str, ...]
     call: Any = None
     ops: tuple[DeviceOp, ...] = ()
-
-
-def has_floats(transform: Any) -> bool:
-    """Whether a batch_transform has a Normalize or ToFloat."""
-    return any(isinstance(entry, ToFloat | Normalize) for entry in listed(transform))
-
-
-def listed(transform: Any) -> list[Any]:
-    """A batch_transform as a list."""
-    return [] if transform is None else list(transform) if isinstance(transform, list | tuple) else [transform]
 
 
 def numbered(entries: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any]) -> list[BatchStage]:

@@ -84,10 +84,14 @@ class Transfer:
                 transfer_plan, device=torch.device("cuda", torch.cuda.current_device())
             )  # another thread has another current one
         self._transfer_plan = transfer_plan
-        self._clock = Clock(None if transfer_plan.idle else transfer_plan.timer, self._cuda)
+        self._idle = transfer_plan.idle
         # Those that must wait for the loop, and all after them; see NOTE [ batch steps: which thread ].
         first = next((n for n, step in enumerate(transfer_plan.steps) if not step.ahead), len(transfer_plan.steps))
         self._early, self._late = transfer_plan.steps[:first], transfer_plan.steps[first:]
+
+    @cached_property
+    def _clock(self) -> Clock:
+        return Clock(self._transfer_plan.timer, self._cuda)
 
     @cached_property
     def _stream(self) -> Any:
@@ -105,6 +109,8 @@ class Transfer:
 
     def put(self, make: Callable[[], Any], key: Callable[[], BatchKey]) -> TransferredBatch:
         """Queues a batch's copy and early steps. `make` gives it on the host: nobody else holds it, so that its slot's lease ends here."""
+        if self._idle:
+            return TransferredBatch(make(), key())
         made = [make()]  # taken out again by _to_device: the slot's lease ends with the copy
         named = key()
         with self._side():

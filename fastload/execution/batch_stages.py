@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fastload.device.batch_transform import BatchStage, has_floats, listed, numbered, one_by_one
+from fastload.device.batch_transform import BatchStage, numbered, one_by_one
 from fastload.device.stage_call import StageCall, stage_calls
 from fastload.device.to_float import DTYPES, Floats, Form
 from fastload.errors import ArgumentError
@@ -39,7 +39,7 @@ class BatchStages:
         form = form_of(settings, data)
         values = None if data is None or data.native is None else data.native.datasets[0].plan.values
         asked = settings.dtype, settings.memory_format, settings.device
-        made_from = (listed(settings.batch_transform), values, *asked, form, settings.by_default_collate)
+        made_from = (settings.batch_transforms, values, *asked, form, settings.by_default_collate)
         if self._made_from != made_from:
             entries = numbered(_in_few(stages_of(settings, data)), _augment)
             self._made_from, self._calls = made_from, stage_calls([entry.call for entry in entries], _seeded)
@@ -60,8 +60,8 @@ def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
     """
     dtype = settings.dtype if settings.dtype in DTYPES else None
     form = Floats(dtype or torch.float32, memory_format=settings.memory_format or torch.contiguous_format)
-    mine = [BatchStage((label(each),), _own(each, form)) for each in listed(settings.batch_transform)]
-    if settings.dtype == torch.uint8 and has_floats(settings.batch_transform):
+    mine = [BatchStage((label(each),), _own(each, form)) for each in settings.batch_transforms]
+    if settings.dtype == torch.uint8 and settings.has_floats:
         raise ArgumentError("dtype=uint8 with ToFloat or Normalize in batch_transform=: drop one of them")
     if data is None or data.native is None:
         given = form_of(settings, data)
@@ -69,11 +69,11 @@ def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
         return [*first, *_merged(mine)]
     plan = data.native.datasets[0].plan
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
-    if floats and has_floats(settings.batch_transform):
+    if floats and settings.has_floats:
         raise ArgumentError(_TWICE)
     if floats and settings.dtype == torch.uint8:
         raise ArgumentError(_NO_BYTES)
-    bare = () if floats or dtype is None or has_floats(settings.batch_transform) else (BatchStage((f"to {dtype}",), form),)
+    bare = () if floats or dtype is None or settings.has_floats else (BatchStage((f"to {dtype}",), form),)
     if not plan.device and not floats_on_device(settings, plan):
         return _merged(mine)
     return _merged([*_planned(settings, plan, form), *bare, *mine])
@@ -88,7 +88,7 @@ def form_of(settings: Settings, data: PackedData | None) -> Form | None:
     if data is None or data.native is not None:
         return None
     floats = any(dataset.plan.to_float for dataset in data.view.datasets)
-    if floats and has_floats(settings.batch_transform):
+    if floats and settings.has_floats:
         raise ArgumentError(_TWICE)
     if floats and settings.dtype == torch.uint8:
         raise ArgumentError(_NO_BYTES)
@@ -96,13 +96,13 @@ def form_of(settings: Settings, data: PackedData | None) -> Form | None:
         return None
     if any(dataset.image_field not in dataset.fields for dataset in data.view.datasets):
         raise ArgumentError("dtype= and memory_format= act on images, and fields= leaves them out")
-    return None if has_floats(settings.batch_transform) else Form(settings.dtype, settings.memory_format)
+    return None if settings.has_floats else Form(settings.dtype, settings.memory_format)
 
 
 def floats_on_device(settings: Settings, plan: Plan) -> bool:
     """Whether bytes become floats by an entry, and not in the native pass."""
     on_cuda = settings.device is not None and settings.device.type == "cuda"
-    return on_cuda or has_floats(settings.batch_transform) or any(op.name in _FLOATS for op in plan.device)
+    return on_cuda or settings.has_floats or any(op.name in _FLOATS for op in plan.device)
 
 
 def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:

@@ -9,7 +9,7 @@ plan, so that comparing plans by identity tells whether work that was begun earl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -26,8 +26,7 @@ from fastload.device.to_float import Floats
 from fastload.device.transfer import TransferPlan
 from fastload.errors import ArgumentError
 from fastload.execution.batch_stages import BatchStages, form_of
-from fastload.execution.epoch_size import EpochSize, epoch_size
-from fastload.execution.packed_data import PackedData, PackedDataReader
+from fastload.execution.packed_data import PackedData, PackedDataReader, same_objects
 from fastload.execution.settings import Settings
 from fastload.packed_view import Draws, PackedView
 from fastload.plan import output_of
@@ -35,6 +34,29 @@ from fastload.plan import output_of
 Engine = Literal["threads", "processes", "caller"]
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 _LAYOUTS = {None: "CHW", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}
+
+
+@dataclass(frozen=True)
+class EpochSize:
+    """The size of an epoch, as far as it can be known before its first batch is pulled: what slots are made for in advance.
+
+    An expectation, which no batch has to meet: a larger batch, or one more, is given a slot of its size when its turn comes.
+
+    Attributes:
+        rows: samples in its largest batch, at least 1.
+        batches: batches of the epoch, at least 1.
+    """
+
+    rows: int
+    batches: int
+
+    def in_flight(self, depth: int) -> int:
+        """Batches of one pass to keep in flight where `depth` are asked for: no more than there are, and one of the next epoch."""
+        return min(depth, self.batches + 1)
+
+    def slots(self, depth: int) -> int:
+        """Slots for `depth` batches: no more than this epoch and the next, begun early, have batches."""
+        return min(depth, 2 * self.batches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +88,7 @@ class ExecutionPlan:
         """The rows that the native engine reads; None on other engines."""
         return None if self.data is None else self.data.native
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Batches that an epoch keeps in flight on native threads."""
         return self.size.in_flight(self.settings.depth)
@@ -76,12 +98,12 @@ class ExecutionPlan:
         """Whether a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
         return self.transfer.threaded and self.settings.own_collate_fn is None
 
-    @property
+    @cached_property
     def slots(self) -> int:
         """Slots that native threads start with, beside the one that is being filled."""
         return self.size.slots(self.depth + self.transfer.ahead * (not self.transfer.idle))
 
-    @property
+    @cached_property
     def pinned(self) -> bool:
         """Whether slots are registered with the accelerator."""
         return pinning.wanted(self.transfer.pin, self.transfer.device)
@@ -122,6 +144,7 @@ class Planner:
         self._reader = PackedDataReader()
         self._stages = BatchStages()
         self._last: ExecutionPlan | None = None
+        self._listed: tuple[Any, ...] = ()
 
     def is_packed(self, dataset: Any) -> bool:
         """Whether the native engine's datasets are all that it holds."""
@@ -140,11 +163,17 @@ class Planner:
             Whatever reading the dataset raises.
         """
         data = self._reader.read(settings.dataset, why_not_device(settings) is None)
-        transfer = self._transfer(settings, data)
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, len(data.view))
-        last = self._last
-        if last is not None and last.settings is settings and last.data is data and last.transfer == transfer and last.size == size:
+        last, listed = self._last, tuple(settings.batch_transforms)
+        if (
+            last is not None
+            and last.settings is settings
+            and last.data is data
+            and last.size == size
+            and same_objects(self._listed, listed)
+        ):
             return last
+        self._listed, transfer = listed, self._transfer(settings, data)
         native = None if data is None else data.native
         engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
         form, output = form_of(settings, data), None if native is None else output_for(settings, native, transfer)
@@ -175,6 +204,25 @@ def why_not_device(settings: Settings) -> str | None:
 @cache
 def _has_kornia() -> bool:
     return find_spec("kornia") is not None
+
+
+def epoch_size(settings: Settings, samples: int) -> EpochSize:
+    """What the samplers tell of an epoch over a dataset of that many samples."""
+    batch_sampler = settings.batch_sampler
+    drawn = _length(getattr(batch_sampler, "sampler", settings.sampler))
+    samples = max(1, samples if drawn is None else drawn)
+    asked = getattr(batch_sampler, "batch_size", None) or settings.batch_size or 1
+    rows = min(samples, asked) if isinstance(asked, int) and asked > 0 else 1
+    batches = None if batch_sampler is None else _length(batch_sampler)
+    return EpochSize(rows, -(-samples // rows) if batches is None else max(1, batches))
+
+
+def _length(sampler: Any) -> int | None:
+    """A user's sampler may have no length, or none yet."""
+    try:
+        return len(sampler)
+    except Exception:
+        return None
 
 
 def output_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> core.Output:

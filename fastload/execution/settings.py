@@ -12,10 +12,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
 from torch.utils.data._utils.collate import default_convert
 
-from fastload.device.batch_transform import has_floats
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.rng import checked_seed, order_seed
+from fastload.transforms import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]
 SHOWN = ("device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by", "snapshot_every_n_steps")
@@ -122,7 +122,7 @@ class Settings:
             ArgumentError: memory_format= or dtype= without floats in batch_transform=.
         """
         for name in ("memory_format", "dtype"):
-            if getattr(self, name) is not None and not has_floats(self.batch_transform):
+            if getattr(self, name) is not None and not self.has_floats:
                 raise ArgumentError(
                     f"{name}= acts on packed data only, or with Normalize or ToFloat in batch_transform=; "
                     "this dataset is not a PackedDataset"
@@ -148,6 +148,17 @@ class Settings:
         for name, value in given.items():
             if not hasattr(type(loader), name):
                 loader.__dict__.setdefault(name, value)
+
+    @property
+    def batch_transforms(self) -> list[Any]:
+        """batch_transform= as a list; a list of the user's as it is now."""
+        given = self.batch_transform
+        return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether batch_transform= has a Normalize or ToFloat."""
+        return any(isinstance(each, ToFloat | Normalize) for each in self.batch_transforms)
 
     @property
     def by_default_collate(self) -> bool:

@@ -332,7 +332,8 @@ class WorkerIterator(LoaderIterator):
         self._torn = False
         if isinstance(moved, BaseException):
             raise moved
-        self._losses.add(task.lost)
+        if task.lost is not None:
+            self._losses.add(task.lost)
         if moved is None:
             self._torn = True
             return NOTHING

@@ -60,6 +60,7 @@ class DatasetReader:
     Attributes:
         path: the dataset's folder, absolute.
         manifest: its description.
+        count: the number of samples.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -71,6 +72,7 @@ class DatasetReader:
         """
         self.path = Path(expanded(path)).absolute()
         self.manifest = Manifest.load(self.path)
+        self.count = self.manifest.count
         self._firsts = [shard.first for shard in self.manifest.shards]
         self._closed = False
         self._columns: dict[str, npt.NDArray[Any]] = {}
@@ -127,11 +129,6 @@ class DatasetReader:
     def schema(self) -> Schema:
         """The fields of every sample."""
         return self.manifest.schema
-
-    @property
-    def count(self) -> int:
-        """The number of samples."""
-        return self._firsts[-1] + self.manifest.shards[-1].count if self._firsts else 0
 
     @property
     def store(self) -> core.Store:

@@ -81,7 +81,8 @@ class BatchAssembler:
 
     def hand_over(self, finished: AssembledBatch) -> Any:
         """The batch, in the loop's thread; NOTHING where no row is left. Counts what on_error did."""
-        self.losses.add(finished.lost)
+        if finished.lost is not None:
+            self.losses.add(finished.lost)
         return NOTHING if finished.transferred is None else self._transfer.get(finished.transferred)
 
     def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:

@@ -53,6 +53,7 @@ class ThreadEpochs:
         self._counts = counts
         self._engine: ThreadEngine | None = None
         self._made_from: tuple[Any, ...] = ()
+        self._plan: ExecutionPlan | None = None  # that the engine was asked for last
         self._early: EarlyEpoch | None = None
         self._iterators: weakref.WeakSet[PackedIterator] = weakref.WeakSet()
 
@@ -70,13 +71,16 @@ class ThreadEpochs:
 
     def engine(self, plan: ExecutionPlan) -> ThreadEngine:
         """This process's engine, made anew after a fork, a close, or a change of what it is made from."""
+        engine = self.running if self.running is not None and not self.running.core.closed else None
+        if engine is not None and plan is self._plan:
+            return engine
         view, output = plan.native, plan.output
         assert view is not None
         assert output is not None
         threads = plan.settings.num_workers
         made_from = (view, threads, output.dtype, output.layout, plan.slots, plan.size.rows, plan.pinned)
-        engine = self.running
-        if engine is not None and not engine.core.closed and made_from == self._made_from:
+        self._plan = plan
+        if engine is not None and made_from == self._made_from:
             return engine
         self._retire()
         engine = ThreadEngine(view, threads, output, plan.slots, plan.size.rows)
