@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastload.files import read_regular
 from fastload.packing.folders import walk
-from fastload.packing.sources import IMAGE_EXTENSIONS
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
 
 
 def list_folder(root: Path) -> list[tuple[Path, int]]:

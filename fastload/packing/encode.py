@@ -37,9 +37,9 @@ from fastload._native import core
 from fastload.errors import SampleError
 from fastload.packing.notices import COLOUR, ORIENTATION
 from fastload.packing.options import PackOptions
-from fastload.packing.pillow_images import DeepImageError
+from fastload.packing.pillow_images import DeepImageError, Pixels
 from fastload.packing.pixels import encode_jpeg, read_other, resample, shrunk_size, upright
-from fastload.packing.sources import Item, Pixels
+from fastload.packing.sources.protocol import Item
 
 CMYK_QUALITY = 100
 TURNED_QUALITY = 95

@@ -9,13 +9,16 @@ import re
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.errors import SampleError
 from fastload.packing.notices import ALPHA, COLOUR, FRAMES, ORIENTATION
-from fastload.packing.sources import Pixels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Pixels = npt.NDArray[np.uint8]
+"""An image that is decoded: (height, width, 3) RGB or (height, width) grey."""
 
 _RAW_MODE = re.compile(r"(?!BGR)[A-Za-z]+;(12|16|32|64)[A-Z]+|[IF];\d+")
 """Pillow's names for channels as they lie in the file: "RGB;16B", "I;12"; but "RGB;16" and "BGR;16" are 16 bits a pixel."""

@@ -12,8 +12,7 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import FastloadError, PackError, SampleError
-from fastload.packing.pillow_images import FORMATS, open_image, refuse_deep, to_rgb
-from fastload.packing.sources import Pixels
+from fastload.packing.pillow_images import FORMATS, Pixels, open_image, refuse_deep, to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -11,7 +11,7 @@ import numpy as np
 from fastload.errors import FastloadError
 from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pixels import check_depth
-from fastload.packing.sources import IMAGE_EXTENSIONS, Source
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Source
 
 SAMPLES = 4096
 BYTES = 256 << 20

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import FastloadError, PackError
-from fastload.packing.sources import Item, Source, Value
+from fastload.packing.sources.protocol import Item, Source, Value
 
 ENTRY = np.dtype([("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")])
 

@@ -17,7 +17,7 @@ from packing_helpers import encoded, picture, stored_samples, tree
 
 from fastload.errors import PackError, PackStoppedError
 from fastload.packing import Item, open_source, pack, verify
-from fastload.packing.sources_folder import FolderSource
+from fastload.packing.sources.folder import FolderSource
 from fastload.packing.trace import name_digests, shuffled
 from fastload.store import Manifest
 

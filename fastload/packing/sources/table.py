@@ -10,8 +10,8 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.notices import INDEX, NO_LABEL, Notice, Notices
 from fastload.packing.options import TableOptions
-from fastload.packing.sources import Item, Value, file_stamp
-from fastload.packing.table_layout import find_layout, read_rows
+from fastload.packing.sources.protocol import Item, Value, file_stamp
+from fastload.packing.sources.table_layout import find_layout, read_rows
 from fastload.store import Field
 from fastload.store.checked import parse_json
 from fastload.store.schema import Kind

@@ -8,7 +8,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.folders import is_folder, walk
 from fastload.packing.notices import BESIDE, FILES, LINKS, Notice, Notices
-from fastload.packing.sources import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Value, file_stamp
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Value, file_stamp
 from fastload.store import Field
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.files import FILE_BYTES, read_regular
-from fastload.packing.pillow_images import to_rgb
-from fastload.packing.sources import Item, Pixels, Value, first_readable
+from fastload.packing.pillow_images import Pixels, to_rgb
+from fastload.packing.sources.protocol import Item, Value, first_readable
 from fastload.store import Field
 
 _IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0")

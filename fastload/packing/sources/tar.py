@@ -16,7 +16,7 @@ from fastload.errors import PackError
 from fastload.files import FILE_BYTES, open_regular
 from fastload.packing.notices import MEMBERS, Notice, Notices
 from fastload.packing.npy import read_npy
-from fastload.packing.sources import Item, Value, file_stamp, first_readable
+from fastload.packing.sources.protocol import Item, Value, file_stamp, first_readable
 from fastload.store import Field
 from fastload.store.checked import parse_json
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import TableOptions
-from fastload.packing.sources import IMAGE_EXTENSIONS, OTHER_PICTURES
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES
 
 KINDS = ("int", "float", "text", "json")
 PATH_NAMES = frozenset(

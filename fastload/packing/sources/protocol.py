@@ -1,0 +1,107 @@
+"""The protocol that every source satisfies, the sample that it gives, and what several sources share.
+
+A source is an ordered sequence of samples that can be read at any position, so that the packer may shuffle, resume and read ahead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.packing.pillow_images import Pixels
+from fastload.store import Field
+
+T = TypeVar("T")
+Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
+
+IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""What torchvision's ImageFolder takes for an image, so that both see the same samples."""
+READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
+"""Other pictures that can be packed, by a table that names them."""
+OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())
+"""Pictures by their name, of types that a folder leaves out."""
+
+
+FIRST_TRIES = 100
+"""Samples that are tried for one that can be read, where a field's kind follows from a sample."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One sample as its source has it.
+
+    Attributes:
+        name: what to call it in messages: a path, or "source, sample n".
+        image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
+        values: its other fields by name; the same names for every sample of a source.
+        notices: kinds of what reading the image lost, as `fastload.packing.notices` names them.
+    """
+
+    name: str
+    image: bytes | Pixels
+    values: dict[str, Value] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Source(Protocol):
+    """An ordered collection of samples.
+
+    Rules: `len()` and `fields` are settled when the object exists; `read` gives the same sample for the same position
+    every time; when `concurrent` is true, `read` may be called by several threads at once; `name` is cheap and needs
+    no read. Failures are PackError (the source is wrong) or OSError (one sample cannot be read). An attribute `notices`, if
+    there is one, holds what the source leaves out (`fastload.packing.notices.Notice`), for the summary.
+    """
+
+    @property
+    def title(self) -> str:
+        """What the source is, for messages: a folder, a file, a Dataset's class."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of every sample besides the image."""
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the labels 0, 1, ...; None when labels are not classes with names."""
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may call `read` at once."""
+
+    def __len__(self) -> int:
+        """The number of samples."""
+
+    def name(self, position: int) -> str:
+        """What to call the sample at a position in messages."""
+
+    def read(self, position: int) -> Item:
+        """The sample at a position, 0 <= position < len()."""
+
+
+def first_readable(read: Callable[[int], T], count: int) -> T:
+    """What `read` gives at the first position where it succeeds; those before it fail again, each as its sample's error, when packed.
+
+    Raises:
+        PackError: none of the first `FIRST_TRIES` can be read; the first one's error.
+    """
+    failures: list[PackError] = []
+    for position in range(min(count, FIRST_TRIES)):
+        try:
+            return read(position)
+        except PackError as error:  # noqa: PERF203
+            failures.append(error)
+        except OSError as error:
+            failures.append(PackError(f"{error.filename or position}: cannot be read: {error.strerror or error}"))
+    raise failures[0]
+
+
+def file_stamp(path: str) -> tuple[int, int]:
+    """Size and time of change of a file. Raises OSError, or ValueError for what is no path."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
