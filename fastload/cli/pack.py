@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from fastload.cli.output import say
 from fastload.errors import PackError, PackStoppedError
+from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
 from fastload.packing.summary import PackSummary
 from fastload.printable import cell
+
+_PACK, _RUN = PackOptions(), RunOptions()
+"""Defaults of the flags, but for those of another type as a flag: text for a column's number, None for the environment's limit."""
 
 
 def pack(
@@ -25,42 +29,48 @@ def pack(
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],
     encode: Annotated[
-        Literal["lossless", "keep", "jpeg", "raw"],
+        Encode,
         typer.Option(
             help="lossless: the same pixels, metadata dropped, progressive made baseline, other formats as pixels; "
             "keep: every JPEG byte for byte; jpeg: all encoded anew; raw: all decoded."
         ),
-    ] = "lossless",
-    quality: Annotated[int, typer.Option(min=1, max=100, help="Of JPEGs that are encoded.")] = 90,
-    subsampling: Annotated[Literal["4:4:4", "4:2:2", "4:2:0", "gray"], typer.Option(help="Of their chroma.")] = "4:2:0",
-    max_side: Annotated[int | None, typer.Option(min=1, help="Shrink images whose longer side is longer.")] = None,
-    min_side: Annotated[int | None, typer.Option(min=1, help="Shrink images whose shorter side is longer.")] = None,
+    ] = _PACK.encode,
+    quality: Annotated[
+        int, typer.Option(min=LIMITS["quality"][0], max=LIMITS["quality"][1], help="Of JPEGs that are encoded.")
+    ] = _PACK.quality,
+    subsampling: Annotated[Subsampling, typer.Option(help="Of their chroma.")] = _PACK.subsampling,
+    max_side: Annotated[
+        int | None, typer.Option(min=LIMITS["max_side"][0], help="Shrink images whose longer side is longer.")
+    ] = _PACK.max_side,
+    min_side: Annotated[
+        int | None, typer.Option(min=LIMITS["min_side"][0], help="Shrink images whose shorter side is longer.")
+    ] = _PACK.min_side,
     shard_size: Annotated[str, typer.Option(help="Bytes of a shard: 1GiB, 500MB, ...")] = "1GiB",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")] = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Pack in a random order.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = 0,
+    workers: Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")] = _RUN.workers,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Pack in a random order.")] = _PACK.shuffle,
+    seed: Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")] = _PACK.seed,
     exif: Annotated[
-        Literal["ignore", "apply"],
+        Exif,
         typer.Option(
             help="apply: turn images upright by their EXIF orientation, without loss where their sides allow it; ignore: as ImageFolder "
             "does, and count them."
         ),
-    ] = "ignore",
+    ] = _PACK.exif,
     check: Annotated[
-        Literal["structure", "entropy"],
+        Check,
         typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index."),
-    ] = "entropy",
+    ] = _PACK.check,
     index: Annotated[
         bool,
         typer.Option("--index/--no-index", help="Note where in each JPEG's data its parts start, so that crops decode faster."),
-    ] = True,
+    ] = _PACK.index,
     optimize_huffman: Annotated[
         bool, typer.Option("--optimize-huffman", help="The same pixels in smaller JPEGs; packing takes longer.")
-    ] = False,
+    ] = _PACK.optimize_huffman,
     on_error: Annotated[
-        Literal["raise", "skip"], typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
-    ] = "raise",
-    limit: Annotated[int | None, typer.Option(min=1, help="Pack the first so many samples only.")] = None,
+        OnError, typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
+    ] = _PACK.on_error,
+    limit: Annotated[int | None, typer.Option(min=LIMITS["limit"][0], help="Pack the first so many samples only.")] = _PACK.limit,
     max_pixels: Annotated[
         int | None, typer.Option(min=1, help="Refuse larger images; FASTLOAD_MAX_PIXELS or 268435456 by default.")
     ] = None,
@@ -71,8 +81,8 @@ def pack(
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = _RUN.overwrite,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = _RUN.resume,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
 ) -> None:
     """Packs images and labels into a dataset that fastload reads."""

@@ -1,16 +1,39 @@
-"""Every choice of a pack in one frozen object, checked once."""
+"""Every option of a pack, in three frozen objects: names, types, defaults and limits. Each object is checked when it is made.
+
+`fastload.packing.pack` takes the fields of all three as keywords, and `fastload pack` as flags. tests/packing/test_options.py holds names
+and defaults equal.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fastload.errors import ArgumentError
 from fastload.limits import MAX_PIXELS, checked_max_pixels
+from fastload.system import available_cpus
 
-ENCODINGS = ("lossless", "keep", "jpeg", "raw")
-SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0", "gray")
+Encode = Literal["lossless", "keep", "jpeg", "raw"]
+Subsampling = Literal["4:4:4", "4:2:2", "4:2:0", "gray"]
+Exif = Literal["ignore", "apply"]
+Check = Literal["structure", "entropy"]
+OnError = Literal["raise", "skip"]
+
+CHOICES = {"encode": Encode, "subsampling": Subsampling, "exif": Exif, "check": Check, "on_error": OnError}
+"""The type of each option that is one of some words."""
+
+JPEG_SIDE_MOST = 65500
+"""Pixels of a JPEG's longer side: libjpeg's limit, below the format's 65535."""
+LIMITS = {
+    "quality": (1, 100),
+    "max_side": (1, JPEG_SIDE_MOST),
+    "min_side": (1, JPEG_SIDE_MOST),
+    "limit": (1, 2**63 - 1),
+    "seed": (0, 2**64 - 1),
+    "workers": (1, 1024),
+}
+"""(least, most) of each option that is a whole number, but for max_pixels: `fastload.limits` checks it wherever it is given."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
@@ -23,40 +46,31 @@ class PackOptions:
         ArgumentError: a value out of range, or two that contradict each other.
     """
 
-    encode: str = "lossless"
+    encode: Encode = "lossless"
     quality: int = 90
-    subsampling: str = "4:2:0"
+    subsampling: Subsampling = "4:2:0"
     max_side: int | None = None
     min_side: int | None = None
-    exif: str = "ignore"
-    check: str = "entropy"
+    exif: Exif = "ignore"
+    check: Check = "entropy"
     index: bool = True
     optimize_huffman: bool = False
-    on_error: str = "raise"
+    on_error: OnError = "raise"
     shuffle: bool = False
     seed: int = 0
     limit: int | None = None
     max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
-        _one_of("encode", self.encode, ENCODINGS)
-        _one_of("subsampling", self.subsampling, SUBSAMPLINGS)
-        _one_of("exif", self.exif, ("ignore", "apply"))
-        _one_of("check", self.check, ("structure", "entropy"))
-        _one_of("on_error", self.on_error, ("raise", "skip"))
+        for name in CHOICES:
+            _one_of(name, getattr(self, name))
         for name in ("index", "optimize_huffman"):
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentError(f"{name}={getattr(self, name)!r} is neither True nor False")
         if self.optimize_huffman and self.encode in ("keep", "raw"):
             raise ArgumentError(f"optimize_huffman writes JPEGs anew, which encode={self.encode!r} does not; use it with lossless or jpeg")
-        _between("quality", self.quality, 1, 100)
-        for name in ("max_side", "min_side"):
-            side = getattr(self, name)
-            if side is not None:
-                _between(name, side, 1, 65500)
-        if self.limit is not None:
-            _between("limit", self.limit, 1, 2**63 - 1)
-        _between("seed", self.seed, 0, 2**64 - 1)
+        for name in ("quality", "max_side", "min_side", "limit", "seed"):
+            _between(name, getattr(self, name), optional=name in ("max_side", "min_side", "limit"))
         checked_max_pixels(self.max_pixels)
         if self.encode == "keep" and (self.shrinks or self.exif == "apply"):
             raise ArgumentError(
@@ -87,6 +101,37 @@ class TableOptions:
     path_column: str | int | None = None
     label_column: str | int | None = None
     header: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a pack runs and where its shards end. The samples and their order do not depend on it.
+
+    Raises:
+        ArgumentError: a value out of range, or two that contradict each other.
+    """
+
+    shard_size: str | int = "1GiB"
+    workers: int | None = None
+    overwrite: bool = False
+    resume: bool = False
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        parse_size(self.shard_size)
+        _between("workers", self.workers, optional=True)
+        if self.overwrite and self.resume:
+            raise ArgumentError("overwrite and resume contradict each other: the one starts anew, the other goes on")
+
+    @property
+    def shard_bytes(self) -> int:
+        """`shard_size` in bytes."""
+        return parse_size(self.shard_size)
+
+    @property
+    def threads(self) -> int:
+        """Threads that read and encode."""
+        return min(available_cpus(), LIMITS["workers"][1]) if self.workers is None else self.workers
 
 
 def table_options(path_column: str | int | None, label_column: str | int | None, header: bool | None) -> TableOptions | None:
@@ -128,11 +173,15 @@ def parse_size(size: str | int) -> int:
     return value
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def _one_of(name: str, value: object) -> None:
+    allowed = get_args(CHOICES[name])
     if value not in allowed:
         raise ArgumentError(f"{name}={value!r} is none of {', '.join(allowed)}")
 
 
-def _between(name: str, value: int, low: int, high: int) -> None:
+def _between(name: str, value: object, *, optional: bool = False) -> None:
+    low, high = LIMITS[name]
+    if value is None and optional:
+        return
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ArgumentError(f"{name}={value!r} is no whole number between {low} and {high}")

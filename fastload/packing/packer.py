@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError
+from fastload.errors import FastloadError, PackError, PackStoppedError, ResourceError, SampleError
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing.encode import Encoder
 from fastload.packing.notices import DEEP
-from fastload.packing.options import PackOptions, parse_size, table_options
+from fastload.packing.options import Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling, table_options
 from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
@@ -34,7 +34,6 @@ from fastload.packing.summary import COUNTS, PackSummary, Tally
 from fastload.packing.survey import survey
 from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Field, Manifest, Prepared, Schema
-from fastload.system import available_cpus
 
 IMAGE_FIELD = "image"
 VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
@@ -45,20 +44,20 @@ def pack(
     source: object,
     out: str | os.PathLike[str],
     *,
-    encode: str = "lossless",
+    encode: Encode = "lossless",
     quality: int = 90,
-    subsampling: str = "4:2:0",
+    subsampling: Subsampling = "4:2:0",
     max_side: int | None = None,
     min_side: int | None = None,
     shard_size: str | int = "1GiB",
     workers: int | None = None,
     shuffle: bool = False,
     seed: int = 0,
-    exif: str = "ignore",
-    check: str = "entropy",
+    exif: Exif = "ignore",
+    check: Check = "entropy",
     index: bool = True,
     optimize_huffman: bool = False,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     limit: int | None = None,
     max_pixels: int | None = None,
     path_column: str | int | None = None,
@@ -129,12 +128,7 @@ def pack(
         limit=limit,
         max_pixels=checked_max_pixels(max_pixels),
     )
-    size = parse_size(shard_size)
-    threads = available_cpus() if workers is None else workers
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
-        raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
-    if overwrite and resume:
-        raise ArgumentError("overwrite and resume contradict each other: the one starts anew, the other goes on")
+    run = RunOptions(shard_size, workers, overwrite, resume, progress)
     if overwrite:
         _refuse_source_inside(source, out)
     started = time.monotonic()
@@ -143,10 +137,12 @@ def pack(
     if on_error == "raise" and not (resume and os.path.exists(out)):
         job.refuse_deep()
     schema = Schema((Field(IMAGE_FIELD, "image"), *opened.fields))
-    writer = DatasetWriter(out, schema, shard_size=size, options=job.identity(), varying=VARYING, resume=resume, overwrite=overwrite)
+    writer = DatasetWriter(
+        out, schema, shard_size=run.shard_bytes, options=job.identity(), varying=VARYING, resume=resume, overwrite=overwrite
+    )
     try:
-        with Progress(len(job.order), opened.title, shown=progress) as bar:
-            return job.run(writer, threads, bar, started)
+        with Progress(len(job.order), opened.title, shown=run.progress) as bar:
+            return job.run(writer, run.threads, bar, started)
     except OSError as error:
         raise _write_failure(out, error) from error
     finally:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import FastloadError, PackError, SampleError
+from fastload.packing.options import JPEG_SIDE_MOST
 from fastload.packing.pillow_images import FORMATS, Pixels, open_image, refuse_deep, to_rgb
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def encode_jpeg(pixels: Pixels, quality: int, subsampling: str) -> bytes:
     turbo, samplings = _turbojpeg()
     from turbojpeg import TJFLAG_ACCURATEDCT, TJPF_RGB
 
-    if max(pixels.shape[:2]) > 65500:
-        reason = f"{pixels.shape[1]} x {pixels.shape[0]} pixels: no side of a JPEG is longer than 65500"
+    if max(pixels.shape[:2]) > JPEG_SIDE_MOST:
+        reason = f"{pixels.shape[1]} x {pixels.shape[0]} pixels: no side of a JPEG is longer than {JPEG_SIDE_MOST}"
         raise SampleError(reason, reason=reason)
     try:
         encoded = turbo.encode(
