@@ -167,7 +167,7 @@ class Keyed:
 
 
 # ---- what each argument does where it acts. Of in_order, device_prefetch and seed_by only that they are taken and lose nothing: what they
-# change is a matter of time, or of draws, and has tests of its own (test_batches, test_ahead, test_worker_seeding).
+# change is a matter of time, or of draws, and has tests of its own (test_batches, test_device_prefetch, test_worker_seeding).
 
 
 def batch_size(on: Engine) -> bool:

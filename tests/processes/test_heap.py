@@ -6,8 +6,7 @@ import os
 import resource
 
 import pytest
-
-from tests import warm
+import warm
 
 PAGES = 3 * 224 * 224 * 4 // resource.getpagesize()  # of one sample
 PROGRAM = """
