@@ -4,8 +4,8 @@ from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, Shard
 from fastload.store.reader import DatasetReader, parse_stored
 from fastload.store.rewrite import DatasetRewriter, ShardRewrite
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema, with_index
-from fastload.store.shard import file_crc32c
-from fastload.store.writer import DatasetWriter, Prepared
+from fastload.store.shard import Prepared, file_crc32c
+from fastload.store.writer import DatasetWriter
 
 __all__ = [
     "CRC_COLUMN",

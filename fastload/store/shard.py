@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ def durable_entry(path: Path, first: int, count: int, columns: Mapping[str, int]
     return ShardEntry(path.name, first, count, size, file_crc32c(path), columns)
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A sample ready to be appended: its record, the record's CRC32C, and its row of the columns."""
+
+    record: bytes
+    crc: int
+    row: list[Any]
+    height: int
+    width: int
+
+
 class ShardFile:
     """Writes one shard, then closes or aborts it.
 
@@ -113,17 +125,17 @@ class ShardFile:
         """Whether some column's chunk has come to what one value may hold."""
         return self.count * self._schema.row_bytes >= COLUMN_LIMIT
 
-    def put(self, record: bytes, crc: int, row: list[Any], height: int, width: int) -> None:
+    def put(self, sample: Prepared) -> None:
         """Appends a sample.
 
         Raises:
             PackError: the disk is full or fails.
         """
-        self.put_record(record, crc)
-        for column, value in zip(self._rows, row, strict=True):
+        self.put_record(sample.record, sample.crc)
+        for column, value in zip(self._rows, sample.row, strict=True):
             column.append(value)
-        self._sizes[0].append(height)
-        self._sizes[1].append(width)
+        self._sizes[0].append(sample.height)
+        self._sizes[1].append(sample.width)
 
     def put_record(self, record: bytes, crc: int) -> None:
         """Appends a sample whose values of the columns are handed to `close`. Raises as `put` does."""

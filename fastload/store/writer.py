@@ -42,7 +42,7 @@ from fastload.store.manifest import (
 )
 from fastload.store.sample_log import LOG_NAME, SampleLog
 from fastload.store.schema import Schema, with_index
-from fastload.store.shard import ShardFile, durable_entry, write_error
+from fastload.store.shard import Prepared, ShardFile, durable_entry, write_error
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
@@ -50,17 +50,6 @@ _JOURNAL_FORMAT = "fastload-progress"
 _JOURNAL_VERSION = 1
 _SHARD_SIZE_LIMIT = 1 << 40
 _OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp")))
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A sample ready to be appended: its record, the record's CRC32C, and its row of the columns."""
-
-    record: bytes
-    crc: int
-    row: list[Any]
-    height: int
-    width: int
 
 
 @dataclass(frozen=True)
@@ -305,7 +294,7 @@ class DatasetWriter:
             self._begun += 1
             slack = min(self.shard_size // 8, 1 << 28) + (1 << 24)
             self._shard = ShardFile(path, self.next_index, self.schema, self.shard_size + slack)
-        self._shard.put(sample.record, sample.crc, sample.row, sample.height, sample.width)
+        self._shard.put(sample)
         self.next_index += 1
         if state is not None:
             self._last_state = state
