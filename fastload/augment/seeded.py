@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.random
 import torch
-from torch import Tensor
 
 from fastload.augment.philox import words
+from fastload.batch_tree import tensors_of
 from fastload.global_generators import kept_state
 from fastload.rng import MIX_STREAM
 
@@ -20,14 +20,8 @@ _STREAM = MIX_STREAM + 3
 
 
 def first_device(value: Any) -> torch.device:
-    """Where the first tensor in tuples, lists and dicts lies; the CPU where there is none."""
-    if isinstance(value, Tensor):
-        return value.device
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ():
-        found = first_device(part)
-        if found.type != "cpu":
-            return found
-    return torch.device("cpu")
+    """Device of the first tensor of a batch that is not on the CPU; the CPU where there is none."""
+    return next((tensor.device for tensor in tensors_of(value) if not tensor.is_cpu), torch.device("cpu"))
 
 
 @contextmanager

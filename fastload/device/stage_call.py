@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fastload.batch_tree import sequence_like
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
 from fastload.plan.torchvision import class_mistake, mixes
@@ -141,6 +142,4 @@ def changed(batch: Any, at: Sequence[Any], values: Sequence[Any]) -> Any:
     out = list(batch)
     for place, value in zip(at, values, strict=True):
         out[place] = value
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*out)
-    return type(batch)(out)
+    return sequence_like(type(batch), out)

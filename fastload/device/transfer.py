@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 
+from fastload.batch_tree import tensors_of, to_device
 from fastload.device import pinning as pin
-from fastload.device.batch_tree import tensors_of, to_device
 from fastload.device.stage_call import IMAGE, LABEL, BatchKey, StageCall
 from fastload.device.timing import Clock, StageTimer
 

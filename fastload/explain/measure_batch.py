@@ -13,7 +13,7 @@ import torch
 
 from fastload._native import core
 from fastload.bad_samples import NOTHING, Counts
-from fastload.device.batch_tree import to_device
+from fastload.batch_tree import to_device
 from fastload.device.stage_call import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
 from fastload.execution.plan import ExecutionPlan

@@ -1,4 +1,8 @@
-"""What a batch tells about itself, without importing the library that its tensors come from."""
+"""What a batch tells about itself, without importing the library that its tensors come from.
+
+Its walk is not that of `fastload.batch_tree`: it runs at every step and wants a shape only, of arrays and tensors of any library, in
+mappings and dataclasses as well, and looks at a few parts of each container.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +37,11 @@ def _shape_of(part: Any) -> Any:
 
 
 def _first_shape(batch: Any) -> tuple[int, ...] | None:
-    kind = type(batch)
-    if kind in _PLAIN:
-        return None
-    if kind is list or kind is tuple:
-        if not batch:
-            return None
-        head = batch[0]
-        shape = _shape_of(head)  # (images, labels), the usual case, told without a search
+    if type(batch) in (list, tuple) and batch:
+        shape = _shape_of(batch[0])  # (images, labels), the usual case, told without a search
         if isinstance(shape, tuple):
             return shape
-    else:
-        shape = _shape_of(batch)
-        if isinstance(shape, tuple):
-            return shape
-    for part in islice(_parts(batch), _PARTS):
-        if (shape := _first_shape(part)) is not None:
-            return shape
-    return None
+    return next(_shapes(batch), None)
 
 
 def image_side(batch: Any) -> int | None:
@@ -65,6 +56,8 @@ def image_side(batch: Any) -> int | None:
 
 
 def _shapes(batch: Any) -> Iterator[tuple[int, ...]]:
+    if type(batch) in _PLAIN:
+        return
     shape = _shape_of(batch)
     if isinstance(shape, tuple):
         yield shape

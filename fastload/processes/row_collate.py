@@ -2,6 +2,9 @@
 
 It covers what default_collate turns into tensors and lists: dicts, lists, tuples and named tuples of tensors, arrays, numbers and strings.
 A sample of another kind, or unlike the first, is collated as a whole by one worker, through default_collate itself, errors included.
+
+Its walks are not those of `fastload.batch_tree`, as they follow a layout: a leaf may also be an array, a number or a string, a container's
+type has to be the very one of the first sample, not a subclass, and a sequence becomes what default_collate makes of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""A batch of the usual containers: its tensors, one by one, and the way to a device."""
+"""Containers of a batch: its tensors one by one, a change of each, and the way to a device.
+
+A batch is a tensor, or a dict, list, tuple or named tuple of batches, or an object of any other kind, which stays as it is. Lists, tuples
+and named tuples keep their type, and dicts of any type become dict. torch.utils._pytree is not used: it takes a subclass of dict or list
+for a single object, so its tensors would stay where they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -19,20 +24,23 @@ def each_tensor(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
         return change(batch)
     if isinstance(batch, dict):
         return {key: each_tensor(value, change) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(each_tensor(value, change) for value in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(each_tensor(value, change) for value in batch)
+        return sequence_like(type(batch), [each_tensor(value, change) for value in batch])
     return batch
 
 
 def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
-    """Every tensor of a batch."""
+    """Every tensor of a batch, in order."""
     if isinstance(batch, torch.Tensor):
         yield batch
     elif isinstance(batch, dict | list | tuple):
         for value in batch.values() if isinstance(batch, dict) else batch:
             yield from tensors_of(value)
+
+
+def sequence_like(kind: type[Any], values: Iterable[Any]) -> Any:
+    """The values as a list, tuple or named tuple of this type."""
+    return kind(*values) if issubclass(kind, tuple) and hasattr(kind, "_fields") else kind(values)
 
 
 def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
