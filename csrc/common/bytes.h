@@ -12,17 +12,20 @@ typedef struct fl_span {
     size_t size;
 } fl_span;
 
+/* In the byte order of this machine. */
+static inline uint64_t fl_bytes_host64(const uint8_t *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
+}
+
 /* Little-endian. */
 static inline uint16_t fl_bytes_le16(const uint8_t *at) { return (uint16_t)(at[0] | at[1] << 8); }
 static inline uint32_t fl_bytes_le32(const uint8_t *at) { return fl_bytes_le16(at) | (uint32_t)fl_bytes_le16(at + 2) << 16; }
 
 static inline uint64_t fl_bytes_le64(const uint8_t *at) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
+    const uint64_t word = fl_bytes_host64(at);
+    return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? __builtin_bswap64(word) : word;
 }
 
 static inline void fl_bytes_put_le16(uint8_t *at, uint32_t value) {
@@ -39,12 +42,8 @@ static inline void fl_bytes_put_le32(uint8_t *at, uint32_t value) {
 static inline uint32_t fl_bytes_be16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
 
 static inline uint64_t fl_bytes_be64(const uint8_t *at) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
+    const uint64_t word = fl_bytes_host64(at);
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap64(word) : word;
 }
 
 #endif

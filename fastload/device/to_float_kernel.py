@@ -210,7 +210,7 @@ def to_float(
     memory_format: torch.memory_format,
     reciprocal: bool,
 ) -> Tensor:
-    """See floats.to_float. images: uint8, contiguous in one of the two formats."""
+    """See fastload.device.to_float.to_float. images: uint8, contiguous in one of the two formats."""
     out = torch.empty_like(images, dtype=dtype, memory_format=memory_format)
     from_last, to_last = not images.is_contiguous(), not out.is_contiguous()
     batch, plane = images.shape[0], images.shape[2] * images.shape[3]
