@@ -217,10 +217,17 @@ def reason_of(error: Exception, index: Any = None) -> str:
 
 @dataclass
 class Counts:
-    """Samples that on_error replaced or skipped; shared by a loader and its iterators. `reasons`: of the first of them."""
+    """Samples that on_error replaced or skipped; shared by a loader and its iterators.
+
+    Attributes:
+        replaced, skipped: how many.
+        reasons: of the first of them.
+        loaded: files in place that their dataset's own loader opened, because native threads could not decode them.
+    """
 
     replaced: int = 0
     skipped: int = 0
+    loaded: int = 0
     reasons: list[str] = field(default_factory=list)
 
 
@@ -231,6 +238,10 @@ class PassLosses:
         self._counts = counts
         self._skipped = 0
         self._reason = ""
+
+    def count_loaded(self) -> None:
+        """Counts a file that its dataset's own loader opened."""
+        self._counts.loaded += 1
 
     def add(self, lost: Lost) -> None:
         """Counts what happened to a batch, at its turn in the loop."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.plan import Plan, compile_plan, output_of
-from fastload.plan.changes import fingerprint
+from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_of
 from fastload.rng import checked_epoch, checked_seed
 from fastload.store.reader import DatasetReader
@@ -33,7 +33,7 @@ _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torc
 _NAMES = ("path", "name", "file", "filename")
 
 
-class PackedDataset(Dataset[Any]):
+class PackedDataset(TransformedDataset, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
     `ds[i]` is `(image, label)` where those are the fields, else a dict of field name to value. The image is a uint8
@@ -77,11 +77,7 @@ class PackedDataset(Dataset[Any]):
         self._fields = None if fields is None else tuple(fields)
         self._checked = False  # that the dataset has those
         self._files = _Files(self.path)
-        self._source: tuple[_Opened, Plan, core.Source] | None = None
-        self._transform: Any = transform
-        self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
-        self._leaves = False  # whether the plan leaves ops to the device
-        self._plan, self._planned = compile_plan(transform), fingerprint(transform)
+        super().__init__(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,25 +90,6 @@ class PackedDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={list(self.fields)})"
-
-    @property
-    def transform(self) -> Any:
-        """The transform as it was given; assigning plans the new one."""
-        return self._transform
-
-    @transform.setter
-    def transform(self, transform: Any) -> None:
-        self._plan, self._planned = compile_plan(transform, device=self._leaves), fingerprint(transform)
-        self._transform = transform
-
-    @property
-    def plan(self) -> Plan:
-        """The transform, planned; anew where it was changed in place since."""
-        if not self._fixed:
-            seen = fingerprint(self._transform)
-            if seen != self._planned:
-                self._plan, self._planned = compile_plan(self._transform), seen
-        return self._plan
 
     @property
     def opened(self) -> _Opened:
@@ -128,7 +105,17 @@ class PackedDataset(Dataset[Any]):
         opened = self.opened
         if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
             self._source = opened, plan, core.Source(opened.reader.store, plan.program, opened.image_field, self.max_pixels)
-        return self._source[2]
+        return self._source[2]  # type: ignore[no-any-return]
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """What each field holds, by name."""
+        return self.opened.kinds
+
+    @property
+    def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Heights and widths of the stored images, pixels."""
+        return self.opened.sizes
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -214,26 +201,10 @@ class PackedDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         return [self[i] for i in indices]
 
-    def snapshot(self, *, device: bool = False) -> PackedDataset:
-        """A copy that shares the open files, and whose plan stays as it is now, whatever becomes of the transform.
-
-        Args:
-            device: leave to the device what Plan.movable says it can do; a FastLoader with `device=` does those ops there.
-        """
-        plan, out = self.plan, self._copied()
-        out._fixed, out._leaves, out._source = True, device and plan.movable, None
-        out._plan = compile_plan(self._transform, device=True) if out._leaves else plan
-        return out
-
     def drawing(self, seed: int | None, epoch: int) -> PackedDataset:
         """This snapshot with another epoch and, unless None, another seed."""
         out = self._copied()
         out.seed, out.epoch = self.seed if seed is None else seed, epoch
-        return out
-
-    def _copied(self) -> PackedDataset:
-        out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__)
         return out
 
     def sample(self, index: int) -> Any:

@@ -16,7 +16,7 @@ from fastload.base_iterator import LoaderIterator, uncompiled
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import OnError, Settings
+from fastload.execution.settings import EngineChoice, OnError, Settings
 from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
@@ -39,9 +39,10 @@ class FastLoader(DataLoader[_T]):
     """A `torch.utils.data.DataLoader`; on packed data, with a native engine.
 
     1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is
-       read, decoded, cropped and resized by threads that hold no GIL and live as long as the loader. Any other dataset
-       runs exactly as under torch's DataLoader. The dataset is read at every `iter()`: a Subset's indices, a transform or a sampler that
-       was changed since, in place or not, is in force from there on; a pass under way is not touched. Nothing is written into it.
+       read, decoded, cropped and resized by threads that hold no GIL and live as long as the loader. So are the files of torchvision's
+       ImageFolder and the like, where they lie. Any other dataset runs exactly as under torch's DataLoader. The dataset is read at every
+       `iter()`: a Subset's indices, a transform or a sampler that was changed since, in place or not, is in force from there on; a pass
+       under way is not touched. Nothing is written into it.
     2. A batch is `[images, labels]` as default_collate would give it (a dict where the dataset has other fields). Its tensors own
        their memory's lease: keep them as long as you like, nothing overwrites them.
     3. Epochs count themselves, from 0, at each `iter()`; `set_epoch` sets the next one. With a seed, sample `i` of epoch `e`
@@ -60,6 +61,9 @@ class FastLoader(DataLoader[_T]):
         num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
             calling thread), processes otherwise (None: 0, as torch).
         prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
+        engine: "auto": native threads wherever they can do all that the dataset and its transform ask for. "native": they do, or
+            ArgumentError says why not. "python": the dataset's own code makes every sample, in worker processes or the calling process:
+            torch's results bit for bit. None: FASTLOAD_ENGINE, or "auto".
         transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: finished batches are moved there, ahead of the loop and without a wait of the host; None leaves them where they are.
             What a packed dataset's transform holds after the decoder's part is done there to whole batches, before batch_transform, where
@@ -103,6 +107,7 @@ class FastLoader(DataLoader[_T]):
         lambda state: state.counters.losses.skipped, 'Samples that on_error="skip" has left out, since the loader was made.'
     )
     transform: None
+    engine: EngineChoice
     device: torch.device | None
     device_prefetch: int
     batch_transform: Any
@@ -134,6 +139,7 @@ class FastLoader(DataLoader[_T]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        engine: EngineChoice | None = None,
         transform: Any = None,
         device: torch.device | str | int | None = None,
         device_prefetch: int = 2,
@@ -151,7 +157,8 @@ class FastLoader(DataLoader[_T]):
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
         self._fastload = state = LoaderState()
         state.watch(_monitor_of(self))
-        packed = state.planner.is_packed(dataset)
+        engine = Settings.engine_of(engine)
+        packed = state.planner.is_packed(dataset, engine, device=device is not None)
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
         own_generator = seed is not None and generator is None and bool(shuffle)
@@ -172,6 +179,7 @@ class FastLoader(DataLoader[_T]):
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
             in_order=in_order,
+            engine=engine,
             device=None if device is None else torch.device(device),
             device_prefetch=device_prefetch,
             batch_transform=batch_transform,
@@ -183,8 +191,6 @@ class FastLoader(DataLoader[_T]):
             snapshot_every_n_steps=snapshot_every_n_steps,
             own_generator=own_generator,
         )
-        if not packed:
-            settings.check_python()
         settings.show_on(self)
         super().__init__(shuffle=shuffle, **settings.torch_arguments())
         state.settings = settings
@@ -302,7 +308,8 @@ class FastLoader(DataLoader[_T]):
         "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage: over all workers, and
         "copy" and "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes"
         (what went by pickle instead), "fallbacks" (JPEGs that native threads left to libjpeg-turbo, the slower decoder: progressive or
-        damaged files, and other unusual kinds), "restarts", "replaced", "skipped", "slow" (the slowest samples, as (index, seconds)).
+        damaged files, and other unusual kinds), "loaded" (files in place that their dataset's own loader opened, in this process, because
+        they are no sound JPEGs), "restarts", "replaced", "skipped", "slow" (the slowest samples, as (index, seconds)).
         """
         return stats(self._fastload)
 
@@ -325,11 +332,11 @@ def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
     """Warns of arguments that native threads do not need."""
     if worker_init_fn is not None:
         warnings.warn(
-            "worker_init_fn is not called on packed data: native threads run no Python, and random transforms follow seed=",
+            "worker_init_fn is not called where native threads make the samples: they run no Python, and random transforms follow seed=",
             stacklevel=3,
         )
     if multiprocessing_context is not None:
-        warnings.warn("multiprocessing_context is not used on packed data: threads need no start method", stacklevel=3)
+        warnings.warn("multiprocessing_context is not used where native threads make the samples: they need no start method", stacklevel=3)
 
 
 def _warn_pinning(plan: ExecutionPlan) -> None:

@@ -9,6 +9,7 @@ whose parts are all unchanged is the same object. Nothing is written into the us
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,13 @@ from torch.utils.data import ConcatDataset, Subset
 
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
+from fastload.in_place.dataset import FileDataset, FileDatasets
 from fastload.positions import as_positions
 
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
     *("column_values", "stored_values", "stored_fields"),
-    *("decode", "_decoded", "image_size", "_size", "image_field", "fields", "plan", "source", "_source_for", "opened"),
+    *("decode", "_decoded", "image_size", "_size", "image_field", "fields", "kinds", "sizes", "plan", "source", "_source_for", "opened"),
 )
 """Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
 
@@ -33,16 +35,20 @@ Draws = tuple[int | None, int]
 """What random transforms follow from in one pass: the seed (None: that of each dataset), and the epoch."""
 
 
+NativeDataset = PackedDataset | FileDataset
+"""What the native engine reads: records of a packed dataset, or files in place."""
+
+
 @dataclass(frozen=True, eq=False)
 class PackedView:
-    """Positions of a loader's dataset, resolved: which packed dataset (source) and which index there.
+    """Positions of a loader's dataset, resolved: which native dataset (source) and which index there.
 
     Attributes:
-        datasets: the packed datasets, by source number.
+        datasets: the native datasets, by source number; all packed, or all files in place.
         source, index: by position; None where position i is simply sample i of dataset 0.
     """
 
-    datasets: tuple[PackedDataset, ...]
+    datasets: tuple[NativeDataset, ...]
     source: npt.NDArray[np.uint32] | None = None
     index: npt.NDArray[np.int64] | None = None
 
@@ -70,9 +76,9 @@ class PackedView:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """One packed dataset, whole."""
+    """One native dataset, whole."""
 
-    dataset: PackedDataset
+    dataset: NativeDataset
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -113,11 +119,13 @@ class Resolver:
     def __init__(self) -> None:
         self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
         self._last: tuple[tuple[Any, ...], PackedView] | None = None
+        self.files = FileDatasets()
 
     def view(self, dataset: Any) -> PackedView | None:
-        """The rows of a PackedDataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
+        """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
 
-        Subclasses that change how samples are made are not packed: their own code has to run. Unchanged, it is the same object.
+        Subclasses of PackedDataset that change how samples are made are not packed: their own code has to run. Unchanged, it is the
+        same object.
 
         Raises:
             TypeError: a Subset has indices that are no integers.
@@ -125,6 +133,8 @@ class Resolver:
             ArgumentError: a part of a ConcatDataset is shorter than when that was made.
         """
         before, self._picked = self._picked, {}
+        if self.files.asked:
+            self.files.begin()
         node = self._node(dataset, before)
         if node is None:
             self._last = None
@@ -141,12 +151,13 @@ class Resolver:
             inner = self._node(dataset.dataset, before)
             return None if inner is None else _Picked(inner, self._positions(dataset, before))
         if type(dataset) is not ConcatDataset:
-            return None
+            found = self.files.find(dataset) if "torchvision.datasets" in sys.modules else None
+            return None if found is None else _Leaf(found)
         parts = [self._node(part, before) for part in dataset.datasets]
         ends = list(dataset.cumulative_sizes)
         counts = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))
-        found = tuple(part for part in parts if part is not None)
-        return _Joined(found, counts) if len(found) == len(parts) == len(counts) else None
+        nodes = tuple(part for part in parts if part is not None)
+        return _Joined(nodes, counts) if len(nodes) == len(parts) == len(counts) else None
 
     def _positions(self, subset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> npt.NDArray[np.int64]:
         kept = before.get(id(subset))
@@ -177,16 +188,16 @@ def _same(kept: Any, indices: Any) -> bool:
 
 
 def _view(node: _Node) -> PackedView | None:
-    datasets: list[PackedDataset] = []
+    datasets: list[NativeDataset] = []
     if isinstance(node, _Leaf):
         return PackedView((node.dataset,))
     source, index = _rows(node, datasets)
-    if not datasets or len({d.fields for d in datasets}) != 1:
+    if not datasets or len({(type(d) is FileDataset, d.fields) for d in datasets}) != 1:
         return None
     return PackedView(tuple(datasets), source, index)
 
 
-def _rows(node: _Node, datasets: list[PackedDataset]) -> _Rows:
+def _rows(node: _Node, datasets: list[NativeDataset]) -> _Rows:
     if isinstance(node, _Leaf):
         datasets.append(node.dataset)
         count = len(node.dataset)

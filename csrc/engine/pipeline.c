@@ -7,7 +7,9 @@
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "jpeg/decoder.h"
+#include "jpeg/entropy.h"
 #include "jpeg/libjpeg.h"
+#include "jpeg/transcode.h"
 #include "store/record.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
@@ -16,6 +18,8 @@ struct fl_worker {
     fl_jpeg_decoder *decoder;
     fl_resizer *resizer;
     fl_store_reader *reader;
+    fl_jpeg_entropy *entropy;
+    fl_buffer file; /* the image file last read */
     fl_counters counters;
 };
 
@@ -26,6 +30,7 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
     fl_code code = fl_jpeg_decoder_create(&worker->decoder, err);
     if (!code) code = fl_resizer_create(&worker->resizer, err);
     if (!code) code = fl_store_reader_create(&worker->reader, err);
+    if (!code) code = fl_jpeg_entropy_create(&worker->entropy, err);
     if (code) {
         fl_worker_free(worker);
         return code;
@@ -37,6 +42,8 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
 void fl_worker_free(fl_worker *worker) {
     if (!worker) return;
     fl_store_reader_free(worker->reader);
+    fl_jpeg_entropy_free(worker->entropy);
+    fl_buffer_free(&worker->file);
     fl_resizer_free(worker->resizer);
     fl_jpeg_decoder_free(worker->decoder);
     free(worker);
@@ -127,27 +134,57 @@ static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *ra
     return code;
 }
 
-static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
+/* An image as it is stored. */
+typedef struct stored {
+    fl_record_kind kind; /* JPEG or raw */
+    fl_span data, index; /* the entropy index, if there is one */
+} stored;
+
+static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, stored *found, fl_error *err) {
     fl_span record;
     fl_record_field image;
-    int64_t start = fl_clock_ns();
-    fl_code code = fl_store_reader_get(worker->reader, source->store, key.index, &record, err);
+    fl_code code = fl_store_reader_get(worker->reader, source->store, index, &record, err);
     if (!code) code = fl_record_find(record, source->image_field, &image, err);
     if (code) return code;
     add(&worker->counters.bytes, record.size);
-    fl_view raw;
-    uint32_t width = 0, height = 0;
-    bool is_raw = image.kind == FL_RECORD_KIND_RAW;
-    if (is_raw) code = raw_view(image.data, source->max_pixels, &raw, err);
-    else if (image.kind == FL_RECORD_KIND_JPEG) {
-        code = fl_jpeg_decoder_open(worker->decoder, image.data.bytes, image.data.size, source->max_pixels, &width, &height, err);
-        const fl_span index = fl_record_index(record, source->image_field);
-        fl_jpeg_decoder_index(worker->decoder, index.bytes, index.size);
-    } else code = fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
-    add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start));
+    *found = (stored){image.kind, image.data, fl_record_index(record, source->image_field)};
+    if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW) return FL_OK;
+    return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
+}
+
+/* Proves an image file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
+static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp, stored *found, fl_error *err) {
+    const fl_span data = found->data;
+    if (data.size < 4 || data.bytes[0] != 0xFF || data.bytes[1] != 0xD8) return fl_fail(err, FL_EUNSUPPORTED, "it is no JPEG");
+    const uint8_t *marks = NULL;
+    size_t size = 0;
+    if (!fl_jpeg_entropy_index(worker->entropy, data.bytes, data.size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(data.size), &marks, &size)) {
+        uint32_t warnings = 0;
+        char first[FL_TEXT];
+        fl_code code = fl_jpeg_check(data.bytes, data.size, source->max_pixels, &warnings, first, err);
+        if (code) return code;
+        if (warnings) return fl_fail(err, FL_EJPEG, "the JPEG is damaged: %.150s", first);
+        size = 0;
+    }
+    found->index = (fl_span){marks, size};
+    fl_files_learn(source->files, index, stamp, found->index);
+    return FL_OK;
+}
+
+static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, stored *found, fl_error *err) {
+    uint64_t stamp = 0;
+    fl_code code = fl_files_read(source->files, index, &worker->file, &found->data, &stamp, err);
     if (code) return code;
+    found->kind = FL_RECORD_KIND_JPEG;
+    add(&worker->counters.bytes, found->data.size);
+    if (fl_files_known(source->files, index, stamp, &found->index)) return FL_OK;
+    return prove_file(worker, source, index, stamp, found, err);
+}
+
+static fl_code make_image(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *raw, uint32_t width, uint32_t height,
+                          const fl_sink *sink, fl_error *err) {
     fl_geometry g;
-    code = fl_geometry_resolve(&source->program, is_raw ? raw.width : width, is_raw ? raw.height : height, key, &g, err);
+    fl_code code = fl_geometry_resolve(&source->program, width, height, key, &g, err);
     if (code) return code;
     if (g.window.width != sink->width || g.window.height != sink->height)
         return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");
@@ -159,7 +196,32 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
                          (uint32_t)g.visible.height};
     if (shown.width != sink->width || shown.height != sink->height) fl_resize_sink_fill(&out, &shown, g.fill);
     if (!shown.width) return FL_OK; /* all padding */
-    return render(worker, &g, is_raw ? &raw : NULL, &out, err);
+    return render(worker, &g, raw, &out, err);
+}
+
+static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
+    stored found;
+    fl_view raw = {NULL, 0, 0, 0, 0};
+    uint32_t width = 0, height = 0;
+    const int64_t start = fl_clock_ns();
+    fl_code code = (source->store ? find_record : find_file)(worker, source, key.index, &found, err);
+    if (code) return code;
+    const bool is_raw = found.kind == FL_RECORD_KIND_RAW;
+    if (is_raw) {
+        code = raw_view(found.data, source->max_pixels, &raw, err);
+        width = raw.width, height = raw.height;
+    } else {
+        code = fl_jpeg_decoder_open(worker->decoder, found.data.bytes, found.data.size, source->max_pixels, &width, &height, err);
+        fl_jpeg_decoder_index(worker->decoder, found.index.bytes, found.index.size);
+    }
+    add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start));
+    if (!code) code = make_image(worker, source, key, is_raw ? &raw : NULL, width, height, sink, err);
+    return code;
+}
+
+fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image, const fl_sink *sink,
+                           fl_error *err) {
+    return make_image(worker, source, key, image, image->width, image->height, sink, err);
 }
 
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
@@ -169,11 +231,26 @@ fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, 
     return code;
 }
 
+static fl_sink sink_of(const fl_batch *batch, uint32_t row) {
+    fl_sink sink = batch->sink;
+    sink.data = (uint8_t *)sink.data + batch->image_bytes * row;
+    return sink;
+}
+
+fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
+    const fl_row at = batch->row[row];
+    const fl_sink sink = sink_of(batch, row);
+    const fl_key key = {batch->seed, batch->epoch, at.index};
+    const fl_code code = fl_pipeline_pixels(worker, batch->sources[at.source], key, image, &sink, &batch->errors[row]);
+    batch->errors[row].code = code;
+    if (code) memset(sink.data, 0, batch->image_bytes);
+    return code;
+}
+
 void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_batch *batch = opaque;
     fl_row at = batch->row[row];
-    fl_sink sink = batch->sink;
-    sink.data = (uint8_t *)sink.data + batch->image_bytes * row;
+    const fl_sink sink = sink_of(batch, row);
     fl_key key = {batch->seed, batch->epoch, at.index};
     fl_code code = fl_pipeline_row(context, batch->sources[at.source], key, &sink, &batch->errors[row]);
     if (code) {
@@ -184,19 +261,25 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
 }
 
+static bool ahead(const fl_source *source, uint64_t index) {
+    return source->store ? fl_store_ahead(source->store, index) : fl_files_ahead(source->files, index);
+}
+
+static bool is_warm(const fl_source *source) { return source->store ? fl_store_warm(source->store) : fl_files_warm(source->files); }
+
 void fl_batch_ahead(void *opaque, uint32_t row, void *unused) {
     const fl_batch *batch = opaque;
     fl_row at = batch->row[row];
     (void)unused;
-    (void)fl_store_ahead(batch->sources[at.source]->store, at.index);
+    (void)ahead(batch->sources[at.source], at.index);
 }
 
 bool fl_batch_cached(const fl_batch *batch) {
     const uint32_t probes[2] = {0, batch->rows / 2};
     for (int i = 0; i < 2; i++) {
         fl_row at = batch->row[probes[i]];
-        fl_store *store = batch->sources[at.source]->store;
-        if (!fl_store_warm(store) || !fl_store_ahead(store, at.index)) return false;
+        const fl_source *source = batch->sources[at.source];
+        if (!is_warm(source) || !ahead(source, at.index)) return false;
     }
     return true;
 }

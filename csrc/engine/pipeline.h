@@ -19,10 +19,13 @@
 #include "engine/ring.h"
 #include "common/rng.h"
 #include "common/status.h"
+#include "store/files.h"
 #include "store/store.h"
 
+/* A dataset: records of a store, or, where that is NULL, image files. */
 typedef struct fl_source {
     fl_store *store;
+    fl_files *files;
     fl_program program;
     uint16_t image_field;
     uint64_t max_pixels;
@@ -43,6 +46,10 @@ const fl_counters *fl_worker_counters(const fl_worker *worker);
 /* Makes sample key.index of source into the sink, whose width and height must be what fl_geometry_size gives for it. */
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err);
 
+/* The same of an image that is decoded already: width x height x 3 bytes. */
+fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image, const fl_sink *sink,
+                           fl_error *err);
+
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;
@@ -61,6 +68,9 @@ typedef struct fl_batch {
     uint32_t epoch;
     _Atomic uint32_t left, failed;
 } fl_batch;
+
+/* Row `row` of a batch made of an image that is decoded already, in the calling thread; what fl_batch_run made of it is replaced. */
+fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker);
 
 /* fl_work of a batch: opaque is the fl_batch, context an fl_worker. */
 void fl_batch_run(void *batch, uint32_t row, void *worker);

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/buffer.h"
 #include "common/crc32c.h"
+#include "store/page_cache.h"
 #include "store/tree.h"
 
-enum { NAME_SIZE = 256, SMALL = 16 << 10, WARM = 1024 };
+enum { NAME_SIZE = 256, SMALL = 16 << 10 };
 
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of records */
 
@@ -34,7 +34,7 @@ struct fl_store {
     uint32_t shards;
     shard *shard;
     uint64_t count;
-    _Atomic uint32_t found; /* in the page cache, one after the other; counted up to WARM */
+    fl_page_cache cache;
 };
 
 struct fl_store_reader {
@@ -220,31 +220,11 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
     return FL_OK;
 }
 
-/* Whether the file's page with this byte is in the page cache; where it is not, the kernel may begin to read it. False where it cannot tell.
- * (mincore() says yes to everything when asked by who may not write the file.) */
-static bool cached(int fd, off_t at) {
-#ifdef RWF_NOWAIT
-    uint8_t byte;
-    const struct iovec to = {&byte, 1};
-    return preadv2(fd, &to, 1, at, RWF_NOWAIT) == 1;
-#else
-    (void)fd, (void)at;
-    return false;
-#endif
-}
-
 bool fl_store_ahead(fl_store *store, uint64_t index) {
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
     const fl_store_place place = s->tree.samples[index - s->first];
-    const off_t offset = (off_t)fl_store_place_offset(place);
-    if (place.size && place.size <= SMALL && cached(s->fd, offset + place.size - 1)) {
-        if (!fl_store_warm(store)) atomic_fetch_add_explicit(&store->found, 1, memory_order_relaxed);
-        return true;
-    }
-    atomic_store_explicit(&store->found, 0, memory_order_relaxed);
-    (void)posix_fadvise(s->fd, offset, place.size, POSIX_FADV_WILLNEED);
-    return false;
+    return fl_page_cache_ahead(&store->cache, s->fd, fl_store_place_offset(place), place.size, SMALL);
 }
 
-bool fl_store_warm(const fl_store *store) { return atomic_load_explicit(&store->found, memory_order_relaxed) >= WARM; }
+bool fl_store_warm(const fl_store *store) { return fl_page_cache_warm(&store->cache); }

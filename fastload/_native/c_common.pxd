@@ -32,6 +32,8 @@ cdef extern from "common/cpu.h" nogil:
     void fl_cpu_names(char *)
 
 cdef extern from "common/image.h" nogil:
+    enum:
+        FL_IMAGE_SIDE_MAX
     ctypedef struct fl_view:
         const uint8_t *pixels
         size_t stride

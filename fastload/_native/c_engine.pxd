@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink
-from fastload._native.c_store cimport fl_store
+from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_view
+from fastload._native.c_store cimport fl_files, fl_store
 
 cdef extern from "engine/geometry.h" nogil:
     ctypedef enum fl_op_kind:
@@ -90,6 +90,7 @@ cdef extern from "engine/pool.h" nogil:
 cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_source:
         fl_store *store
+        fl_files *files
         fl_program program
         uint16_t image_field
         uint64_t max_pixels
@@ -116,6 +117,7 @@ cdef extern from "engine/pipeline.h" nogil:
     void fl_worker_free(fl_worker *)
     const fl_counters *fl_worker_counters(const fl_worker *)
     fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, const fl_sink *, fl_error *)
+    fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
     void fl_batch_ahead(void *, uint32_t, void *) noexcept
     bint fl_batch_cached(const fl_batch *) noexcept

@@ -44,3 +44,12 @@ cdef extern from "store/store.h" nogil:
     fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)
     void fl_store_reader_free(fl_store_reader *reader)
     fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err)
+
+cdef extern from "store/files.h" nogil:
+    ctypedef struct fl_files:
+        pass
+    fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err)
+    void fl_files_free(fl_files *files)
+    uint64_t fl_files_count(const fl_files *files)
+    void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes)
+    uint32_t fl_files_live()

@@ -6,9 +6,9 @@
 # that made it: in a forked child its calls raise ClosedError and its end touches nothing that the parent's threads own.
 # no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
 
-from fastload._native.c_common cimport fl_code, FL_EINTR, fl_error, FL_ETIMEOUT, FL_OK
+from fastload._native.c_common cimport fl_code, FL_EINTR, fl_error, FL_ETIMEOUT, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
-    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
+    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
     fl_pool_create, fl_pool_submit, fl_ring, fl_ring_take, fl_ring_wait, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
     FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_stop, fl_worker, fl_worker_counters,
     fl_worker_create, fl_worker_free,
@@ -223,6 +223,29 @@ cdef class Batch:
         with nogil:
             fl_batch_run(&self.batch, row, worker)
         return self.batch.errors[row].code == FL_OK
+
+    def redo_with(self, uint32_t row, const uint8_t[:, :, ::1] pixels not None):
+        """Makes a row of a batch that is ready of its image as it was decoded elsewhere, in the calling thread.
+
+        Args:
+            row: the row.
+            pixels: the whole image, RGB, (height, width, 3).
+
+        Raises:
+            SampleError: the transform cannot be done to it; the message is the bare reason.
+        """
+        cdef fl_worker *worker = self.engine.workers[self.engine.threads]
+        cdef fl_view view
+        self.engine._live()
+        if row >= self.batch.rows or not self.ready:
+            raise _errors.ArgumentError(f"row {row} cannot be made again")
+        if pixels.shape[2] != 3 or not 0 < pixels.shape[0] <= FL_IMAGE_SIDE_MAX or not 0 < pixels.shape[1] <= FL_IMAGE_SIDE_MAX:
+            raise _errors.ArgumentError(f"an image of {pixels.shape[0]} x {pixels.shape[1]} x {pixels.shape[2]} values is no RGB image")
+        view.pixels = &pixels[0, 0, 0]
+        view.height, view.width, view.stride, view.tail = pixels.shape[0], pixels.shape[1], <size_t>pixels.shape[1] * 3, 0
+        with nogil:
+            fl_batch_pixels(&self.batch, row, &view, worker)
+        check(self.batch.errors[row].code, &self.batch.errors[row])
 
     def lease(self):
         """The finished slot, handed over: rows x width x height x 3 values, in the output's layout."""

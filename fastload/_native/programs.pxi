@@ -159,16 +159,22 @@ cdef class Program:
 
 @_cython.no_gc_clear
 cdef class Source:
-    """One dataset as the engine sees it: its open store, its program, which field is the image, the pixel limit."""
+    """One dataset as the engine sees it: its open store or its files, its program, which field is the image, the pixel limit.
+
+    Of files, every image that is no whole and sound JPEG fails: what becomes of it is decided by who knows how its dataset opens it.
+    """
 
     cdef fl_source source
-    cdef readonly Store store
+    cdef readonly object data
     cdef readonly Program program
 
-    def __init__(self, Store store, Program program, uint16_t image_field, uint64_t max_pixels):
-        self.store = store
+    def __init__(self, data not None, Program program not None, uint16_t image_field, uint64_t max_pixels):
+        if isinstance(data, Files):
+            self.source.files = (<Files>data).ptr
+        else:
+            self.source.store = (<Store?>data).ptr
+        self.data = data
         self.program = program
-        self.source.store = store.ptr
         self.source.program = program.program
         self.source.image_field = image_field
         self.source.max_pixels = max_pixels

@@ -12,7 +12,7 @@ from fastload._native.c_engine cimport (
     fl_ticket_open, fl_watch_process,
 )
 from fastload._native.c_jpeg cimport fl_libjpeg_live
-from fastload._native.c_store cimport fl_store_live
+from fastload._native.c_store cimport fl_files_live, fl_store_live
 
 
 cdef long _live_shared = 0, _live_shared_leases = 0
@@ -25,6 +25,7 @@ def live_handles():
     return {
         "stores": stores,
         "readers": readers,
+        "files": fl_files_live(),
         "jpegs": fl_libjpeg_live(),
         "engines": _live_engines,
         "batches": _live_batches,

@@ -1,19 +1,20 @@
-"""A loader's packed data as one epoch reads it: snapshots of the user's datasets, and whether the native engine reads them."""
+"""A loader's packed data, or files in place, as one epoch reads them: snapshots, and whether the native engine reads them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
 from fastload.dataset import PackedDataset
-from fastload.packed_view import Draws, PackedView, Resolver, rebuilt
+from fastload.in_place.dataset import FileDataset
+from fastload.packed_view import Draws, NativeDataset, PackedView, Resolver, rebuilt
 
 
 @dataclass(frozen=True, eq=False)
 class PackedData:
-    """Rows of packed datasets, fixed: nothing that the user changes later changes them.
+    """Rows of packed datasets, or of files in place, fixed: nothing that the user changes later changes them.
 
     Attributes:
         view: the rows, with transforms planned without a device.
@@ -23,11 +24,16 @@ class PackedData:
 
     view: PackedView
     native: PackedView | None
-    snapshots: dict[int, PackedDataset]
+    snapshots: dict[int, NativeDataset]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is files in place; `native` is then never None."""
+        return isinstance(self.view.datasets[0], FileDataset)
 
     def for_python(self, dataset: Any, draws: Draws) -> Any:
         """A copy of the user's dataset tree for engines that run Python per sample: its plans fixed, its draws those of one epoch."""
-        return rebuilt(dataset, lambda each: self.snapshots[id(each)].drawing(*draws))
+        return rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(*draws))
 
 
 class PackedDataReader:
@@ -35,28 +41,32 @@ class PackedDataReader:
 
     Attributes:
         data: what was read last.
+        why_not: why a dataset of files of a known kind is not read in place; "" where there is none.
     """
 
     def __init__(self) -> None:
         self._resolver = Resolver()
         self._made_from: dict[int, tuple[Any, ...]] = {}
         self._found: PackedView | None = None
-        self._device = False
+        self._asked = (False, True)
         self.data: PackedData | None = None
+        self.why_not = ""
 
-    def read(self, dataset: Any, device: bool) -> PackedData | None:
-        """The dataset as it is now; None if it is not packed.
+    def read(self, dataset: Any, device: bool, native: bool = True) -> PackedData | None:
+        """The dataset as it is now; None if it is neither packed nor files that the native engine reads in place.
 
         Args:
             dataset: the loader's.
             device: whether ops of the transforms may be left to a device.
+            native: whether the native engine may run.
 
         Raises:
             Whatever Resolver.view and the planning of a changed transform raise.
         """
         found = self._resolver.view(dataset)
+        self.why_not = self._resolver.files.why_not
         if found is None:
-            self.data, self._made_from = None, {}
+            self._forget()
             return None
         made_from = {id(each): (each, each.plan, each.max_pixels, each.seed) for each in found.datasets}
         known = {} if self.data is None else self.data.snapshots
@@ -68,11 +78,19 @@ class PackedDataReader:
         }
         self._made_from = made_from
         unchanged = all(snapshots[key] is known.get(key) for key in snapshots)
-        if self.data is None or found is not self._found or device != self._device or not unchanged:
+        asked = device, native
+        if self.data is None or found is not self._found or asked != self._asked or not unchanged:
             view = replace(found, datasets=tuple(snapshots[id(each)] for each in found.datasets))
-            self.data = PackedData(view, _native(view, device), snapshots)
-        self._found, self._device = found, device
+            self.data = PackedData(view, _native(view, device) if native else None, snapshots)
+        self._found, self._asked = found, asked
+        if self.data.in_place and self.data.native is None:
+            self.why_not = _why_not_in_place(self.data.view) if native else ""
+            self._forget()
+            return None
         return self.data
+
+    def _forget(self) -> None:
+        self.data, self._made_from = None, {}
 
 
 class SentToWorkers:
@@ -100,6 +118,11 @@ def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(x is y or (type(x) is type(y) and isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True))
 
 
+def _why_not_in_place(view: PackedView) -> str:
+    reasons = [each.refusal() for each in view.datasets if isinstance(each, FileDataset)]
+    return next(filter(None, reasons), "the transforms of its parts differ")
+
+
 def _native(view: PackedView, device: bool) -> PackedView | None:
     """The rows with what the native engine does; None if another engine has to run."""
     if any(each.image_field not in each.fields for each in view.datasets):
@@ -107,5 +130,7 @@ def _native(view: PackedView, device: bool) -> PackedView | None:
     if device and any(each.plan.movable for each in view.datasets):
         view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))
     if not all(each.plan.native for each in view.datasets):
+        return None
+    if any(isinstance(each, FileDataset) and each.refusal() for each in view.datasets):
         return None
     return view if len({each.plan.values for each in view.datasets}) == 1 else None

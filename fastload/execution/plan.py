@@ -8,6 +8,7 @@ plan, so that comparing plans by identity tells whether work that was begun earl
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -17,7 +18,6 @@ import torch
 from torch.utils.data import IterableDataset
 
 from fastload._native import core
-from fastload.dataset import PackedDataset
 from fastload.device import pinning
 from fastload.device.image_form import FormedSamples
 from fastload.device.stage_call import IMAGE, LABEL
@@ -27,8 +27,8 @@ from fastload.device.transfer import TransferPlan
 from fastload.errors import ArgumentError
 from fastload.execution.batch_stages import BatchStages, form_of
 from fastload.execution.packed_data import PackedData, PackedDataReader, same_objects
-from fastload.execution.settings import Settings
-from fastload.packed_view import Draws, PackedView
+from fastload.execution.settings import EngineChoice, Settings
+from fastload.packed_view import Draws, NativeDataset, PackedView
 from fastload.plan import output_of
 
 Engine = Literal["threads", "processes", "caller"]
@@ -146,13 +146,13 @@ class Planner:
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
 
-    def is_packed(self, dataset: Any) -> bool:
-        """Whether the native engine's datasets are all that it holds."""
-        return self._reader.read(dataset, device=False) is not None
+    def is_packed(self, dataset: Any, engine: EngineChoice, *, device: bool) -> bool:
+        """Whether it is packed data, or files that the native engine reads in place."""
+        return self._reader.read(dataset, device and _has_kornia(), engine != "python") is not None
 
     @property
     def reads_packed(self) -> bool:
-        """Whether the dataset that was read last is packed."""
+        """Whether the dataset that was read last is packed, or files in place."""
         return self._reader.data is not None
 
     def plan(self, settings: Settings) -> ExecutionPlan:
@@ -162,7 +162,7 @@ class Planner:
             ArgumentError: arguments contradict each other or the transform.
             Whatever reading the dataset raises.
         """
-        data = self._reader.read(settings.dataset, why_not_device(settings) is None)
+        data = self._reader.read(settings.dataset, why_not_device(settings) is None, settings.engine != "python")
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, len(data.view))
         last, listed = self._last, tuple(settings.batch_transforms)
         if (
@@ -176,11 +176,18 @@ class Planner:
         self._listed, transfer = listed, self._transfer(settings, data)
         native = None if data is None else data.native
         engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
+        why = self._why(settings, data)
+        if settings.engine == "native" and native is None:
+            raise ArgumentError(f'engine="native" was asked for: {why}')
+        if data is None:
+            settings.check_python()
+        elif data.in_place:
+            _say_once(type(settings.dataset).__name__)
         form, output = form_of(settings, data), None if native is None else output_for(settings, native, transfer)
         collate = settings.collate_fn
         if form is not None and not settings.by_default_collate:
             collate = FormedSamples(settings.collate_fn, form, transfer.fields, settings.auto_collation)
-        self._last = ExecutionPlan(settings, engine, _why(settings, data), data, transfer, collate, output, size)
+        self._last = ExecutionPlan(settings, engine, why, data, transfer, collate, output, size)
         return self._last
 
     def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
@@ -188,6 +195,28 @@ class Planner:
         pin = settings.pin_memory and torch.accelerator.is_available()
         stages = self._stages.calls(settings, data)
         return TransferPlan(settings.device, pin, stages, (image, LABEL), settings.device_prefetch, self._timer)
+
+    def _why(self, settings: Settings, data: PackedData | None) -> str:
+        """The reason for the engine."""
+        if settings.engine == "python":
+            return 'engine="python" was asked for'
+        if data is None and self._reader.why_not:
+            return f"{type(settings.dataset).__name__} is a dataset of files, and is not read in place: {self._reader.why_not}"
+        return _why(settings, data)
+
+
+def _say_once(name: str) -> None:
+    """Tells, once in a process, what differs from the dataset's own samples."""
+    if not _said:
+        _said.append(name)
+        logging.getLogger("fastload").warning(
+            "%s is read in place by native threads: the same samples in the same order; random transforms draw from (seed, epoch, index), "
+            "and resampled pixels are within 1 of Pillow's. engine=\"python\", or FASTLOAD_ENGINE=python, gives the dataset's own",
+            name,
+        )
+
+
+_said: list[str] = []
 
 
 def why_not_device(settings: Settings) -> str | None:
@@ -242,6 +271,8 @@ def _why(settings: Settings, data: PackedData | None) -> str:
     if data is None:
         kind = "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
+    if data.native is not None and data.in_place:
+        return f"native, on {sum(len(each) for each in data.native.datasets):,} files in place: nothing is packed, nothing is written"
     if data.native is not None:
         left = " but for what the device does" if data.native.datasets[0].plan.device else ""
         return f"the dataset is packed and its transform is native{left}"
@@ -253,7 +284,7 @@ def _why(settings: Settings, data: PackedData | None) -> str:
     return "the packed datasets end in different normalisations, or other ops on batches"
 
 
-def _not_moved(settings: Settings, dataset: PackedDataset) -> str:
+def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
     """Why that part is not left to the device, if it could be."""
     if not dataset.plan.movable or settings.device is None:
         return ""

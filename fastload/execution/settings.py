@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
@@ -18,7 +19,11 @@ from fastload.rng import checked_seed, order_seed
 from fastload.transforms import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]
-SHOWN = ("device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by", "snapshot_every_n_steps")
+EngineChoice = Literal["auto", "native", "python"]
+SHOWN = (
+    *("engine", "device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by"),
+    "snapshot_every_n_steps",
+)
 """Arguments that DataLoader does not have; they are attributes of the loader as well."""
 _TORCHS = (
     *("dataset", "batch_size", "drop_last", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "timeout"),
@@ -36,7 +41,7 @@ class Settings:
 
     Attributes:
         dataset ... in_order: as DataLoader's attributes of those names.
-        device ... snapshot_every_n_steps: as FastLoader's arguments.
+        engine ... snapshot_every_n_steps: as FastLoader's arguments.
         own_generator: the order follows (seed, epoch), by a generator that the loader made.
         kind: torch's _DatasetKind.
         auto_collation: batches are made of samples; False for batch_size=None.
@@ -62,6 +67,7 @@ class Settings:
     persistent_workers: bool
     pin_memory_device: str
     in_order: bool
+    engine: EngineChoice
     device: torch.device | None
     device_prefetch: int
     batch_transform: Any
@@ -82,6 +88,8 @@ class Settings:
 
     def _check_choices(self) -> None:
         checked_seed(self.seed)
+        if self.engine not in ("auto", "native", "python"):
+            raise ArgumentError(f'engine={self.engine!r}: choose "auto", "native" or "python" (FASTLOAD_ENGINE where it is not given)')
         if self.on_error not in ("raise", "replace", "skip"):
             raise ArgumentError(f'on_error={self.on_error!r}: choose "raise", "replace" or "skip"')
         if self.seed_by not in (None, "sample"):
@@ -116,7 +124,7 @@ class Settings:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
 
     def check_python(self) -> None:
-        """Refuses what acts on packed data only, for a dataset that is not packed.
+        """Refuses what acts on packed data and files in place only, for a dataset that is neither.
 
         Raises:
             ArgumentError: memory_format= or dtype= without floats in batch_transform=.
@@ -124,8 +132,8 @@ class Settings:
         for name in ("memory_format", "dtype"):
             if getattr(self, name) is not None and not self.has_floats:
                 raise ArgumentError(
-                    f"{name}= acts on packed data only, or with Normalize or ToFloat in batch_transform=; "
-                    "this dataset is not a PackedDataset"
+                    f"{name}= acts on packed data and on files in place only, or with Normalize or ToFloat in batch_transform=; "
+                    "this dataset is neither"
                 )
 
     def torch_arguments(self) -> dict[str, Any]:
@@ -148,6 +156,11 @@ class Settings:
         for name, value in given.items():
             if not hasattr(type(loader), name):
                 loader.__dict__.setdefault(name, value)
+
+    @staticmethod
+    def engine_of(given: EngineChoice | None) -> EngineChoice:
+        """The argument engine=; where it is not given, FASTLOAD_ENGINE, or "auto"."""
+        return given if given is not None else cast(EngineChoice, os.environ.get("FASTLOAD_ENGINE") or "auto")
 
     @property
     def batch_transforms(self) -> list[Any]:

@@ -18,7 +18,7 @@ from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure_batch import measure_batch
 from fastload.global_generators import kept_state
-from fastload.packed_view import PackedView
+from fastload.packed_view import NativeDataset, PackedView
 from fastload.plan import Plan, output_of
 from fastload.plan.spec import to_pillow
 from fastload.threads.engine import ThreadEngine
@@ -57,7 +57,7 @@ class Costs:
     rows: int = 0
 
 
-def measure(plan: ExecutionPlan, dataset: PackedDataset | None, steps: Sequence[StageCall]) -> Costs | None:
+def measure(plan: ExecutionPlan, dataset: NativeDataset | None, steps: Sequence[StageCall]) -> Costs | None:
     """Runs samples through the stages; None for an iterable dataset, which that would use up.
 
     Args:
@@ -84,12 +84,13 @@ def _spaced(count: int) -> list[int]:
     return sorted(set(np.linspace(0, count - 1, min(SAMPLES, count)).astype(int).tolist())) if count else []
 
 
-def _of_plan(execution: ExecutionPlan, dataset: PackedDataset) -> Costs:
+def _of_plan(execution: ExecutionPlan, dataset: NativeDataset) -> Costs:
     indices, plan = _spaced(len(dataset)), dataset.plan
     output = execution.output or output_of(plan, None, "CHW")
     native = _native(dataset, indices, output)
     if plan.native:
         return Costs(len(indices), *native)
+    assert isinstance(dataset, PackedDataset)  # files in place have no Python steps
     seconds = np.zeros(1 + len(plan.python))
     for index in indices[:WARM]:
         plan.finish(dataset.decode(index, 0, 0))
@@ -115,7 +116,7 @@ def _python(plan: Plan, image: Any) -> tuple[Any, list[float]]:
     return image, [b - a for a, b in pairwise(times)]
 
 
-def _native(dataset: PackedDataset, indices: list[int], output: core.Output) -> tuple[float | None, float | None, float | None]:
+def _native(dataset: NativeDataset, indices: list[int], output: core.Output) -> tuple[float | None, float | None, float | None]:
     """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
     engine = ThreadEngine(PackedView((dataset,)), 0, output, 1, 1)
     try:

@@ -55,7 +55,7 @@ def _of_threads(state: LoaderState) -> dict[str, Any]:
         "envelope_batches": 0,
         "envelope_bytes": 0,
     }
-    engine = state.epochs.running
+    engine, data = state.epochs.running, state.plan.data
     if engine is None:
         return out
     counted, slots = engine.core.counters(), engine.ring.counts()
@@ -63,6 +63,7 @@ def _of_threads(state: LoaderState) -> dict[str, Any]:
         "samples": counted["samples"],
         "bytes": counted["bytes"],
         "fallbacks": counted["fallbacks"],
+        **({"loaded": state.counters.losses.loaded} if data is not None and data.in_place else {}),
         "ready": slots["ready"],
         "slots": slots["slots"],
         "slot_bytes": slots["bytes"],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from fastload.dataset import PackedDataset
 from fastload.device.batch_transform import BatchStage
 from fastload.device.stage_call import StageCall
 from fastload.execution.batch_stages import explained_stages
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure import Costs, measure
+from fastload.packed_view import NativeDataset
 
 SAME_PASS = "″"
 
@@ -49,15 +49,15 @@ def table(plan: ExecutionPlan, *, measured: bool) -> list[str]:
     return lines
 
 
-def explained(plan: ExecutionPlan) -> PackedDataset | None:
-    """The packed dataset whose transform's plan stands for the loader's: the first; None if samples are not made by one."""
+def explained(plan: ExecutionPlan) -> NativeDataset | None:
+    """The native dataset whose transform's plan stands for the loader's: the first; None if samples are not made by one."""
     view = None if plan.data is None else plan.data.native or plan.data.view
     if view is None or any(each.image_field not in each.fields for each in view.datasets):
         return None
     return view.datasets[0]
 
 
-def _of_plan(execution: ExecutionPlan, dataset: PackedDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
+def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
     """Up to the batch on the host; stages in `there` come after it."""
     plan, settings = dataset.plan, execution.settings
     worker = _worker(settings)

@@ -137,6 +137,11 @@ def _on_counters(figures: Figures) -> Iterator[str]:
             f"{_percent(batches)} of batches ({_percent(size)} of bytes) travel in pickled envelopes: return tensors or arrays, "
             "of the same structure and type in every batch, from __getitem__ or collate_fn"
         )
+    if figures.loaded and figures.loaded >= LOST * figures.samples:
+        yield (
+            f"{figures.loaded:,} of {figures.samples:,} files were opened by Pillow, one by one in the loop's process: they are no "
+            "JPEGs, or damaged; write them anew, or pack the dataset"
+        )
     if figures.restarts:
         yield (
             f"{figures.restarts} workers were started anew: look for what ended them; if memory ran out, lower num_workers or "
@@ -185,7 +190,7 @@ def _lines(figures: Figures) -> Iterator[tuple[str, str | None]]:
     yield "workers busy", _known(figures.worker_busy, _percent)
     envelopes = f"{_percent(figures.envelope_share)} of batches, {_percent(figures.envelope_bytes_share)} of bytes"
     yield "envelopes", _known(figures.envelope_share, lambda _: envelopes)
-    counts = [f"{name} {count}" for name in ("restarts", "replaced", "skipped") if (count := getattr(figures, name)) is not None]
+    counts = [f"{name} {count}" for name in ("restarts", "replaced", "skipped", "loaded") if (count := getattr(figures, name)) is not None]
     yield "counted", ", ".join(counts) or None
     yield "slow samples", ", ".join(f"{key} {_time(seconds)}" for key, seconds in figures.slow[:SHOWN]) or None
 

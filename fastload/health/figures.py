@@ -52,6 +52,7 @@ class Figures:
             envelope_bytes: pickled, besides `bytes`.
         envelope_share, envelope_bytes_share: pickled parts of all batches, and of all bytes.
         restarts, replaced, skipped: workers started anew; samples that on_error put another in place of, or left out.
+        loaded: files in place that their dataset's own loader opened.
         bad_samples: why the first of the replaced and skipped could not be made.
         slow: the slowest samples: (key, seconds), slowest first.
         image_side: pixels, the longer side of the batches' images.
@@ -92,6 +93,7 @@ class Figures:
     restarts: int | None
     replaced: int | None
     skipped: int | None
+    loaded: int | None
     bad_samples: tuple[str, ...]
     slow: tuple[tuple[Any, float], ...]
     image_side: int | None
@@ -164,6 +166,7 @@ def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any],
         restarts=stats.get("restarts"),
         replaced=stats.get("replaced"),
         skipped=stats.get("skipped"),
+        loaded=stats.get("loaded"),
         bad_samples=tuple(stats.get("bad_samples", ())),
         slow=tuple(sorted(((key, float(seconds)) for key, seconds in stats.get("slow", ())), key=lambda pair: -pair[1])),
         image_side=side,

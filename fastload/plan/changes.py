@@ -1,10 +1,14 @@
-"""What a plan was made from, so that a transform changed in place is noticed."""
+"""TransformedDataset: a transform with its plan, which is made anew where the transform was changed, in place or not."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import Self
+
+from fastload.plan.compiler import compile_plan
+from fastload.plan.spec import Plan
 from fastload.plan.torchvision import flatten, is_exactly_torchvisions
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -59,3 +63,53 @@ def _comparable(value: Any) -> Any:
 def _count(value: Any) -> int:
     size = value.size
     return int(size) if isinstance(size, int) else int(value.numel())
+
+
+class TransformedDataset:
+    """Holds a transform and its plan, which follows the transform wherever it is changed, unless this is a snapshot.
+
+    Raises:
+        TransformError: the transform cannot be planned.
+    """
+
+    def __init__(self, transform: Any) -> None:
+        self._transform: Any = transform
+        self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
+        self._leaves = False  # whether the plan leaves ops to the device
+        self._source: tuple[Any, ...] | None = None  # what the engine reads, and what that was made of
+        self._plan, self._planned = compile_plan(transform), fingerprint(transform)
+
+    @property
+    def transform(self) -> Any:
+        """The transform as it was given; assigning plans the new one."""
+        return self._transform
+
+    @transform.setter
+    def transform(self, transform: Any) -> None:
+        self._plan, self._planned = compile_plan(transform, device=self._leaves), fingerprint(transform)
+        self._transform = transform
+
+    @property
+    def plan(self) -> Plan:
+        """The transform, planned; anew where it was changed in place since."""
+        if not self._fixed:
+            seen = fingerprint(self._transform)
+            if seen != self._planned:
+                self._plan, self._planned = compile_plan(self._transform), seen
+        return self._plan
+
+    def snapshot(self, *, device: bool = False) -> Self:
+        """A copy that shares all that is open, and whose plan stays as it is now, whatever becomes of the transform.
+
+        Args:
+            device: leave to the device what Plan.movable says it can do; a FastLoader with `device=` does those ops there.
+        """
+        plan, out = self.plan, self._copied()
+        out._fixed, out._leaves, out._source = True, device and plan.movable, None
+        out._plan = compile_plan(self._transform, device=True) if out._leaves else plan
+        return out
+
+    def _copied(self) -> Self:
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        return out

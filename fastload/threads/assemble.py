@@ -17,6 +17,7 @@ from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import SampleError
 from fastload.execution.plan import ExecutionPlan
+from fastload.in_place.dataset import FileDataset
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
 
@@ -62,6 +63,8 @@ class BatchAssembler:
         failures = batch.failures()
         stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
         lost = self._settle(batch, failures, stored) if failures else None
+        if lost is not None and not lost.instead:
+            lost = None
         keep = lost.kept(batch.rows) if lost is not None and lost.skipped else None
         if keep == []:
             return AssembledBatch(None, lost)
@@ -104,11 +107,28 @@ class BatchAssembler:
         lost = Lost()
         with _redoing:
             for row, index, source, _, reason in failures:
+                error = self._loaded(batch, row, source, index, reason)
+                if error is None:
+                    continue
                 if self._on_error == "raise":
-                    raise self._engine.sample_error(source, index, reason)
+                    raise error
                 instead = self._replace(batch, row, index, source, reason, stored) if self._on_error == "replace" else None
-                lost.add(row, instead, reason_of(self._engine.sample_error(source, index, reason)))
+                lost.add(row, instead, reason_of(error, index))
         return lost
+
+    def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
+        """Makes a failed row of the image as its dataset's own loader opens it; returns why it cannot be made."""
+        dataset = self._engine.view.datasets[source]
+        if not isinstance(dataset, FileDataset):
+            return self._engine.sample_error(source, index, reason)
+        try:
+            batch.redo_with(row, dataset.load(index))
+        except SampleError as error:
+            return dataset.sample_error(index, error.reason)
+        except Exception as error:
+            return error
+        self.losses.count_loaded()
+        return None
 
     def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored]) -> int:
         """Makes another sample into the row; returns its position."""
@@ -117,7 +137,7 @@ class BatchAssembler:
         for position in tried:
             sources, indices = view.rows([position])
             other = int(sources[0]), int(indices[0])
-            if other == (source, index) or not batch.redo(row, *other):
+            if other == (source, index) or not (batch.redo(row, *other) or self._loaded(batch, row, *other, reason) is None):
                 continue
             try:
                 if self._engine.has_stored:
@@ -160,7 +180,7 @@ class BatchAssembler:
     def _fields(self) -> list[tuple[str, str, list[np.ndarray[Any, Any]]]]:
         """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns where its values lie in records."""
         datasets = self._engine.view.datasets
-        kinds = datasets[0].opened.kinds
+        kinds = datasets[0].kinds
         column = {name: kinds[name] in ("int", "float", "array") for name in datasets[0].fields}
         return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 

@@ -73,7 +73,7 @@ class ThreadEngine:
         fixed = self._fixed_size()
         if fixed is not None:
             return fixed
-        if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.opened.sizes):
+        if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.sizes):
             return None
         try:
             sizes = {d.image_size(0) for d in self.view.datasets}
@@ -92,7 +92,7 @@ class ThreadEngine:
             if dataset.plan.fixed_size is not None:
                 rows = rows[:1]
             else:
-                rows = _one_of_each(rows, *dataset.opened.sizes)
+                rows = _one_of_each(rows, *dataset.sizes)
             for index in rows.tolist():
                 try:
                     size = dataset.image_size(index)

@@ -1,0 +1,92 @@
+"""Files in place: torchvision's ImageFolder in FastLoader as it stands, against torch's DataLoader on the same object, and packed data.
+
+    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--save in_place]
+
+Method: a folder with --times copies of each photograph of the corpus, so that an epoch is long against the start of worker processes. In
+turn, each round: one epoch of torch's DataLoader on the ImageFolder; the first epoch of a FastLoader made anew on the same object, which
+proves every file sound and learns its entropy index; its second epoch; an epoch of packed data. The transform is one list of torchvision's
+for all: RandomResizedCrop(224), flip, ToTensor. Warm: all is in the page cache. Every turn takes all the samples.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import common
+import torch
+
+from fastload import FastLoader, PackedDataset
+from fastload.bench import harness
+
+
+def epoch(loader: Iterable[Any]) -> common.Json:
+    """The rate of a whole epoch, and the CPU time of this process and of children that ended."""
+    began, cpu, images = time.perf_counter(), sum(os.times()[:4]), 0
+    for batch in loader:
+        images += len(batch[1])
+    spent = sum(os.times()[:4]) - cpu
+    return {"ok": True, "images_per_s": images / (time.perf_counter() - began), "cpu_s_per_1000": spent / images * 1000}
+
+
+def turns(tree: Path, packed: Path, workers: int) -> list[tuple[str, str, harness.Turn]]:
+    """The turns of a round, in order; the second epoch is of the loader whose first was the turn before."""
+    from torchvision import transforms
+    from torchvision.datasets import ImageFolder
+
+    transform = transforms.Compose([transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+    files = ImageFolder(str(tree), transform=transform)
+    options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "num_workers": workers}
+    reference: Any = torch.utils.data.DataLoader(files, **options)
+    from_pack: FastLoader[Any] = FastLoader(PackedDataset(packed, transform=transform), seed=1, **options)
+    kept: list[FastLoader[Any]] = []
+
+    def first(_: int) -> common.Json:
+        kept[:] = [FastLoader(files, seed=1, engine="native", **options)]
+        return epoch(kept[0])
+
+    def from_packed(_: int) -> common.Json:
+        kept[0].close()  # its next epoch may have begun
+        found = epoch(from_pack)
+        from_pack.close()
+        return found
+
+    return [
+        ("torch", "torch DataLoader, ImageFolder", lambda _: epoch(reference)),
+        ("first", "FastLoader, ImageFolder, epoch 1", first),
+        ("second", "FastLoader, ImageFolder, epoch 2", lambda _: epoch(kept[0])),
+        ("packed", "FastLoader, packed", from_packed),
+    ]
+
+
+def main() -> int:
+    """Measures in a temporary folder."""
+    parser = common.parser(__doc__, rounds=5, seconds=0.0)
+    parser.add_argument("--times", type=int, default=8, help="How often the corpus is listed.")
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    import torchvision_ops  # noqa: F401  (beside torch's CPU build)
+
+    tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
+    packed = common.pack_fresh(tree, f"in500-times-{arguments.times}.fl", workers=arguments.workers)
+    rows = harness.interleave(turns(tree, packed, arguments.workers), arguments.rounds, common.note)
+    common.show_rates("ImageFolder in place", rows)
+    by_name = dict(zip(("torch", "first", "second", "packed"), rows, strict=True))
+
+    def rate(top: str, bottom: str) -> float:
+        return harness.ratio(by_name[top], by_name[bottom], "images_per_s")
+
+    targets = [
+        common.Target("epoch 1 / torch DataLoader", rate("first", "torch"), 2.5, False),
+        common.Target("epoch 2 / torch DataLoader", rate("second", "torch"), 4.0, False),
+        common.Target("epoch 2 / packed", rate("second", "packed"), 0.85, False),
+    ]
+    return common.finish("in_place", arguments, targets, rows=[row.to_json() for row in rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

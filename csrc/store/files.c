@@ -1,0 +1,198 @@
+#define _GNU_SOURCE
+#include "store/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/page_cache.h"
+
+static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of files */
+
+/* The entropy index of one file. */
+typedef struct learnt {
+    uint64_t stamp;
+    size_t size;
+    uint8_t bytes[];
+} learnt;
+
+struct fl_files {
+    char *prefix, *names;
+    size_t prefix_size;
+    uint64_t *starts; /* of each name */
+    uint64_t count;
+    _Atomic uint64_t *sound;   /* the stamp of each file that was proved sound; 0: not yet */
+    learnt *_Atomic *learnt;   /* of each file; NULL: nothing */
+    _Atomic uint64_t indexes, held;
+    uint64_t room;
+    fl_page_cache cache;
+};
+
+static atomic_uint live;
+
+uint32_t fl_files_live(void) { return atomic_load(&live); }
+
+/* Notes where each name starts. */
+static fl_code index_names(fl_files *files, size_t size, fl_error *err) {
+    size_t at = 0;
+    for (uint64_t i = 0; i < files->count; i++) {
+        const char *end = at < size ? memchr(files->names + at, 0, size - at) : NULL;
+        if (!end) return fl_fail(err, FL_EARG, "%" PRIu64 " paths are fewer than the %" PRIu64 " that were told", i, files->count);
+        const size_t length = (size_t)(end - files->names) - at;
+        if (files->prefix_size + length >= PATH_MAX)
+            return fl_fail(err, FL_EARG, "path %" PRIu64 " has %zu bytes, and the system takes %d", i, files->prefix_size + length,
+                           PATH_MAX - 1);
+        files->starts[i] = at;
+        at += length + 1;
+    }
+    if (at != size) return fl_fail(err, FL_EARG, "%zu bytes follow the last of %" PRIu64 " paths", size - at, files->count);
+    return FL_OK;
+}
+
+fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err) {
+    *out = NULL;
+    if (count > size || size > PTRDIFF_MAX) return fl_fail(err, FL_EARG, "%" PRIu64 " paths do not fit %zu bytes", count, size);
+    fl_files *files = calloc(1, sizeof *files);
+    if (!files) return fl_fail(err, FL_ENOMEM, "no memory for a list of files");
+    atomic_fetch_add(&live, 1);
+    files->count = count;
+    files->room = room;
+    files->prefix_size = strlen(prefix);
+    files->prefix = strdup(prefix);
+    files->names = malloc(size + 1);
+    files->starts = calloc(count + 1, sizeof *files->starts);
+    files->sound = calloc(count + 1, sizeof *files->sound);
+    files->learnt = calloc(count + 1, sizeof *files->learnt);
+    fl_code code = FL_OK;
+    if (!files->prefix || !files->names || !files->starts || !files->sound || !files->learnt) {
+        code = fl_fail(err, FL_ENOMEM, "no memory for %" PRIu64 " paths of %zu bytes", count, size);
+    } else {
+        memcpy(files->names, names, size);
+        code = index_names(files, size, err);
+    }
+    if (code) {
+        fl_files_free(files);
+        return code;
+    }
+    *out = files;
+    return FL_OK;
+}
+
+void fl_files_free(fl_files *files) {
+    if (!files) return;
+    for (uint64_t i = 0; files->learnt && i < files->count; i++) free(atomic_load_explicit(&files->learnt[i], memory_order_relaxed));
+    free(files->learnt);
+    free(files->sound);
+    free(files->prefix);
+    free(files->names);
+    free(files->starts);
+    free(files);
+    atomic_fetch_sub(&live, 1);
+}
+
+uint64_t fl_files_count(const fl_files *files) { return files->count; }
+
+static int open_file(const fl_files *files, uint64_t index) {
+    char path[PATH_MAX];
+    memcpy(path, files->prefix, files->prefix_size);
+    strcpy(path + files->prefix_size, files->names + files->starts[index]); /* index_names() has measured it */
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);         /* a FIFO of that name is not waited for */
+}
+
+/* Reads a file of `size` bytes that is open. */
+static fl_code read_whole(int fd, uint8_t *into, size_t size, fl_error *err) {
+    for (size_t done = 0; done < size;) {
+        const ssize_t count = read(fd, into + done, size - done);
+        if (count == 0) return fl_fail(err, FL_EIO, "it was cut to %zu of %zu bytes while it was read", done, size);
+        if (count < 0 && errno != EINTR) return fl_fail_sys(err, FL_EIO, errno, "it cannot be read");
+        if (count > 0) done += (size_t)count;
+    }
+    return FL_OK;
+}
+
+/* A number that tells a file from what it becomes when it is written or replaced; never 0. */
+static uint64_t stamp_of(const struct stat *st) {
+    const uint64_t parts[] = {(uint64_t)st->st_ino,          (uint64_t)st->st_size,        (uint64_t)st->st_mtim.tv_sec,
+                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec};
+    uint64_t mixed = 0x9E3779B97F4A7C15u;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        mixed = (mixed ^ parts[i]) * 0xD6E8FEB86659FD93u;
+        mixed ^= mixed >> 32;
+    }
+    return mixed ? mixed : 1;
+}
+
+static fl_code read_open(int fd, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "its size cannot be told");
+    if (!S_ISREG(st.st_mode)) return fl_fail(err, FL_EIO, "it is not a regular file");
+    if (st.st_size <= 0 || st.st_size > UINT32_MAX) return fl_fail(err, FL_EIO, "it has %lld bytes", (long long)st.st_size);
+    const size_t size = (size_t)st.st_size;
+    if (!fl_buffer_fit(buffer, size, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for a file of %zu bytes", size);
+    *bytes = (fl_span){buffer->bytes, size};
+    *stamp = stamp_of(&st);
+    return read_whole(fd, buffer->bytes, size, err);
+}
+
+fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err) {
+    if (index >= files->count) return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
+    const int fd = open_file(files, index);
+    if (fd < 0) return fl_fail_sys(err, FL_EIO, errno, "it cannot be opened");
+    const fl_code code = read_open(fd, buffer, bytes, stamp, err);
+    close(fd);
+    return code;
+}
+
+bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found) {
+    *found = (fl_span){NULL, 0};
+    if (atomic_load_explicit(&files->sound[index], memory_order_acquire) != stamp) return false;
+    const learnt *kept = atomic_load_explicit(&files->learnt[index], memory_order_acquire);
+    if (kept && kept->stamp == stamp) *found = (fl_span){kept->bytes, kept->size};
+    return true;
+}
+
+static void keep_index(fl_files *files, uint64_t index, uint64_t stamp, fl_span found) {
+    const uint64_t bytes = sizeof(learnt) + found.size;
+    if (atomic_fetch_add_explicit(&files->held, bytes, memory_order_relaxed) + bytes <= files->room) {
+        learnt *kept = malloc(bytes), *none = NULL;
+        if (kept) {
+            kept->stamp = stamp, kept->size = found.size;
+            memcpy(kept->bytes, found.bytes, found.size);
+            if (atomic_compare_exchange_strong_explicit(&files->learnt[index], &none, kept, memory_order_release, memory_order_relaxed)) {
+                atomic_fetch_add_explicit(&files->indexes, 1, memory_order_relaxed);
+                return;
+            }
+            free(kept); /* another thread was first, or it is of an earlier file */
+        }
+    }
+    atomic_fetch_sub_explicit(&files->held, bytes, memory_order_relaxed);
+}
+
+void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found) {
+    if (found.size) keep_index(files, index, stamp, found);
+    atomic_store_explicit(&files->sound[index], stamp, memory_order_release);
+}
+
+void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes) {
+    *indexes = atomic_load_explicit(&files->indexes, memory_order_relaxed);
+    *bytes = atomic_load_explicit(&files->held, memory_order_relaxed);
+}
+
+bool fl_files_ahead(fl_files *files, uint64_t index) {
+    if (index >= files->count) return false;
+    const int fd = open_file(files, index);
+    if (fd < 0) return false;
+    struct stat st;
+    const bool known = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= UINT32_MAX;
+    const bool found = known && fl_page_cache_ahead(&files->cache, fd, 0, (uint32_t)st.st_size, UINT32_MAX);
+    close(fd);
+    return found;
+}
+
+bool fl_files_warm(const fl_files *files) { return fl_page_cache_warm(&files->cache); }

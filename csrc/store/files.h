@@ -1,0 +1,49 @@
+/* store/files: image files by their paths: what a dataset that nobody packed is read from.
+ *
+ * A file is opened, read whole and closed for each image; nothing is kept open, and nothing is mapped. So files may be replaced or removed at
+ * any time: what is read is one image's bytes or an error. Any number of threads read, each into a buffer of its own, in any process.
+ *
+ * NOTE [ files: what is learnt ]
+ * Nobody has checked these files before they are read, so the first reading of each proves that it is sound, and makes its entropy index on
+ * the way (jpeg/entropy.h). Both are kept: the proof in 8 bytes a file, the index as far as the memory that was given goes. They hold for
+ * the file as it was: its stamp is made of inode, size and time of change. A file with another stamp is proved anew, and read without an index.
+ * Slots of the table are written once and never freed before the table is; a stamp is published after its index.
+ */
+#ifndef FL_STORE_FILES_H
+#define FL_STORE_FILES_H
+
+#include <stdbool.h>
+
+#include "common/buffer.h"
+#include "common/bytes.h"
+#include "common/status.h"
+
+typedef struct fl_files fl_files;
+
+/* `names`: `count` paths, each ended by a zero, of `size` bytes together, which are copied. A path is `prefix` and its name. FL_EARG where that is
+ * not what they are, or a path is too long; FL_ENOMEM. `room`: bytes that indexes may take. */
+fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err);
+void fl_files_free(fl_files *files); /* NULL is allowed */
+
+uint64_t fl_files_count(const fl_files *files);
+
+/* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no such index. FL_EIO: it cannot be opened or read, is no
+ * regular file, is empty or of 4 GiB and more, or was cut meanwhile. */
+fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err);
+
+/* Whether the file with that stamp is known to be sound; its entropy index then, of size 0 where there is none, valid as long as `files`. */
+bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found);
+
+/* Notes that it is, and its index, as far as there is room. */
+void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found);
+
+/* Files with an index, and the bytes that they take. */
+void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes);
+
+/* As fl_store_ahead and fl_store_warm. */
+bool fl_files_ahead(fl_files *files, uint64_t index);
+bool fl_files_warm(const fl_files *files);
+
+uint32_t fl_files_live(void); /* of this process, made and not yet freed: a test ends with zero */
+
+#endif

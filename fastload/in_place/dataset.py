@@ -1,0 +1,208 @@
+"""FileDataset: the files and labels of another library's dataset, as the native engine reads them.
+
+NOTE [ in place: who opens a file ]
+Native threads read and decode every file that is a whole and sound JPEG. Any other file is opened by the dataset's own loader, in the
+calling process, for that row alone: a PNG, a JPEG that is cut or damaged. What the loader raises is what the dataset raises. So the
+pixels before the resample are Pillow's for every file, and errors are those that the program had before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import ArgumentError, SampleError, TransformError
+from fastload.in_place.known import KnownDataset, NotInPlaceError, recognised
+from fastload.limits import default_max_pixels
+from fastload.plan import Plan
+from fastload.plan.changes import TransformedDataset
+from fastload.plan.torchvision import converts, flatten
+from fastload.transforms import Transform
+
+JPEGS = 0.9
+"""Part of the files that must be JPEGs by name: the others are decoded one after the other, in the calling process."""
+INDEX_BYTES = 256 << 20
+"""Memory for what is learnt of files (see csrc/store/files.h), of each dataset: about 1.4 KB for a JPEG of 100 KB."""
+_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif")
+
+
+class FileDataset(TransformedDataset):
+    """Samples (image, label) of image files; what PackedDataset is for packed ones. Made and kept by FileDatasets.
+
+    Raises:
+        NotInPlaceError: the lists are not paths and integers, or few of the files are JPEGs.
+        TransformError: the transform cannot be planned.
+    """
+
+    fields = ("image", "label")
+    kinds: Mapping[str, str] = {"image": "image", "label": "int"}
+    image_field = "image"
+    stored_fields: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def __init__(self, dataset: Any, known: KnownDataset) -> None:
+        super().__init__(known.transform)
+        self.dataset = dataset
+        self.max_pixels = _most_pixels()
+        self._lists = tuple(list(each) for each in known.lists)
+        self._open = known.open
+        self._paths, self._labels, self._plain = _divided(known)
+        self._files: core.Files | None = None
+
+    def is_of(self, dataset: Any, known: KnownDataset) -> bool:
+        """Whether it is that dataset, with the lists that it has now."""
+        same = dataset is self.dataset and known.open is self._open and len(known.lists) == len(self._lists)
+        return same and all(now == kept for now, kept in zip(known.lists, self._lists, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @property
+    def source(self) -> core.Source:
+        """The dataset as the engine reads it."""
+        plan = self.plan
+        if self._source is None or self._source[0] is not plan:
+            self._source = plan, core.Source(self._listed(), plan.program, 0, self.max_pixels)
+        return self._source[1]  # type: ignore[no-any-return]
+
+    def _listed(self) -> core.Files:
+        if self._files is None:
+            first, last = (min(self._paths), max(self._paths)) if self._paths else ("", "")
+            prefix = first[: next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))]
+            names = "\0".join([path[len(prefix) :] for path in self._paths] + [""])
+            self._files = core.Files(os.fsencode(prefix), os.fsencode(names), len(self._paths), INDEX_BYTES)
+        return self._files
+
+    @property
+    def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Heights and widths of the stored images: not known before they are read; nobody asks, since all end at one size."""
+        return np.empty(0, np.int32), np.empty(0, np.int32)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """The labels."""
+        return {"label": self._labels}[name]
+
+    def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """The labels of some samples, as the dataset gives them: Python's integers, or NumPy's where its list has those."""
+        labels = self._labels[np.asarray(indices, np.int64)]
+        return {"label": labels.tolist() if self._plain else list(labels)}
+
+    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Nothing: there are no other fields."""
+        return {}
+
+    def assemble(self, values: dict[str, Any]) -> Any:
+        """The pair of a sample's, or a batch's, image and label."""
+        return values["image"], values["label"]
+
+    def image_size(self, index: int) -> tuple[int, int]:
+        """(height, width) of every image after the transform."""
+        assert self.plan.fixed_size is not None  # refusal() saw to that
+        return self.plan.fixed_size
+
+    def load(self, index: int) -> npt.NDArray[np.uint8]:
+        """Sample index's whole image as the dataset's own loader opens it: (height, width, 3), RGB.
+
+        Raises:
+            Whatever the loader raises, with a note that names the file.
+        """
+        path = self._paths[index]
+        try:
+            return np.ascontiguousarray(np.asarray(self._open(path)))
+        except Exception as error:
+            if hasattr(error, "add_note"):  # Python 3.11
+                error.add_note(f"sample {index}: {path}")
+            raise
+
+    def sample_error(self, index: int, reason: str) -> SampleError:
+        """A SampleError that names the sample and its file."""
+        return SampleError(f"sample {index} ({self._paths[index]}): {reason}", index=index, reason=reason)
+
+    def refusal(self) -> str | None:
+        """Why the native engine does not make its samples; None where it does."""
+        plan = self.plan
+        if not plan.native:
+            return _first_of_python(plan)
+        if not _gives_tensors(self._transform):
+            return "it gives Pillow images, of which no batch is made: end its transform with ToTensor"
+        return None if plan.fixed_size is not None else "its transform leaves images of different sizes: end it at one size"
+
+
+class FileDatasets:
+    """The FileDatasets of one loader, by the datasets that they were made of.
+
+    Attributes:
+        asked: whether this pass has asked for a dataset.
+        why_not: why a dataset that was asked for in this pass is not read in place; "" where there is none of a known kind.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, FileDataset] = {}
+        self._kept: dict[int, FileDataset] = {}
+        self.why_not = ""
+        self.asked = False
+
+    def begin(self) -> None:
+        """A pass begins: what it does not ask for is forgotten."""
+        self._before, self._kept, self.why_not, self.asked = self._kept, {}, "", False
+
+    def find(self, dataset: Any) -> FileDataset | None:
+        """The FileDataset of a dataset as it is now, the same while its lists are; None where it is not read in place."""
+        self.asked = True
+        try:
+            known = recognised(dataset)
+            if known is None:
+                return None
+            kept = self._kept.get(id(dataset)) or self._before.get(id(dataset))
+            if kept is None or not kept.is_of(dataset, known):
+                kept = FileDataset(dataset, known)
+            elif kept.transform is not known.transform:
+                kept.transform = known.transform
+        except (NotInPlaceError, TransformError, ArgumentError) as error:
+            self.why_not = str(error)
+            return None
+        self._kept[id(dataset)] = kept
+        return kept
+
+
+def _most_pixels() -> int:
+    """The limit of native decoding: beyond Pillow's own it warns or raises, as the program is used to."""
+    from PIL import Image
+
+    return min(default_max_pixels(), Image.MAX_IMAGE_PIXELS or default_max_pixels())
+
+
+def _divided(known: KnownDataset) -> tuple[list[str], npt.NDArray[Any], bool]:
+    """Paths, labels, and whether those are Python's integers."""
+    pairs = list(known.pairs())
+    paths = [os.fspath(path) for path, _ in pairs]
+    labels = [label for _, label in pairs]
+    if not all(type(path) is str and "\0" not in path for path in paths):
+        raise NotInPlaceError("its paths are not all text")
+    kinds = set(map(type, labels)) or {int}
+    kind = kinds.pop()
+    if kinds or not (kind is int or issubclass(kind, np.integer)):
+        raise NotInPlaceError("its labels are not integers of one type")
+    jpegs = sum(path.lower().endswith(_SUFFIXES) for path in paths)
+    if jpegs < JPEGS * len(paths):
+        raise NotInPlaceError(f"{jpegs} of its {len(paths)} files are JPEGs by their names: pack it (fastload pack)")
+    try:
+        return paths, np.array(labels, np.int64 if kind is int else kind), kind is int
+    except OverflowError:
+        raise NotInPlaceError("a label is beyond 64 bits") from None
+
+
+def _first_of_python(plan: Plan) -> str:
+    why = next((stage.why for stage in plan.stages if stage.where == "python"), "a part of its transform")
+    return f"{why}: torch's way, as a whole"
+
+
+def _gives_tensors(transform: Any) -> bool:
+    """Whether its own `__getitem__` gives tensors, of which batches can be made; fastload's transforms have no other meaning."""
+    steps = flatten(transform)
+    return any(converts(step) for step in steps) or (bool(steps) and all(isinstance(step, Transform) for step in steps))

@@ -1,0 +1,157 @@
+"""Datasets of image files and labels, recognised by class and attributes; the library that they come from is not imported.
+
+NOTE [ in place: what is recognised ]
+A dataset is read in place only where its own `__getitem__` is known to do nothing but this: open the file of a list, convert it to RGB,
+transform it, and return it with the label of a list. So the class that defines `__getitem__` must be one of torchvision's that are listed
+here, `loader` must be torchvision's own, and nothing may act on labels. Whatever else a subclass overrides acts when the dataset is made.
+The lists are read at every pass; a program may have shortened them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+_MODULE = "torchvision.datasets."
+
+
+class NotInPlaceError(Exception):
+    """A dataset of files is not read in place; the text is the reason, as explain() prints it."""
+
+
+@dataclass(frozen=True)
+class KnownDataset:
+    """What a recognised dataset reads, as it is now.
+
+    Attributes:
+        lists: the dataset's own lists, of paths and labels together or apart.
+        pairs: (path, label) of every sample, made of them.
+        transform: of the images.
+        open: gives the RGB Pillow image of a path, and raises what the dataset itself would raise.
+    """
+
+    lists: tuple[Any, ...]
+    pairs: Callable[[], Iterable[tuple[Any, Any]]]
+    transform: Any
+    open: Callable[[Any], Any]
+
+
+def recognised(dataset: Any) -> KnownDataset | None:
+    """The dataset, if it is known; None for any other. See NOTE [ in place: what is recognised ].
+
+    Raises:
+        NotInPlaceError: its class is known, and something of it is not.
+    """
+    kind = type(dataset)
+    owner = next((each for each in kind.__mro__ if "__getitem__" in vars(each)), object)
+    read = _READERS.get(owner.__name__) if owner.__module__.startswith(_MODULE) else None
+    if read is None:
+        if any(each.__module__.startswith(_MODULE) and each.__name__ in _READERS for each in kind.__mro__):
+            raise NotInPlaceError(f"{owner.__qualname__} has a __getitem__ of its own")
+        return None
+    if hasattr(kind, "__getitems__"):
+        raise NotInPlaceError(f"{kind.__qualname__} has a __getitems__ of its own")
+    if getattr(dataset, "target_transform", None) is not None:
+        raise NotInPlaceError("its target_transform is Python")
+    lists, pairs = read(dataset)
+    return KnownDataset(lists, pairs, _transform(dataset, owner.__name__), _opener(dataset))
+
+
+def _transform(dataset: Any, owner: str) -> Any:
+    """The transform that its `__getitem__` calls."""
+    if owner not in _BY_TRANSFORMS:
+        return dataset.transform
+    both = dataset.transforms
+    if both is None:
+        return None
+    if type(both).__name__ != "StandardTransform" or type(both).__module__ != f"{_MODULE}vision":
+        raise NotInPlaceError("its transforms= takes image and label together")
+    if both.target_transform is not None:
+        raise NotInPlaceError("its target_transform is Python")
+    return both.transform
+
+
+def _opener(dataset: Any) -> Callable[[Any], Any]:
+    loader = getattr(dataset, "loader", None)
+    if loader is None:
+        return _open_rgb
+    name = getattr(loader, "__qualname__", type(loader).__qualname__)
+    if getattr(loader, "__module__", "") != f"{_MODULE}folder" or name not in ("default_loader", "pil_loader"):
+        raise NotInPlaceError(f"its loader {name} is not torchvision's")
+    backend = getattr(sys.modules.get("torchvision"), "get_image_backend", lambda: "PIL")()
+    if name == "default_loader" and backend != "PIL":
+        raise NotInPlaceError(f"torchvision's image backend is {backend}")
+    return loader  # type: ignore[no-any-return]
+
+
+def _open_rgb(path: Any) -> Any:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return image.convert("RGB")
+
+
+_Read = tuple[tuple[Any, ...], Callable[[], Iterable[tuple[Any, Any]]]]
+
+
+def _together(name: str) -> Callable[[Any], _Read]:
+    """(path, label) in one list."""
+    get = attrgetter(name)
+
+    def read(dataset: Any) -> _Read:
+        found = get(dataset)
+        return (found,), lambda: found
+
+    return read
+
+
+def _apart(paths: str, labels: str) -> Callable[[Any], _Read]:
+    """Paths and labels in a list each."""
+    get = attrgetter(paths, labels)
+
+    def read(dataset: Any) -> _Read:
+        found = get(dataset)
+        if len(found[0]) != len(found[1]):
+            raise NotInPlaceError(f"it has {len(found[0])} files and {len(found[1])} labels")
+        return found, lambda: zip(*found, strict=True)
+
+    return read
+
+
+def _pets(dataset: Any) -> _Read:
+    if list(dataset._target_types) != ["category"]:
+        raise NotInPlaceError("its target_types are more than the category")
+    return _apart("_images", "_labels")(dataset)
+
+
+def _naturalist(dataset: Any) -> _Read:
+    if list(dataset.target_type) != ["full"]:
+        raise NotInPlaceError("its target_type is not the full category")
+    if getattr(dataset, "loader", None) is None:
+        raise NotInPlaceError("it leaves images in their own mode: give it loader=torchvision.datasets.folder.default_loader")
+    index, root, names = dataset.index, dataset.root, dataset.all_categories
+    return (index, names), lambda: ((os.path.join(root, names[label], name), label) for label, name in index)
+
+
+def _own_modes(dataset: Any) -> _Read:
+    raise NotInPlaceError("it leaves images in their own mode: grey ones have one channel")
+
+
+_READERS: dict[str, Callable[[Any], _Read]] = {
+    "DatasetFolder": _together("samples"),
+    "StanfordCars": _together("_samples"),
+    "Places365": _together("imgs"),
+    "Flowers102": _apart("_image_files", "_labels"),
+    "Food101": _apart("_image_files", "_labels"),
+    "OxfordIIITPet": _pets,
+    "INaturalist": _naturalist,
+    "Caltech101": _own_modes,
+    "Caltech256": _own_modes,
+}
+"""By the class that defines `__getitem__`; ImageFolder, ImageNet, EuroSAT and others derive from DatasetFolder."""
+_BY_TRANSFORMS = ("OxfordIIITPet", "Places365")
+"""Those whose `__getitem__` calls `transforms`, and not `transform`."""

@@ -1,0 +1,189 @@
+"""Files that are no usual JPEG, damaged, changed or gone: the samples and errors of the dataset itself (fastload/in_place/dataset.py)."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from in_place_helpers import EXACT, assert_as_torch, folder, image_folder, save
+from pictures import photo
+from PIL import Image
+from torch.utils.data import DataLoader
+from torchvision import datasets
+
+from fastload import FastLoader
+from fastload.errors import SampleError
+
+
+def add_odd(root: Path) -> list[str]:
+    """Files that native threads leave to Pillow, and JPEGs of rarer kinds that they decode; returns the names of the former."""
+    picture, folder_ = photo(1, 90, 100), root / "class0"
+    picture.save(folder_ / "a.png")
+    picture.quantize(16).save(folder_ / "palette.png")
+    picture.convert("RGBA").save(folder_ / "alpha.png")
+    Image.fromarray(np.arange(8000, dtype=np.uint16).reshape(80, 100)).save(folder_ / "deep.png")
+    picture.save(folder_ / "w.webp")
+    (folder_ / "p.jpg").write_bytes((folder_ / "a.png").read_bytes())
+    picture.convert("CMYK").save(folder_ / "cmyk.jpg")
+    picture.convert("L").save(folder_ / "grey.jpg")
+    save(folder_ / "progressive.jpg", 3, progressive=True)
+    save(folder_ / "restarts.jpg", 4, restart_marker_blocks=2)
+    save(folder_ / "full.jpg", 5, subsampling=0)
+    with open(save(folder_ / "trailing.jpg", 6), "ab") as file:
+        file.write(b"\0" * 100 + (folder_ / "full.jpg").read_bytes())
+    return ["a.png", "palette.png", "alpha.png", "deep.png", "w.webp", "p.jpg"]
+
+
+def test_every_format_gives_pillows_pixels(tmp_path: Path) -> None:
+    image_folder(tmp_path, 60)
+    odd = add_odd(tmp_path)
+    loader = assert_as_torch(datasets.ImageFolder(str(tmp_path), EXACT))
+    assert loader.stats()["loaded"] == len(odd)
+    assert "Pillow" in loader.health.report()
+    list(loader)
+    assert loader.stats()["loaded"] == 2 * len(odd)
+
+
+def each(loader: Any) -> Iterator[Any]:
+    """A loader's batches, or the exceptions in their places."""
+    batches = iter(loader)
+    while True:
+        try:
+            yield next(batches)
+        except StopIteration:
+            return
+        except Exception as error:
+            yield error
+
+
+def assert_same(dataset: Any, loader: Any) -> tuple[int, int]:
+    """Sample by sample the pixels or the error of the dataset; returns how many of each."""
+    good = bad = 0
+    for index, found in enumerate(each(loader)):
+        try:
+            image, label = dataset[index]
+        except Exception as error:
+            assert (type(found), str(found)) == (type(error), str(error)), dataset.samples[index]
+            bad += 1
+        else:
+            assert not isinstance(found, Exception), (found, dataset.samples[index])
+            assert torch.equal(found[0][0], image), dataset.samples[index]
+            assert found[1].tolist() == [label]
+            good += 1
+    return good, bad
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_files_are_what_pillow_makes_of_them(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    sources = [save(tmp_path / "kept" / f"{n}.jpg", n, **options).read_bytes() for n, options in enumerate(KINDS)]
+    (tmp_path / "tree" / "a").mkdir(parents=True)
+    for number in range(150):
+        data = bytearray(draw.choice(sources))
+        for _ in range(draw.choice((1, 1, 2, 4))):
+            at = draw.randrange(2, len(data))
+            data[at : at + draw.choice((0, 1, 1, 3))] = draw.randbytes(draw.choice((0, 1, 1, 2)))
+        (tmp_path / "tree" / "a" / f"{number:03d}.jpg").write_bytes(data[: draw.choice((len(data), len(data), draw.randrange(len(data))))])
+    dataset = datasets.ImageFolder(str(tmp_path / "tree"), EXACT)
+    good, bad = assert_same(dataset, FastLoader(dataset, num_workers=2, engine="native"))
+    assert min(good, bad) > 10
+
+
+KINDS: tuple[dict[str, Any], ...] = ({}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_blocks": 3}, {"quality": 30})
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_odd_jpegs_of_the_shared_folder(shared: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    files = sorted(path for part in ("torture", "findings") for path in (shared / part).rglob("*") if path.is_file())
+    for number, path in enumerate(files):
+        if path.suffix not in (".md", ".txt", ".json", ".py"):
+            os.symlink(path, tmp_path / "a" / f"{number:04d}.jpg")
+    dataset = datasets.ImageFolder(str(tmp_path), EXACT)
+    assert sum(assert_same(dataset, FastLoader(dataset, num_workers=1, engine="native"))) == len(dataset) > 20
+
+
+def spoil(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    if how == "a folder":
+        path.mkdir()
+    elif how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "no image":
+        path.write_bytes(b"text, not an image")
+    elif how == "a loop":
+        os.symlink(path.name, path)
+
+
+SPOILT = ["gone", "a folder", "cut", "empty", "no image", "a loop"]
+
+
+@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_files_that_went_bad_since_the_folder_was_listed(tmp_path: Path, how: str, epoch: int) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    loader = FastLoader(dataset, num_workers=2, engine="native")
+    if epoch:
+        list(loader)
+        loader.close()  # its next epoch may have been begun
+    spoil(Path(dataset.samples[4][0]), how)
+    assert assert_same(dataset, loader) == (11, 1)
+
+
+def test_an_error_names_the_sample_and_its_file(tmp_path: Path) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    path = Path(dataset.samples[4][0])
+    spoil(path, "no image")
+    error = next(found for found in each(FastLoader(dataset, num_workers=1)) if isinstance(found, Exception))
+    assert str(path) in str(error) + " ".join(getattr(error, "__notes__", ()))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_on_error(tmp_path: Path, workers: int) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    good = {index: dataset[index][0] for index in range(len(dataset))}
+    spoil(Path(dataset.samples[4][0]), "no image")
+    spoil(Path(dataset.samples[7][0]), "gone")
+    skipping = FastLoader(dataset, batch_size=5, num_workers=workers, on_error="skip", engine="native")
+    images = torch.cat([batch[0] for batch in skipping])
+    assert skipping.skipped == 2
+    assert torch.equal(images, torch.stack([good[index] for index in range(12) if index not in (4, 7)]))
+    assert any("UnidentifiedImageError" in reason for reason in skipping.stats()["bad_samples"])
+    replacing = FastLoader(dataset, batch_size=5, num_workers=workers, on_error="replace", seed=1, engine="native")
+    images = torch.cat([batch[0] for batch in replacing])
+    assert (len(images), replacing.replaced) == (12, 2)
+    assert all(any(torch.equal(images[row], other) for index, other in good.items() if index not in (4, 7)) for row in (4, 7))
+
+
+def test_no_sample_at_all(tmp_path: Path) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    for path, _ in dataset.samples:
+        Path(path).write_bytes(b"no image")
+    with pytest.raises(SampleError):
+        list(FastLoader(dataset, batch_size=4, num_workers=1, on_error="replace", seed=1))
+
+
+def test_a_file_that_was_replaced_is_read_as_it_is_now(tmp_path: Path) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    loader = FastLoader(dataset, batch_size=4, num_workers=2, engine="native")
+    list(loader)
+    loader.close()
+    for number, (path, _) in enumerate(dataset.samples):
+        save(Path(path), 50 + number, subsampling=0)
+    ours, theirs = list(loader), list(DataLoader(dataset, batch_size=4))
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_pillows_own_limit_of_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2000)
+    assert assert_same(dataset, FastLoader(dataset, num_workers=1, engine="native"))[1] == 12
