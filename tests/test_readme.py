@@ -24,9 +24,11 @@ def test_commands_of_the_readme_run(tmp_path: Path) -> None:
     """Each block succeeds where photos/train holds an ImageFolder."""
     write_folder(tmp_path / "photos" / "train", 40)
     scripts = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    here = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(here)}
     assert len(blocks()) >= 3
-    for language, text in blocks():
+    for language, block in blocks():
+        text = f"import torchvision_ops\n{block}" if "torchvision" in block else block
         command = ["bash", "-euc", text] if language == "sh" else [sys.executable, "-W", "error", "-c", text]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"

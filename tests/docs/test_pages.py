@@ -79,7 +79,7 @@ def test_migrations_are_diffs(page: Path) -> None:
         assert "fastload" in after
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_program_before_gives_the_same(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From DataLoader: both sides of each diff run; batches are equal, or, where images are resampled, within 1 of 255."""
     pytest.importorskip("torchvision")
