@@ -28,6 +28,7 @@ JPEGS = 0.9
 """Part of the files that must be JPEGs by name: the others are decoded one after the other, in the calling process."""
 INDEX_BYTES = 256 << 20
 """Memory for what is learnt of files (see csrc/store/files.h), of each dataset: about 1.4 KB for a JPEG of 100 KB."""
+BLOCK = 4096
 _SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif")
 
 
@@ -74,8 +75,11 @@ class FileDataset(TransformedDataset):
         if self._files is None:
             first, last = (min(self._paths), max(self._paths)) if self._paths else ("", "")
             prefix = first[: next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))]
-            names = "\0".join([path[len(prefix) :] for path in self._paths] + [""])
-            self._files = core.Files(os.fsencode(prefix), os.fsencode(names), len(self._paths), INDEX_BYTES)
+            names = bytearray()
+            for start in range(0, len(self._paths), BLOCK):  # a million short texts at once would take more memory than all else
+                block = [path[len(prefix) :] + "\0" for path in self._paths[start : start + BLOCK]]
+                names += os.fsencode("".join(block))
+            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self._paths), INDEX_BYTES)
         return self._files
 
     @property
@@ -179,9 +183,10 @@ def _most_pixels() -> int:
 
 def _divided(known: KnownDataset) -> tuple[list[str], npt.NDArray[Any], bool]:
     """Paths, labels, and whether those are Python's integers."""
-    pairs = list(known.pairs())
-    paths = [os.fspath(path) for path, _ in pairs]
-    labels = [label for _, label in pairs]
+    paths, labels = [], []
+    for path, label in known.pairs():
+        paths.append(path if type(path) is str else os.fspath(path))
+        labels.append(label)
     if not all(type(path) is str and "\0" not in path for path in paths):
         raise NotInPlaceError("its paths are not all text")
     kinds = set(map(type, labels)) or {int}
