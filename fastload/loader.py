@@ -64,6 +64,8 @@ class FastLoader(DataLoader[_T]):
         engine: "auto": native threads wherever they can do all that the dataset and its transform ask for. "native": they do, or
             ArgumentError says why not. "python": the dataset's own code makes every sample, in worker processes or the calling process:
             torch's results bit for bit. None: FASTLOAD_ENGINE, or "auto".
+        index_cache: a folder that keeps what the first epoch learns of files in place, for other runs and processes: at most 2 % of their
+            size. None: it stays in memory, 256 MiB of it at most for each dataset.
         transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: finished batches are moved there, ahead of the loop and without a wait of the host; None leaves them where they are.
             What a packed dataset's transform holds after the decoder's part is done there to whole batches, before batch_transform, where
@@ -108,6 +110,7 @@ class FastLoader(DataLoader[_T]):
     )
     transform: None
     engine: EngineChoice
+    index_cache: str | os.PathLike[str] | None
     device: torch.device | None
     device_prefetch: int
     batch_transform: Any
@@ -140,6 +143,7 @@ class FastLoader(DataLoader[_T]):
         pin_memory_device: str = "",
         in_order: bool = True,
         engine: EngineChoice | None = None,
+        index_cache: str | os.PathLike[str] | None = None,
         transform: Any = None,
         device: torch.device | str | int | None = None,
         device_prefetch: int = 2,
@@ -158,7 +162,7 @@ class FastLoader(DataLoader[_T]):
         self._fastload = state = LoaderState()
         state.watch(_monitor_of(self))
         engine = Settings.engine_of(engine)
-        packed = state.planner.is_packed(dataset, engine, device=device is not None)
+        packed = state.planner.is_packed(dataset, engine, index_cache, device=device is not None)
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
         own_generator = seed is not None and generator is None and bool(shuffle)
@@ -180,6 +184,7 @@ class FastLoader(DataLoader[_T]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
             engine=engine,
+            index_cache=index_cache,
             device=None if device is None else torch.device(device),
             device_prefetch=device_prefetch,
             batch_transform=batch_transform,

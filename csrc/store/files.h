@@ -31,6 +31,9 @@ uint64_t fl_files_count(const fl_files *files);
  * regular file, is empty or of 4 GiB and more, or was cut meanwhile. */
 fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err);
 
+/* The stamp under which file `index` is known to be sound; 0: it is not known. index < count. */
+uint64_t fl_files_stamp(const fl_files *files, uint64_t index);
+
 /* Whether the file with that stamp is known to be sound; its entropy index then, of size 0 where there is none, valid as long as `files`. */
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found);
 

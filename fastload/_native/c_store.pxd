@@ -51,5 +51,8 @@ cdef extern from "store/files.h" nogil:
     fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err)
     void fl_files_free(fl_files *files)
     uint64_t fl_files_count(const fl_files *files)
+    uint64_t fl_files_stamp(const fl_files *files, uint64_t index)
+    bint fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found)
+    void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found)
     void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes)
     uint32_t fl_files_live()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -52,17 +53,19 @@ class PackedDataReader:
         self.data: PackedData | None = None
         self.why_not = ""
 
-    def read(self, dataset: Any, device: bool, native: bool = True) -> PackedData | None:
+    def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> PackedData | None:
         """The dataset as it is now; None if it is neither packed nor files that the native engine reads in place.
 
         Args:
             dataset: the loader's.
             device: whether ops of the transforms may be left to a device.
             native: whether the native engine may run.
+            cache: the folder of index caches for files in place.
 
         Raises:
             Whatever Resolver.view and the planning of a changed transform raise.
         """
+        self._resolver.files.cache = cache
         found = self._resolver.view(dataset)
         self.why_not = self._resolver.files.why_not
         if found is None:

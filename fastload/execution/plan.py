@@ -9,6 +9,7 @@ plan, so that comparing plans by identity tells whether work that was begun earl
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -146,9 +147,9 @@ class Planner:
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
 
-    def is_packed(self, dataset: Any, engine: EngineChoice, *, device: bool) -> bool:
+    def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
         """Whether it is packed data, or files that the native engine reads in place."""
-        return self._reader.read(dataset, device and _has_kornia(), engine != "python") is not None
+        return self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
 
     @property
     def reads_packed(self) -> bool:
@@ -162,7 +163,8 @@ class Planner:
             ArgumentError: arguments contradict each other or the transform.
             Whatever reading the dataset raises.
         """
-        data = self._reader.read(settings.dataset, why_not_device(settings) is None, settings.engine != "python")
+        device, allowed = why_not_device(settings) is None, settings.engine != "python"
+        data = self._reader.read(settings.dataset, device, allowed, settings.index_cache)
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, len(data.view))
         last, listed = self._last, tuple(settings.batch_transforms)
         if (

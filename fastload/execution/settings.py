@@ -21,7 +21,7 @@ from fastload.transforms import Normalize, ToFloat
 OnError = Literal["raise", "replace", "skip"]
 EngineChoice = Literal["auto", "native", "python"]
 SHOWN = (
-    *("engine", "device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by"),
+    *("engine", "index_cache", "device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by"),
     "snapshot_every_n_steps",
 )
 """Arguments that DataLoader does not have; they are attributes of the loader as well."""
@@ -68,6 +68,7 @@ class Settings:
     pin_memory_device: str
     in_order: bool
     engine: EngineChoice
+    index_cache: str | os.PathLike[str] | None
     device: torch.device | None
     device_prefetch: int
     batch_transform: Any

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastload.execution.packed_data import PackedData
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain import stage_table
+from fastload.in_place.dataset import INDEX_BYTES, FileDataset
 from fastload.loader_state import LoaderState
 
 _SETTINGS = ("seed_by", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "in_order", "timeout")
@@ -84,6 +86,8 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
     if plan.engine == "processes":
         lines.append(f"schedule   {_schedule(plan.settings)}")
         lines.append(f"collate    {_collate(plan.settings)}")
+    if plan.data is not None and plan.data.in_place:
+        lines.append(f"indexes    {_learnt(plan.data)}")
     if told.get("batches"):
         share = told["envelope_batches"] / told["batches"]
         lines.append(
@@ -91,6 +95,13 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
             f"{told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots"
         )
     return "\n".join([*lines, "", *stage_table.table(plan, measured=measured)])
+
+
+def _learnt(data: PackedData) -> str:
+    """The entropy indexes of files in place: how many are held, and where."""
+    found = [dataset.learnt() for dataset in data.view.datasets if isinstance(dataset, FileDataset)]
+    files, held, most = sum(each[0] for each in found), sum(each[1] for each in found), INDEX_BYTES * len(found)
+    return f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt when a file is first read"
 
 
 def _engine(plan: ExecutionPlan) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ArgumentError, SampleError, TransformError
+from fastload.in_place.index_cache import IndexCache
 from fastload.in_place.known import KnownDataset, NotInPlaceError, recognised
 from fastload.limits import default_max_pixels
 from fastload.plan import Plan
@@ -46,8 +47,10 @@ class FileDataset(TransformedDataset):
     stored_fields: tuple[str, ...] = ()
     seed: int | None = None
 
-    def __init__(self, dataset: Any, known: KnownDataset) -> None:
+    def __init__(self, dataset: Any, known: KnownDataset, cache: str | os.PathLike[str] | None = None) -> None:
         super().__init__(known.transform)
+        self._cache_folder = cache
+        self._cache: IndexCache | None = None
         self.dataset = dataset
         self.max_pixels = _most_pixels()
         self._lists = tuple(list(each) for each in known.lists)
@@ -80,7 +83,19 @@ class FileDataset(TransformedDataset):
                 block = [path[len(prefix) :] + "\0" for path in self._paths[start : start + BLOCK]]
                 names += os.fsencode("".join(block))
             self._files = core.Files(os.fsencode(prefix), bytes(names), len(self._paths), INDEX_BYTES)
+            if self._cache_folder is not None:
+                self._cache = IndexCache(self._cache_folder, os.fsencode(prefix), bytes(names))
+                self._cache.load(self._files)
         return self._files
+
+    def save_learnt(self) -> None:
+        """Writes what was learnt of the files to the index cache, if there is one; at the end of an epoch."""
+        if self._cache is not None and self._files is not None:
+            self._cache.save(self._files)
+
+    def learnt(self) -> tuple[int, int]:
+        """(files, bytes): the entropy indexes that are held in memory, of INDEX_BYTES at most."""
+        return self._listed().learnt()
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -141,11 +156,13 @@ class FileDatasets:
     """The FileDatasets of one loader, by the datasets that they were made of.
 
     Attributes:
+        cache: the folder of index caches; None: what is learnt stays in memory.
         asked: whether this pass has asked for a dataset.
         why_not: why a dataset that was asked for in this pass is not read in place; "" where there is none of a known kind.
     """
 
     def __init__(self) -> None:
+        self.cache: str | os.PathLike[str] | None = None
         self._before: dict[int, FileDataset] = {}
         self._kept: dict[int, FileDataset] = {}
         self.why_not = ""
@@ -164,7 +181,7 @@ class FileDatasets:
                 return None
             kept = self._kept.get(id(dataset)) or self._before.get(id(dataset))
             if kept is None or not kept.is_of(dataset, known):
-                kept = FileDataset(dataset, known)
+                kept = FileDataset(dataset, known, self.cache)
             elif kept.transform is not known.transform:
                 kept.transform = known.transform
         except (NotInPlaceError, TransformError, ArgumentError) as error:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import BatchShapeError, ResourceError, SampleError
+from fastload.in_place.dataset import FileDataset
 from fastload.system import available_memory
 
 if TYPE_CHECKING:
@@ -121,6 +122,12 @@ class ThreadEngine:
     def sample_error(self, source: int, index: int, reason: str) -> SampleError:
         """The exception that names a failed row's sample."""
         return self.view.datasets[source].sample_error(index, reason)
+
+    def save_learnt(self) -> None:
+        """Has files in place keep what was learnt of them, where there is an index cache."""
+        for dataset in self.view.datasets:
+            if isinstance(dataset, FileDataset):
+                dataset.save_learnt()
 
     def close(self) -> None:
         """Stops the threads; leased batches stay valid."""

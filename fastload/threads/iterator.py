@@ -135,6 +135,7 @@ class PackedIterator(LoaderIterator):
             if not self._in_flight and (self._prefetcher is None or self._prefetcher.exhausted(self.epoch_state.ended)):
                 self.epoch_state.end()
                 self.close()
+                self._engine.save_learnt()
                 self._assembler.losses.check(self.epoch_state.batches)
                 raise StopIteration
             delivered = self._taken_transferred(self._prefetcher) if self._prefetcher is not None else self._taken()

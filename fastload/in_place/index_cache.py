@@ -1,0 +1,114 @@
+"""IndexCache: what was learnt of image files, kept on disk for the next run.
+
+NOTE [ index cache: the file ]
+One file for each list of paths, named by a hash of it, little-endian:
+  8 bytes   "FLINDEX1"
+  u64       count of files, as in the list
+  u64       bytes of all indexes
+  u32, u32  CRC32C of all that follows; zero
+  count x   u64 stamp (csrc/store/files.h; 0: the file is not known), u32 size of its index, 0 for none
+  the indexes, one after another.
+It is replaced by rename. Whoever writes it takes over first what another process has put there since, so that ranks add to each other's.
+Nothing depends on it: a file that is damaged, of another list or unreadable counts as none, and one whose stamp differs is proved anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import struct
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fastload._native import core
+from fastload.errors import ArgumentError
+from fastload.files import expanded, read_regular
+
+_MAGIC = b"FLINDEX1"
+_HEADER = struct.Struct("<8sQQII")
+_ENTRY = np.dtype([("stamp", "<u8"), ("size", "<u4")])
+_NEW = ".new"
+_STALE_S = 3600.0
+_MOST = 1 << 32
+"""Bytes of a cache file that are read."""
+
+
+class IndexCache:
+    """The cache file of one list of image files.
+
+    Args:
+        folder: where cache files lie; it is made where it is missing.
+        prefix, names: of the list, as core.Files takes them.
+
+    Raises:
+        ArgumentError: the folder is a file, or cannot be made.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], prefix: bytes, names: bytes) -> None:
+        self._folder = Path(expanded(folder)).absolute()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ArgumentError(f"index_cache={os.fspath(folder)!r}: the folder cannot be made: {error.strerror}") from error
+        digest = hashlib.blake2b(prefix + b"\0" + names, digest_size=16).hexdigest()
+        self.path = self._folder / f"{digest}.index"
+        self._saved = 0
+
+    def load(self, files: core.Files) -> None:
+        """Takes over what the cache file holds of these files; nothing where there is none that holds."""
+        found = self._read(len(files))
+        if found is not None:
+            files.learn(*found)
+        self._saved = files.learnt()[0]
+
+    def save(self, files: core.Files) -> None:
+        """Writes what is learnt by now, where that is more than what was written; a disk that refuses is told once by the log."""
+        if files.learnt()[0] <= self._saved:
+            return
+        self.load(files)  # of other processes
+        stamps, sizes, indexes = files.export()
+        entries = np.empty(len(stamps), _ENTRY)
+        entries["stamp"], entries["size"] = stamps, sizes
+        table = entries.tobytes()
+        header = _HEADER.pack(_MAGIC, len(stamps), len(indexes), core.crc32c(indexes, core.crc32c(table)), 0)
+        try:
+            self._replace((header, table, indexes))
+        except OSError as error:
+            logging.getLogger("fastload").warning("index_cache: %s cannot be written: %s", self.path, error.strerror)
+        self._saved = files.learnt()[0]
+
+    def _replace(self, parts: tuple[bytes, ...]) -> None:
+        for left in self._folder.glob(f"{self.path.stem}*{_NEW}"):  # by a process that was killed
+            if time.time() - left.stat().st_mtime > _STALE_S:
+                left.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix=self.path.stem, suffix=_NEW)
+        try:
+            with open(handle, "wb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, self.path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def _read(self, count: int) -> tuple[np.ndarray, np.ndarray, bytes] | None:
+        try:
+            data = read_regular(self.path, _MOST)
+        except OSError:
+            return None
+        if len(data) < _HEADER.size:
+            return None
+        magic, files, size, crc, _ = _HEADER.unpack_from(data)
+        end = _HEADER.size + count * _ENTRY.itemsize
+        if magic != _MAGIC or files != count or len(data) != end + size or core.crc32c(memoryview(data)[_HEADER.size :]) != crc:
+            return None
+        entries = np.frombuffer(data, _ENTRY, count, _HEADER.size)
+        if int(entries["size"].sum(dtype=np.uint64)) != size:
+            return None
+        return entries["stamp"].astype(np.uint64), entries["size"].astype(np.uint32), data[end:]
