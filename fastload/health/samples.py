@@ -37,11 +37,13 @@ def _shape_of(part: Any) -> Any:
 
 
 def _first_shape(batch: Any) -> tuple[int, ...] | None:
-    if type(batch) in (list, tuple) and batch:
-        shape = _shape_of(batch[0])  # (images, labels), the usual case, told without a search
-        if isinstance(shape, tuple):
-            return shape
-    return next(_shapes(batch), None)
+    head, kind = batch, type(batch)  # a tensor, (images, labels) and {"image": images}, the usual cases, are told without a search
+    if kind is list or kind is tuple:
+        head = batch[0] if batch else None
+    elif kind is dict:
+        head = next(iter(batch.values()), None)
+    shape = None if type(head) in _PLAIN else _shape_of(head)
+    return shape if isinstance(shape, tuple) else next(_shapes(batch), None)
 
 
 def image_side(batch: Any) -> int | None:
