@@ -49,14 +49,12 @@ class FileDataset(TransformedDataset):
 
     def __init__(self, dataset: Any, known: KnownDataset, cache: str | os.PathLike[str] | None = None) -> None:
         super().__init__(known.transform)
-        self._cache_folder = cache
-        self._cache: IndexCache | None = None
         self.dataset = dataset
         self.max_pixels = _most_pixels()
         self._lists = tuple(list(each) for each in known.lists)
         self._open = known.open
         self._paths, self._labels, self._plain = _divided(known)
-        self._files: core.Files | None = None
+        self._listed = _Listed(self._paths, cache)
 
     def is_of(self, dataset: Any, known: KnownDataset) -> bool:
         """Whether it is that dataset, with the lists that it has now."""
@@ -71,31 +69,16 @@ class FileDataset(TransformedDataset):
         """The dataset as the engine reads it."""
         plan = self.plan
         if self._source is None or self._source[0] is not plan:
-            self._source = plan, core.Source(self._listed(), plan.program, 0, self.max_pixels)
+            self._source = plan, core.Source(self._listed.files, plan.program, 0, self.max_pixels)
         return self._source[1]  # type: ignore[no-any-return]
-
-    def _listed(self) -> core.Files:
-        if self._files is None:
-            first, last = (min(self._paths), max(self._paths)) if self._paths else ("", "")
-            prefix = first[: next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))]
-            names = bytearray()
-            for start in range(0, len(self._paths), BLOCK):  # a million short texts at once would take more memory than all else
-                block = [path[len(prefix) :] + "\0" for path in self._paths[start : start + BLOCK]]
-                names += os.fsencode("".join(block))
-            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self._paths), INDEX_BYTES)
-            if self._cache_folder is not None:
-                self._cache = IndexCache(self._cache_folder, os.fsencode(prefix), bytes(names))
-                self._cache.load(self._files)
-        return self._files
 
     def save_learnt(self) -> None:
         """Writes what was learnt of the files to the index cache, if there is one; at the end of an epoch."""
-        if self._cache is not None and self._files is not None:
-            self._cache.save(self._files)
+        self._listed.save()
 
     def learnt(self) -> tuple[int, int]:
         """(files, bytes): the entropy indexes that are held in memory, of INDEX_BYTES at most."""
-        return self._listed().learnt()
+        return self._listed.files.learnt()
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -150,6 +133,37 @@ class FileDataset(TransformedDataset):
         if not _gives_tensors(self._transform):
             return "it gives Pillow images, of which no batch is made: end its transform with ToTensor"
         return None if plan.fixed_size is not None else "its transform leaves images of different sizes: end it at one size"
+
+
+class _Listed:
+    """The paths as the engine has them, made on first use; shared by a dataset and its snapshots, and what is learnt of them with it."""
+
+    def __init__(self, paths: list[str], cache: str | os.PathLike[str] | None) -> None:
+        self._paths = paths
+        self._folder = cache
+        self._cache: IndexCache | None = None
+        self._files: core.Files | None = None
+
+    @property
+    def files(self) -> core.Files:
+        """The list, with what the index cache holds of it."""
+        if self._files is None:
+            first, last = (min(self._paths), max(self._paths)) if self._paths else ("", "")
+            prefix = first[: next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))]
+            names = bytearray()
+            for start in range(0, len(self._paths), BLOCK):  # a million short texts at once would take more memory than all else
+                block = [path[len(prefix) :] + "\0" for path in self._paths[start : start + BLOCK]]
+                names += os.fsencode("".join(block))
+            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self._paths), INDEX_BYTES)
+            if self._folder is not None:
+                self._cache = IndexCache(self._folder, os.fsencode(prefix), bytes(names))
+                self._cache.load(self._files)
+        return self._files
+
+    def save(self) -> None:
+        """Writes what was learnt to the index cache, if there is one."""
+        if self._cache is not None and self._files is not None:
+            self._cache.save(self._files)
 
 
 class FileDatasets:

@@ -130,6 +130,14 @@ def test_indexes_are_learnt_once(tmp_path: Path) -> None:
     assert learnt == files.learnt()
 
 
+def test_what_is_learnt_outlives_a_change_of_the_transform(tmp_path: Path) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    loader = FastLoader(dataset, batch_size=4, num_workers=2, engine="native")
+    files = loader._fastload.read(loader).native.datasets[0].source.data
+    dataset.transform = SMALL
+    assert loader._fastload.read(loader).native.datasets[0].source.data is files
+
+
 def test_indexes_stay_within_their_room() -> None:
     files = core.Files(b"/none/", b"a\0b\0", 2, 10)
     assert (len(files), files.learnt()) == (2, (0, 0))
