@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from lightning_models import Recorder, SelfFed, trainer_of
-from numbers_data import FORMS, loader_of, write_report
+from numbers_data import WITH_FILES, loader_of, runs_as_it_should, write_report
 
 from fastload import FastLoader
 
@@ -29,7 +29,7 @@ def described(loader: Any) -> dict[str, Any]:
 
 def main(packed: str, out: str) -> None:
     report: dict[str, Any] = {}
-    for form in FORMS:
+    for form in WITH_FILES:
         options: dict[str, Any] = {"seed": 9, "persistent_workers": True}
         for way in ("given", "hook"):
             trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
@@ -43,6 +43,7 @@ def main(packed: str, out: str) -> None:
             train = trainer.train_dataloader
             validation = trainer.val_dataloaders
             assert isinstance(train, FastLoader)
+            assert runs_as_it_should(form, train)
             report[f"{form} {way}"] = {
                 "trained": model.trained,
                 "validated": model.validated,

@@ -16,6 +16,8 @@ from fastload import transforms as T
 
 COUNT = 48
 FORMS = ("packed", "plain")
+WITH_FILES = (*FORMS, "files")
+"""The images of the packed dataset as they were before: an ImageFolder, which native threads read in place."""
 
 
 class Numbers(Dataset[Any]):
@@ -29,15 +31,26 @@ class Numbers(Dataset[Any]):
 
 
 def dataset_of(form: str, packed: str | Path) -> Any:
-    """The packed dataset with a native random transform, or the plain one."""
+    """The packed dataset, or its files, with a native random transform, or the plain one."""
     if form == "plain":
         return Numbers()
+    if form == "files":
+        from torchvision import datasets, transforms
+
+        transform = transforms.Compose([transforms.RandomResizedCrop(8), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+        return datasets.ImageFolder(str(Path(packed).parent / "src"), transform)
     return PackedDataset(packed, transform=[T.RandomResizedCrop(8), T.RandomHorizontalFlip(), T.ToFloat()])
 
 
 def loader_of(form: str, packed: str | Path, **options: Any) -> FastLoader:
-    """A FastLoader over either form with two workers, batches of 5."""
+    """A FastLoader over any form with two workers, batches of 5."""
     return FastLoader(dataset_of(form, packed), **{"batch_size": 5, "num_workers": 2, **options})
+
+
+def runs_as_it_should(form: str, loader: FastLoader) -> bool:
+    """Whether native threads read what they can: packed data, and files in place, which explain() says."""
+    found = f"native, on {COUNT} files in place" in loader.explain()
+    return found == (form == "files") and (loader.stats()["engine"] == "threads") == (form != "plain")
 
 
 class Net(torch.nn.Module):

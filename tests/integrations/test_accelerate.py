@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from integration_helpers import two_ranks_of
-from numbers_data import COUNT, FORMS, Net, accumulated, dataset_of, loader_of
+from numbers_data import COUNT, FORMS, WITH_FILES, Net, accumulated, dataset_of, loader_of, runs_as_it_should
 from torch.utils.data import DataLoader
 
 from fastload import FastLoader, PackedDataset
@@ -46,7 +46,7 @@ class Counting(PackedDataset):
         return super().__getitems__(indices)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_prepare_rebuilds_a_right_loader(accelerator: Any, numbered: Path, form: str, workers: int, no_children: None) -> None:
     """What prepare() builds is a plain DataLoader; every epoch has every sample once, each epoch in an order of its own."""
@@ -86,13 +86,14 @@ def test_seeded_dataset_has_the_same_pixels_rebuilt(accelerator: Any, numbered: 
                 assert torch.equal(images, expected)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_kept_inside_the_wrapper(accelerator: Any, numbered: Path, form: str, shuffle: bool) -> None:
     """A FastLoader put into Accelerate's wrapper makes its batches, in the order and number of the loader it replaces."""
     expected = accelerator.prepare(loader_of(form, numbered, shuffle=shuffle))
     kept = prepare_kept(accelerator, loader_of(form, numbered, shuffle=shuffle))
     assert type(kept.base_dataloader) is FastLoader
+    assert runs_as_it_should(form, kept.base_dataloader)
     assert isinstance(kept, DataLoader)
     assert len(kept) == 10
     orders = []

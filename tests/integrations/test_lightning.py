@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 from integration_helpers import two_ranks_of
-from numbers_data import COUNT, FORMS, loader_of
+from numbers_data import COUNT, FORMS, WITH_FILES, dataset_of, loader_of, runs_as_it_should
 from torch.utils.data import SequentialSampler
 
 from fastload import FastLoader
 
 pytest.importorskip("lightning")
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, LightningDataModule
 from lightning.pytorch.utilities import CombinedLoader
 from lightning_models import Recorder, SelfFed, trainer_of
 
@@ -30,7 +30,7 @@ stateful = pytest.mark.skipif(not hasattr(FastLoader, "state_dict"), reason="Fas
 EVERY = list(range(COUNT))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("hook", [False, True])
 def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children: None) -> None:
     """fit() trains and validates on every sample once an epoch, reshuffled, from loaders given or made in hooks."""
@@ -45,11 +45,38 @@ def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children:
     assert len({tuple(epoch) for epoch in model.trained}) == 3
     assert model.validated == [EVERY[:5]] + [EVERY] * 3
     assert type(trainer.train_dataloader) is FastLoader
+    assert runs_as_it_should(form, trainer.train_dataloader)
     trainer.train_dataloader.close()
     trainer.val_dataloaders.close()
 
 
-@pytest.mark.parametrize("form", FORMS)
+class FolderData(LightningDataModule):
+    """An ImageFolder as a user's module holds it."""
+
+    def __init__(self, packed: Path) -> None:
+        super().__init__()
+        self.packed, self.made = packed, 0
+
+    def setup(self, stage: str) -> None:
+        self.folder = dataset_of("files", self.packed)
+
+    def train_dataloader(self) -> Any:
+        self.made += 1
+        return FastLoader(self.folder, batch_size=5, shuffle=True, num_workers=2)
+
+
+def test_data_module_of_files(numbered: Path, tmp_path: Path, no_children: None) -> None:
+    """A LightningDataModule's loader over an ImageFolder, asked for anew at every epoch, reads it in place each time."""
+    model, data = Recorder(), FolderData(numbered)
+    trainer = trainer_of(tmp_path, max_epochs=3, reload_dataloaders_every_n_epochs=1)
+    trainer.fit(model, datamodule=data)
+    assert data.made == 3
+    assert [sorted(epoch) for epoch in model.trained] == [EVERY] * 3
+    assert runs_as_it_should("files", trainer.train_dataloader)
+    trainer.train_dataloader.close()
+
+
+@pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("hook", [False, True])
 def test_predict_rebuilds_the_loader(numbered: Path, tmp_path: Path, form: str, hook: bool) -> None:
     """predict() makes a new loader out of the attributes: a FastLoader of the same settings, whose predictions are in order."""
@@ -69,6 +96,7 @@ def test_predict_rebuilds_the_loader(numbered: Path, tmp_path: Path, form: str, 
     made = trainer.predict_dataloaders
     assert type(made) is FastLoader
     assert made is not given
+    assert runs_as_it_should(form, made)
     for name in options.keys() - {"drop_last"}:
         assert getattr(made, name) == options[name], name
     made.close()
@@ -137,7 +165,7 @@ def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
     return two_ranks_of("lightning_program.py", numbered, tmp_path_factory.mktemp("lightning"), launched=False)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("way", ["given", "hook"])
 def test_ddp_injects_a_sampler(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
     """DDP makes a FastLoader with a DistributedSampler out of the given one, and keeps its settings."""
@@ -147,7 +175,7 @@ def test_ddp_injects_a_sampler(two_ranks: list[dict[str, Any]], form: str, way: 
         assert report[f"{form} {way}"]["validation"] == kept
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("way", ["given", "hook"])
 def test_ddp_loses_no_sample(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
     """Over the ranks every sample is trained and validated on exactly once an epoch; training is reshuffled, validation in order."""

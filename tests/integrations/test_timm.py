@@ -14,6 +14,7 @@ from fastload import transforms as T
 
 timm_loader = pytest.importorskip("timm.data.loader", reason="timm is not installed, or torchvision, which it imports")
 timm_mixup = pytest.importorskip("timm.data.mixup")
+timm_data = pytest.importorskip("timm.data")
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -91,3 +92,34 @@ def test_pixels_kept_by_a_user_stay(numbered: Path) -> None:
         kept = list(timm_loader.PrefetchLoader(loader, mean=(0.0,), std=(1 / 255,), device=torch.device("cpu")))
         for (images, _), (raw, _) in zip(kept, plain, strict=True):
             assert torch.allclose(images, raw.to(torch.float32), atol=1e-4)
+
+
+def same_batches(mine: FastLoader, dataset: object) -> bool:
+    """Whether an epoch is that of torch's DataLoader over the same dataset."""
+    theirs = list(DataLoader(dataset, batch_size=5))  # type: ignore[arg-type]
+    return all(torch.equal(a, b) for mine, other in zip(mine, theirs, strict=True) for a, b in zip(mine, other, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of files that ImageDataset opens
+def test_timms_own_dataset_runs_in_processes(numbered: Path, no_children: None) -> None:
+    """What create_dataset makes of a folder is a class of timm's: FastLoader runs it as it is, with timm's transform."""
+    dataset = timm_data.create_dataset("", root=str(numbered.parent / "src"))
+    dataset.transform = timm_data.create_transform(input_size=16, is_training=False)
+    loader = FastLoader(dataset, batch_size=5, num_workers=2)
+    assert "ImageDataset is a map-style Dataset of Python" in loader.explain()
+    assert same_batches(loader, dataset)
+    loader.close()
+
+
+def test_torchvisions_folder_from_timm(numbered: Path, no_children: None) -> None:
+    """create_dataset("torch/image_folder") makes torchvision's ImageFolder: native with torchvision's transform, Python with timm's."""
+    transforms = pytest.importorskip("torchvision.transforms")
+    dataset = timm_data.create_dataset("torch/image_folder", root=str(numbered.parent / "src"), split="none")
+    dataset.transform = timm_data.create_transform(input_size=16, is_training=False)
+    loader = FastLoader(dataset, batch_size=5, num_workers=2)
+    assert "not read in place: MaybeToTensor at position 3 is Python" in loader.explain()
+    assert same_batches(loader, dataset)
+    dataset.transform = transforms.Compose([transforms.CenterCrop(16), transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+    assert f"native, on {COUNT} files in place" in loader.explain()
+    assert same_batches(loader, dataset)
+    loader.close()

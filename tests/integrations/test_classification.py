@@ -1,0 +1,88 @@
+"""A script for torch's DataLoader and torchvision's ImageFolder, of which the import alone was changed: it runs on native threads."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from numbers_data import COUNT
+from torch.utils.data import DataLoader
+
+pytest.importorskip("torchvision")
+import classification_data as script
+from torchvision.transforms import v2
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
+IN_PLACE = f"native, on {COUNT} files in place"
+
+
+@pytest.fixture
+def tree(numbered: Path) -> Path:
+    """An ImageFolder of COUNT files: label i is sample i."""
+    return numbered.parent / "src"
+
+
+def by_torch(monkeypatch: pytest.MonkeyPatch, tree: Path, **options: Any) -> script.Data:
+    """The loaders that the script makes before its import was changed."""
+    monkeypatch.setattr(script, "DataLoader", DataLoader)
+    try:
+        return script.load(tree, **options)
+    finally:
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_script_runs_natively(tree: Path, monkeypatch: pytest.MonkeyPatch, version: int, ranks: int, no_children: None) -> None:
+    """Training batches come in torch's order and shape, evaluation batches within 1 of Pillow's pixels."""
+    rank = ranks - 1
+    ours = script.load(tree, version=version, ranks=ranks, rank=rank)
+    theirs = by_torch(monkeypatch, tree, version=version, ranks=ranks, rank=rank, workers=0)
+    assert IN_PLACE in ours.train.explain()
+    assert IN_PLACE in ours.val.explain()
+    assert (len(ours.train), len(ours.val)) == (len(theirs.train), len(theirs.val))
+    for epoch in range(2):
+        orders = []
+        for data in (ours, theirs):
+            torch.manual_seed(epoch)
+            if ranks > 1:
+                data.sampler.set_epoch(epoch)
+            orders.append([(images.dtype, images.shape, labels.tolist()) for images, labels in data.train])
+        assert orders[0] == orders[1]
+    for mine, other in zip(ours.val, theirs.val, strict=True):
+        assert torch.equal(mine[1], other[1])
+        assert (mine[0] - other[0]).abs().max() < 1.01 / 255 / min(script.STD)
+    ours.train.close()
+
+
+def test_batches_are_mixed_by_collate_fn(tree: Path) -> None:
+    """collate_fn gets samples as the ImageFolder gives them, made by native threads."""
+    data = script.load(tree, mixup=True)
+    assert IN_PLACE in data.train.explain()
+    for images, labels in data.train:
+        assert images.shape == (10, 3, 32, 32)
+        assert labels.shape == (10, COUNT)
+        assert torch.allclose(labels.sum(dim=1), torch.ones(10))
+    data.train.close()
+
+
+def test_a_dataset_from_a_cache(tree: Path) -> None:
+    """An ImageFolder that was saved and loaded, as a script does that does not list its files anew, is recognised."""
+    train = script.load(tree).train
+    cached = pickle.loads(pickle.dumps(train.dataset))
+    loader = script.DataLoader(cached, batch_size=10, num_workers=2)
+    assert IN_PLACE in loader.explain()
+    assert [int(label) for _, labels in loader for label in labels] == list(range(COUNT))
+    loader.close()
+
+
+def test_an_augmentation_of_python_is_named(tree: Path) -> None:
+    """A preset with a step that is Python runs as under torch, and explain() names the step."""
+    data = script.load(tree, augment=v2.TrivialAugmentWide(), workers=0)
+    text = data.train.explain()
+    assert "is not read in place: TrivialAugmentWide at position 3 is Python" in text
+    assert sum(len(labels) for _, labels in data.train) == 40
+    assert IN_PLACE in data.val.explain()
