@@ -1,11 +1,12 @@
 """Files in place: torchvision's ImageFolder in FastLoader as it stands, against torch's DataLoader on the same object, and packed data.
 
-    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--save in_place]
+    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--cold] [--save in_place]
 
 Method: a folder with --times copies of each photograph of the corpus, so that an epoch is long against the start of worker processes. In
 turn, each round: one epoch of torch's DataLoader on the ImageFolder; the first epoch of a FastLoader made anew on the same object, which
 proves every file sound and learns its entropy index; its second epoch; an epoch of packed data. The transform is one list of torchvision's
-for all: RandomResizedCrop(224), flip, ToTensor. Warm: all is in the page cache. Every turn takes all the samples.
+for all: RandomResizedCrop(224), flip, ToTensor. Warm: all is in the page cache. Every turn takes all the samples. With --cold (as root) the
+page cache is emptied before each turn, and the second epoch and packed data are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import common
 import torch
+from bench_cold import make_cold
 
 from fastload import FastLoader, PackedDataset
 from fastload.bench import harness
@@ -33,7 +35,7 @@ def epoch(loader: Iterable[Any]) -> common.Json:
     return {"ok": True, "images_per_s": images / (time.perf_counter() - began), "cpu_s_per_1000": spent / images * 1000}
 
 
-def turns(tree: Path, packed: Path, workers: int) -> list[tuple[str, str, harness.Turn]]:
+def turns(tree: Path, packed: Path, workers: int, *, cold: bool) -> list[tuple[str, str, harness.Turn]]:
     """The turns of a round, in order; the second epoch is of the loader whose first was the turn before."""
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
@@ -46,6 +48,8 @@ def turns(tree: Path, packed: Path, workers: int) -> list[tuple[str, str, harnes
     kept: list[FastLoader[Any]] = []
 
     def first(_: int) -> common.Json:
+        if cold:
+            make_cold()
         kept[:] = [FastLoader(files, seed=1, engine="native", **options)]
         return epoch(kept[0])
 
@@ -55,9 +59,16 @@ def turns(tree: Path, packed: Path, workers: int) -> list[tuple[str, str, harnes
         from_pack.close()
         return found
 
+    def torchs(_: int) -> common.Json:
+        if cold:
+            make_cold()
+        return epoch(reference)
+
+    both = [("torch", "torch DataLoader, ImageFolder", torchs), ("first", "FastLoader, ImageFolder, epoch 1", first)]
+    if cold:
+        return both
     return [
-        ("torch", "torch DataLoader, ImageFolder", lambda _: epoch(reference)),
-        ("first", "FastLoader, ImageFolder, epoch 1", first),
+        *both,
         ("second", "FastLoader, ImageFolder, epoch 2", lambda _: epoch(kept[0])),
         ("packed", "FastLoader, packed", from_packed),
     ]
@@ -67,19 +78,23 @@ def main() -> int:
     """Measures in a temporary folder."""
     parser = common.parser(__doc__, rounds=5, seconds=0.0)
     parser.add_argument("--times", type=int, default=8, help="How often the corpus is listed.")
+    parser.add_argument("--cold", action="store_true", help="Empty the page cache before each turn.")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import torchvision_ops  # noqa: F401  (beside torch's CPU build)
 
     tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
     packed = common.pack_fresh(tree, f"in500-times-{arguments.times}.fl", workers=arguments.workers)
-    rows = harness.interleave(turns(tree, packed, arguments.workers), arguments.rounds, common.note)
+    rows = harness.interleave(turns(tree, packed, arguments.workers, cold=arguments.cold), arguments.rounds, common.note)
     common.show_rates("ImageFolder in place", rows)
-    by_name = dict(zip(("torch", "first", "second", "packed"), rows, strict=True))
+    by_name = dict(zip(("torch", "first", "second", "packed"), rows, strict=False))
 
     def rate(top: str, bottom: str) -> float:
         return harness.ratio(by_name[top], by_name[bottom], "images_per_s")
 
+    if arguments.cold:
+        targets = [common.Target("cold, epoch 1 / torch DataLoader", rate("first", "torch"), 2.0, False)]
+        return common.finish("in_place_cold", arguments, targets, rows=[row.to_json() for row in rows])
     targets = [
         common.Target("epoch 1 / torch DataLoader", rate("first", "torch"), 2.5, False),
         common.Target("epoch 2 / torch DataLoader", rate("second", "torch"), 4.0, False),
