@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch.utils.data import IterableDataset
@@ -29,6 +29,7 @@ from fastload.errors import ArgumentError
 from fastload.execution.batch_stages import BatchStages, form_of
 from fastload.execution.packed_data import PackedData, PackedDataReader, same_objects
 from fastload.execution.settings import EngineChoice, Settings
+from fastload.in_place.dataset import FileDataset
 from fastload.packed_view import Draws, NativeDataset, PackedView
 from fastload.plan import output_of
 
@@ -184,7 +185,7 @@ class Planner:
         if data is None:
             settings.check_python()
         elif data.in_place:
-            _say_once(type(settings.dataset).__name__)
+            _say_once(cast(FileDataset, data.view.datasets[0]).kind)
         form, output = form_of(settings, data), None if native is None else output_for(settings, native, transfer)
         collate = settings.collate_fn
         if form is not None and not settings.by_default_collate:

@@ -56,6 +56,11 @@ class FileDataset(TransformedDataset):
         self._paths, self._labels, self._plain = _divided(known)
         self._listed = _Listed(self._paths, cache)
 
+    @property
+    def kind(self) -> str:
+        """The class of the dataset that it was made of."""
+        return type(self.dataset).__name__
+
     def is_of(self, dataset: Any, known: KnownDataset) -> bool:
         """Whether it is that dataset, with the lists that it has now."""
         same = dataset is self.dataset and known.open is self._open and len(known.lists) == len(self._lists)
