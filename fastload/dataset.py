@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,12 @@ from fastload.limits import checked_max_pixels
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_of
+from fastload.query import Columns, ConditionEngine
 from fastload.rng import checked_epoch, checked_seed
 from fastload.store.reader import DatasetReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -181,6 +185,33 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
         return self.opened.reader.column(name)
 
+    def table(self) -> pa.Table:
+        """All fields but the image as an Arrow table, with `width` and `height` of the stored images unless fields have these names.
+
+        Numbers share the memory of `column()`; arrays are lists of fixed size, JSON is text. Text, JSON and bytes lie in records: the
+        first call reads every record, images included, and the values stay in memory. Needs the extra `query`.
+
+        Raises:
+            ArgumentError: pyarrow is not installed.
+            SampleError: a record cannot be read.
+        """
+        return self.opened.columns.table()
+
+    def where(self, condition: str) -> Subset[Any]:
+        """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads natively.
+
+        The condition is one expression as behind SQL's WHERE, in DuckDB's dialect: ``label in (3, 7) and caption like '%dog%'``. Columns
+        are all fields but the image, by name, and `width` and `height` of the stored image unless fields have these names. Arrays are
+        lists, JSON is text (``meta->>'$.author' = 'me'``). A condition that needs a text, JSON or bytes field reads every record once,
+        images included; the values stay in memory. Needs the extra `query`. The condition cannot read anything but the dataset.
+
+        Raises:
+            ArgumentError: the condition is no single expression that is true or false, names an unknown column, converts a value that
+                cannot be converted, or is NULL for every sample; or DuckDB or pyarrow is not installed.
+            SampleError: a record that has to be read is damaged.
+        """
+        return Subset(self, cast("Sequence[int]", self.opened.conditions.rows(condition)))
+
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that random transforms draw for."""
         self.epoch = checked_epoch(epoch)
@@ -323,8 +354,8 @@ class _Files:
     def opened(self) -> _Opened:
         """Opened on first use, and anew after a fork."""
         if self._opened is None or self._opened.pid != os.getpid():
-            # a forked child goes on with its parent's reader, and shares the columns that it has read
-            self._opened = _Opened(self._path, self._opened.reader if self._opened else None)
+            # a forked child goes on with its parent's reader and columns, and shares what they have read
+            self._opened = _Opened(self._path, self._opened)
         return self._opened
 
     def close(self) -> None:
@@ -335,9 +366,10 @@ class _Files:
 class _Opened:
     """One process's view of a packed dataset: reader, decoder, the columns that are always needed."""
 
-    def __init__(self, path: Path, reader: DatasetReader | None) -> None:
+    def __init__(self, path: Path, inherited: _Opened | None) -> None:
         self.pid = os.getpid()
-        self.reader = DatasetReader(path) if reader is None else reader
+        self.reader: DatasetReader = DatasetReader(path) if inherited is None else inherited.reader
+        self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
         fields = self.reader.schema.fields
         self.names = tuple(f.name for f in fields)
         self.kinds = {f.name: f.kind for f in fields}
@@ -348,6 +380,13 @@ class _Opened:
         self.image_name = images[0]
         self.image_field = self.numbers[self.image_name]
         self._decoder: core.Decoder | None = None
+        self._conditions: ConditionEngine | None = None
+
+    @property
+    def conditions(self) -> ConditionEngine:
+        if self._conditions is None:
+            self._conditions = ConditionEngine(self.columns)
+        return self._conditions
 
     @property
     def decoder(self) -> core.Decoder:

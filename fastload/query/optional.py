@@ -1,0 +1,20 @@
+"""Imports of the libraries of the extra `query`, when they are needed; one message where one is missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from fastload.errors import ArgumentError
+
+
+def optional(module: str, used_by: str) -> Any:
+    """The imported module.
+
+    Raises:
+        ArgumentError: it is not installed; the message says what to install.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ArgumentError(f"{used_by} needs {module}, which cannot be imported ({error}): pip install 'fastload[query]'") from error

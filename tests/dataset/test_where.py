@@ -1,0 +1,438 @@
+"""ds.where(condition) is what DuckDB and NumPy say of the same columns, stays native, and lets no condition reach beyond the dataset."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, Subset
+
+from fastload import FastLoader, PackedDataset, pack
+from fastload import transforms as T
+from fastload.errors import ArgumentError, SampleError
+from fastload.store import Manifest
+
+duckdb = pytest.importorskip("duckdb")
+pa = pytest.importorskip("pyarrow")
+
+COUNT = 400
+
+
+class Everything:
+    """Samples with every kind of field."""
+
+    classes = ("cat", "dog", "emu")
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        rng = np.random.default_rng(index)
+        return {
+            "image": np.full((8 + index % 5, 9 + index % 7, 3), index % 251, np.uint8),
+            "label": int(rng.integers(-3, 9)),
+            "weight": float(rng.choice([0.0, -1.5, rng.normal(), np.nan, np.inf])),
+            "caption": str(rng.choice(["a dog", "Ein Hund", "the dog's cat", "100 % cat", "", "\u732b"])) + f" {index % 10}",
+            "meta": {"author": ["me", None, "you"][index % 3], "n": index} if index % 4 else {},
+            "box": rng.integers(0, 9, 4).astype(np.int16),
+            "grid": rng.random((2, 3)).astype(np.float16),
+            "raw": bytes([index % 7]),
+            "odd name": index,
+        }
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything, packed into several shards."""
+    out = tmp_path_factory.mktemp("where") / "all.fl"
+    pack(Everything(), out, encode="raw", shard_size=1 << 20)
+    return out
+
+
+@pytest.fixture(scope="module")
+def ds(path: Path) -> PackedDataset:
+    return PackedDataset(path)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    samples = [Everything()[index] for index in range(COUNT)]
+    return [sample | {"height": sample["image"].shape[0], "width": sample["image"].shape[1]} for sample in samples]
+
+
+def found(ds: PackedDataset, condition: str) -> list[int]:
+    return [int(index) for index in ds.where(condition).indices]
+
+
+# ---- what it finds ----------------------------------------------------------------------------------------------------------
+
+Predicate = tuple[str, Callable[[dict[str, Any]], bool]]
+_COMPARE = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def _ordered(value: float) -> tuple[bool, float]:
+    """A float as SQL orders it: NaN equals itself and is above all else."""
+    return (True, 0.0) if value != value else (False, value)
+
+
+def predicate(rng: np.random.Generator, depth: int = 0) -> Predicate:
+    """A condition and what Python makes of a sample by it."""
+    choice = int(rng.integers(0, 9 if depth < 3 else 6))
+    sign = str(rng.choice(list(_COMPARE)))
+    compare = _COMPARE[sign]
+    if choice == 0:
+        name, least = str(rng.choice(["label", "width", "height", "odd name"])), int(rng.integers(-4, 18))
+        quoted = f'"{name}"' if " " in name else name
+        return f"{quoted} {sign} {least}", lambda row: bool(compare(row[name], least))
+    if choice == 1:
+        bound = float(rng.choice([0.0, 0.5, -1.5, np.nan, np.inf]))
+        return f"weight {sign} '{bound}'::double", lambda row: bool(compare(_ordered(row["weight"]), _ordered(bound)))
+    if choice == 2:
+        picked = [int(each) for each in rng.integers(-4, 10, int(rng.integers(1, 5)))]
+        negated = bool(rng.integers(0, 2))
+        text = f"label {'not ' if negated else ''}in ({', '.join(map(str, picked))})"
+        return text, lambda row: (row["label"] in picked) != negated
+    if choice == 3:
+        part = str(rng.choice(["dog", "cat", "Hund", "'", "%", "\u732b", "zebra", "1"]))
+        escaped = part.replace("'", "''").replace("%", r"\%")
+        return rf"caption like '%{escaped}%' escape '\'", lambda row: part in row["caption"]
+    if choice == 4:
+        place, value = int(rng.integers(0, 4)), int(rng.integers(0, 9))
+        return f"box[{place + 1}] {sign} {value}", lambda row: bool(compare(row["box"][place], value))
+    if choice == 5:
+        return "coalesce(meta->>'$.author' = 'me', false)", lambda row: row["meta"].get("author") == "me"
+    (left, holds_left), (right, holds_right) = predicate(rng, depth + 1), predicate(rng, depth + 1)
+    if choice == 6:
+        return f"not ({left})", lambda row: not holds_left(row)
+    if choice == 7:
+        return f"({left} and {right})", lambda row: holds_left(row) and holds_right(row)
+    return f"({left} or {right})", lambda row: holds_left(row) or holds_right(row)
+
+
+def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> None:
+    """Several hundred conditions find what Python finds sample by sample, and what DuckDB finds in a table made of the same samples."""
+    names = ("label", "weight", "width", "height", "odd name", "caption", "box")
+    table = pa.table({name: [np.asarray(row[name]).tolist() for row in rows] for name in names} | {"position": range(COUNT)})
+    table = table.append_column("meta", pa.array([json.dumps(row["meta"]) for row in rows]))
+    connection = duckdb.connect()
+    connection.register("samples", table)
+    empty = 0
+    for seed in range(400):
+        condition, holds = predicate(np.random.default_rng(seed))
+        ours = found(ds, condition)
+        assert ours == [index for index, row in enumerate(rows) if holds(row)], f"seed {seed}: {condition}"
+        theirs = connection.execute(f"select position from samples where {condition} order by position").fetchall()
+        assert ours == [position for (position,) in theirs], f"seed {seed}: {condition}"
+        empty += not ours
+    assert empty < 200
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("true", lambda row: True),
+        ("label = 1 -- and nothing else", lambda row: row["label"] == 1),
+        ("LABEL = 1", lambda row: row["label"] == 1),
+        ("label = '1'", lambda row: row["label"] == 1),
+        ("raw = '\\x03'::blob", lambda row: row["raw"] == b"\3"),
+        ("grid[2][3] > 0.5", lambda row: row["grid"][1, 2] > 0.5),
+        ("5 in box", lambda row: 5 in row["box"]),
+        ("list_sum(list_filter(box, lambda x: x > 4)) > 10", lambda row: row["box"][row["box"] > 4].sum() > 10),
+        ("(meta->>'$.n')::int % 2 = 1", lambda row: row["meta"].get("n", 0) % 2 == 1),
+        ("regexp_matches(caption, '^a d.g [0-4]$')", lambda row: row["caption"][:-1] == "a dog " and row["caption"][-1] in "01234"),
+        ("isnan(weight)", lambda row: row["weight"] != row["weight"]),
+        ("width * height between 90 and 120", lambda row: 90 <= row["width"] * row["height"] <= 120),
+    ],
+)
+def test_kinds_of_columns(ds: PackedDataset, rows: list[dict[str, Any]], condition: str, holds: Callable[[dict[str, Any]], bool]) -> None:
+    """Each kind of field is a column: numbers, text, JSON as text, bytes, arrays as lists; a NULL for some samples leaves them out."""
+    assert found(ds, condition) == [index for index, row in enumerate(rows) if holds(row)]
+
+
+def test_fields_called_width(tmp_path: Path) -> None:
+    """A field of that name comes before the stored size; names that differ in case alone are ambiguous."""
+
+    class Named:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> Any:
+            return {"image": np.zeros((4, 5, 3), np.uint8), "width": index, "Key": index, "key": index}
+
+    pack(Named(), tmp_path / "named.fl", encode="raw")
+    ds = PackedDataset(tmp_path / "named.fl")
+    assert found(ds, "width = 1 and height = 4") == [1]
+    with pytest.raises(ArgumentError, match="'Key' or 'key'"):
+        ds.where("key = 1")
+    assert ds.table().column_names == ["width", "Key", "key", "height"]
+
+
+# ---- what it refuses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        (None, "not NoneType"),
+        (b"label = 1", "not bytes"),
+        ("nosuch = 1", "no column 'nosuch'"),
+        ("image = 1", "no column 'image'"),
+        ('caption = "dog"', "no column 'dog'; a text is written in single quotes"),
+        ("rowid = 1", "no column 'rowid'"),
+        ("__height__ = 1", "no column '__height__'"),
+        ("label", "BIGINT, not true or false"),
+        ("caption", "VARCHAR, not true or false"),
+        ("label = 1, width = 2", "not true or false"),
+        ("label = 'one'", "Could not convert"),
+        ("caption::int = 1", "Could not convert"),
+        ("box = 'x'", "'x'"),
+        ("null", "NULL for every sample"),
+        ("label = null", "NULL for every sample; .* IS NULL"),
+        ("meta->>'$.nosuch' = 'x'", "NULL for every sample"),
+        ("label =", "syntax error"),
+        ("label = 1 width = 2", "syntax error"),
+        ("label = 1)", "syntax error"),
+        ("(label = 1", "syntax error"),
+        ("label = 1 /*", "comment"),
+        ("max(label) = 1", "aggregates"),
+        ("nosuchfunction(label)", "does not exist"),
+    ],
+)
+def test_mistakes(ds: PackedDataset, condition: Any, reason: str) -> None:
+    """Each mistake is one ArgumentError that says what is wrong and which columns there are."""
+    with pytest.raises(ArgumentError, match=reason) as caught:
+        ds.where(condition)
+    assert "columns are label (int), weight (float), caption (text), meta (json), box (array)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "label = 1; drop table __samples__",
+        "label = 1;",
+        "label = 1) from __samples__; select (true",
+        "label = 1), (true",
+        "label = 1) union all select (true",
+        "label = 1) from __samples__ where (true",
+        "label = 1 order by label",
+        "label = 1 limit 1",
+        "label in (select 1)",
+        "exists (select * from read_text('SECRET'))",
+        "exists (from 'SECRET')",
+        "(select count(*) from read_csv('SECRET')) > 0",
+        "(select content from read_blob('SECRET')) is not null",
+        "(select count(*) from glob('/*')) > 0",
+        "(select count(*) from query('select 1')) > 0",
+        "(select value from duckdb_settings() limit 1) is not null",
+        "read_text('SECRET') is not null",
+        "read_csv('SECRET') is not null",
+        "glob('/*') is not null",
+        "unnest([true])",
+        "row_number() over () = 1",
+        "columns(*) = 1",
+        "#1 = 1",
+        "label = ?",
+        "label = $1",
+        "set threads = 1",
+        "attach 'SECRET'",
+        "copy (select 1) to 'SECRET.out'",
+        "install httpfs",
+        "load 'SECRET'",
+        "__samples__ is not null",
+        "sys = 1",
+        "label = 1\0",
+        "\ud800 = 1",
+        "(" * 5000 + "true" + ")" * 5000,
+        "1" + " + 1" * 900 + " = 1",
+        "not " * 100_000 + "true",
+    ],
+)
+def test_hostile_conditions(ds: PackedDataset, tmp_path: Path, condition: str) -> None:
+    """One expression is taken, over this dataset's columns: no statement, clause, subquery, file or Python variable."""
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a,b\n1,2\n")
+    with pytest.raises(ArgumentError):
+        ds.where(condition.replace("SECRET", str(secret)))
+    assert os.listdir(tmp_path) == ["secret.csv"]
+    assert len(ds.where("true")) == COUNT
+
+
+def test_the_connection_reads_no_files(ds: PackedDataset, tmp_path: Path) -> None:
+    """Were a statement to get past the parser, DuckDB itself refuses files, extensions, settings and Python's variables."""
+    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+    secret = pa.table({"a": [1]})
+    ds.where("true")
+    connection = ds.opened.conditions.connection
+    for statement in (
+        f"from read_csv('{tmp_path}/secret.csv')",
+        f"from read_text('{tmp_path}/secret.csv')",
+        f"from '{tmp_path}/secret.csv'",
+        "from glob('/*')",
+        f"copy (select 1) to '{tmp_path}/out.csv'",
+        f"attach '{tmp_path}/other.db'",
+        "install httpfs",
+        "load httpfs",
+        "set enable_external_access = true",
+        "set lock_configuration = false",
+        "from secret",
+    ):
+        with pytest.raises(duckdb.Error):
+            connection.execute(statement).fetchall()
+    assert len(secret) == 1
+    assert os.listdir(tmp_path) == ["secret.csv"]
+
+
+def test_a_damaged_record_is_named(path: Path, tmp_path: Path) -> None:
+    """A condition on columns does not read it; one on text does, and names the sample."""
+    pack(Everything(), tmp_path / "all.fl", encode="raw", limit=20)
+    shard = tmp_path / "all.fl" / Manifest.load(tmp_path / "all.fl").shards[0].file
+    data = bytearray(shard.read_bytes())
+    data[data.index(b'"n":7}') + 2] ^= 1
+    shard.write_bytes(data)
+    ds = PackedDataset(tmp_path / "all.fl")
+    assert len(ds.where("width > 0")) == 20
+    with pytest.raises(SampleError, match=r"sample 7 of .*shard-00000"):
+        ds.where("caption <> ''")
+
+
+def test_without_the_libraries(path: Path) -> None:
+    """The error says what to install; `import fastload` and a PackedDataset need neither DuckDB nor Arrow."""
+    code = """if True:
+        import sys
+        sys.modules["duckdb"] = sys.modules["pyarrow"] = None
+        from fastload import PackedDataset
+        from fastload.errors import ArgumentError
+        ds = PackedDataset(sys.argv[1])
+        for call in (ds.table, lambda: ds.where("label = 1")):
+            try:
+                call()
+            except ArgumentError as error:
+                assert "pip install 'fastload[query]'" in str(error), error
+            else:
+                raise SystemExit("no error")
+    """
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- the view ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_view_stays_native(path: Path) -> None:
+    """It is a torch Subset that FastLoader reads natively, also nested and joined, and gives the samples of those rows in order."""
+    ds = PackedDataset(path, transform=[T.Resize((8, 8))], fields=["image", "label"])
+    view = ds.where("label in (3, 7)")
+    assert type(view) is Subset
+    assert view.dataset is ds
+    expected = np.flatnonzero(np.isin(ds.column("label"), (3, 7)))
+    assert np.array_equal(view.indices, expected)
+    for dataset, rows in (
+        (view, expected),
+        (Subset(view, [4, 0]), expected[[4, 0]]),
+        (ConcatDataset([view, ds.where("label = 0")]), [*expected, *np.flatnonzero(ds.column("label") == 0)]),
+    ):
+        with FastLoader(dataset, batch_size=16, num_workers=2) as loader:
+            assert "the dataset is packed and its transform is native" in str(loader.explain())
+            batches = list(loader)
+        assert torch.cat([labels for _, labels in batches]).tolist() == ds.column("label")[np.asarray(rows)].tolist()
+        assert torch.equal(torch.cat([images for images, _ in batches]), torch.stack([ds[int(row)][0] for row in rows]))
+    assert view[0][1] in (3, 7)
+    assert [label for _, label in view.__getitems__([1, 0])] == [view[1][1], view[0][1]]
+    with FastLoader(view, batch_size=16, engine="native") as loader:
+        assert len(list(loader)) == -(-len(view) // 16)
+
+
+def test_pickle(ds: PackedDataset) -> None:
+    """A dataset that has been queried pickles by its path, and its view by its indices."""
+    view = ds.where("caption like '%dog%'")
+    assert len(pickle.dumps(ds)) < 2000
+    again = pickle.loads(pickle.dumps(view))
+    assert np.array_equal(again.indices, view.indices)
+    assert np.array_equal(again.dataset.where("caption like '%dog%'").indices, view.indices)
+
+
+def test_fork(path: Path) -> None:
+    """A forked child queries by a connection of its own, with the text that its parent read; neither crashes at its end."""
+    code = """if True:
+        import os, sys
+        from fastload import PackedDataset
+        ds = PackedDataset(sys.argv[1])
+        count, connection = len(ds.where("caption like '%dog%'")), ds.opened.conditions.connection
+        texts = ds.opened.columns.table(["caption"])["caption"].chunk(0).buffers()[2].address
+        for exits in (os._exit, sys.exit):
+            child = os.fork()
+            if child == 0:
+                assert len(ds.where("caption like '%dog%'")) == count
+                assert ds.opened.conditions.connection is not connection
+                assert ds.opened.columns.table(["caption"])["caption"].chunk(0).buffers()[2].address == texts
+                del connection
+                grandchild = os.fork()
+                if grandchild == 0:
+                    assert len(ds.where("label = 1")) > 0
+                    os._exit(0)
+                assert os.waitpid(grandchild, 0)[1] == 0
+                ds.close()
+                exits(0)
+            assert os.waitpid(child, 0)[1] == 0, exits
+        assert len(ds.where("caption like '%dog%'")) == count
+        ds.close()
+        assert len(ds.where("label = 1")) > 0
+    """
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_threads(path: Path) -> None:
+    """Several threads may ask at once, also first."""
+    ds = PackedDataset(path)
+    counts: list[int] = []
+    threads = [threading.Thread(target=lambda: counts.append(len(ds.where("caption like '%dog%'")))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(counts) == 8
+    assert set(counts) == {len(ds.where("caption like '%dog%'"))}
+
+
+# ---- the table --------------------------------------------------------------------------------------------------------------
+
+
+def test_table(ds: PackedDataset, rows: list[dict[str, Any]]) -> None:
+    """All fields but the image, then width and height; values are those that were packed."""
+    table = ds.table()
+    names = ["label", "weight", "caption", "meta", "box", "grid", "raw", "odd name", "width", "height"]
+    assert table.column_names == names
+    assert table.num_rows == COUNT
+    got = table.to_pylist()
+    for ours, row in zip(got, rows, strict=True):
+        assert json.loads(ours.pop("meta")) == row["meta"]
+        assert np.array_equal(ours.pop("weight"), row["weight"], equal_nan=True)
+        assert np.array_equal(ours.pop("grid"), row["grid"])
+        assert ours.pop("box") == row["box"].tolist()
+        assert ours == {name: row[name] for name in ours}
+
+
+def test_the_table_shares_memory(ds: PackedDataset) -> None:
+    """Numbers and arrays of the table are the reader's columns, not copies; text is read once."""
+    table, again = ds.table(), ds.table()
+    for name in ("label", "weight", "box", "grid"):
+        array = table[name].chunk(0)
+        while pa.types.is_fixed_size_list(array.type):
+            array = array.values
+        assert array.buffers()[1].address == ds.column(name).ctypes.data
+    assert table["width"].chunk(0).buffers()[1].address == ds.column("__width__").ctypes.data
+    assert table["caption"].chunk(0).buffers()[2].address == again["caption"].chunk(0).buffers()[2].address
