@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from torch.utils.data import DataLoader
+
 from fastload.base_iterator import LoaderIterator
 from fastload.descriptors import Computed
 from fastload.device.timing import StageTimer
@@ -79,7 +81,7 @@ class LoaderState:
         """Makes anew what belongs to one loader in one process; for a copy."""
         self._start()
 
-    def read(self, loader: Any) -> ExecutionPlan:
+    def read(self, loader: DataLoader[Any]) -> ExecutionPlan:
         """The plan for the loader as it is now. See NOTE [ plan: decided at iter() ]."""
         self.settings = self.settings.in_force(loader)
         self.plan = self.planner.plan(self.settings)

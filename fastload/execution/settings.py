@@ -141,7 +141,7 @@ class Settings:
         """The arguments for DataLoader's constructor, as far as this torch has them; the others stay as they were given."""
         return {name: getattr(self, name) for name in _TORCHS if name in _known_to_torch()}
 
-    def in_force(self, loader: Any) -> Settings:
+    def in_force(self, loader: DataLoader[Any]) -> Settings:
         """These settings with the attributes that torch's DataLoader has now; itself where none has changed."""
         now = {name: getattr(loader, name, getattr(self, name)) for name in _TORCHS} | {
             name: getattr(loader, theirs) for name, theirs in _DERIVED.items()
@@ -150,7 +150,7 @@ class Settings:
             return self
         return replace(self, **now)
 
-    def show_on(self, loader: Any) -> None:
+    def show_on(self, loader: DataLoader[Any]) -> None:
         """Makes FastLoader's own arguments attributes of the loader, but for those that a subclass has set or defined itself."""
         given = {name: getattr(self, name) for name in SHOWN}
         given["transform"] = None  # the dataset carries it: whoever makes another loader passes both

@@ -70,7 +70,7 @@ class HealthMonitor(Generic[T]):
     @classmethod
     def of(
         cls,
-        loader: Any,
+        loader: object,
         stats: Callable[[Any], Mapping[str, Any]] | None = None,
         settings: Callable[[Any], Mapping[str, Any]] | None = None,
         *,
