@@ -1,4 +1,4 @@
-"""fastload: a loader backend for PyTorch. Pack a dataset once, then iterate FastLoader in place of DataLoader."""
+"""fastload: a loader backend for PyTorch. Iterate FastLoader in place of DataLoader, over image files or a packed dataset."""
 
 from __future__ import annotations
 

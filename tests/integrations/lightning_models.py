@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from lightning.pytorch import LightningModule, Trainer
-from numbers_data import Net, loader_of
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from numbers_data import Net, dataset_of, loader_of
+
+from fastload import FastLoader
 
 
 def trainer_of(root: Any, **options: Any) -> Trainer:
@@ -62,3 +64,18 @@ class SelfFed(Recorder):
 
     def val_dataloader(self) -> Any:
         return loader_of(self.form, self.packed, **self.options)
+
+
+class FolderData(LightningDataModule):
+    """An ImageFolder as a user's module holds it."""
+
+    def __init__(self, packed: Any) -> None:
+        super().__init__()
+        self.packed, self.made = packed, 0
+
+    def setup(self, stage: str) -> None:
+        self.folder = dataset_of("files", self.packed)
+
+    def train_dataloader(self) -> Any:
+        self.made += 1
+        return FastLoader(self.folder, batch_size=5, shuffle=True, num_workers=2)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 from integration_helpers import two_ranks_of
-from numbers_data import COUNT, FORMS, WITH_FILES, dataset_of, loader_of, runs_as_it_should
+from numbers_data import COUNT, FORMS, WITH_FILES, loader_of, runs_as_it_should
 from torch.utils.data import SequentialSampler
 
 from fastload import FastLoader
 
 pytest.importorskip("lightning")
-from lightning.pytorch import Callback, LightningDataModule
+from lightning.pytorch import Callback
 from lightning.pytorch.utilities import CombinedLoader
-from lightning_models import Recorder, SelfFed, trainer_of
+from lightning_models import FolderData, Recorder, SelfFed, trainer_of
 
 pytestmark = [
     # Lightning's advice on numbers of workers and the like, and torch's on Lightning's own calls.
@@ -48,21 +48,6 @@ def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children:
     assert runs_as_it_should(form, trainer.train_dataloader)
     trainer.train_dataloader.close()
     trainer.val_dataloaders.close()
-
-
-class FolderData(LightningDataModule):
-    """An ImageFolder as a user's module holds it."""
-
-    def __init__(self, packed: Path) -> None:
-        super().__init__()
-        self.packed, self.made = packed, 0
-
-    def setup(self, stage: str) -> None:
-        self.folder = dataset_of("files", self.packed)
-
-    def train_dataloader(self) -> Any:
-        self.made += 1
-        return FastLoader(self.folder, batch_size=5, shuffle=True, num_workers=2)
 
 
 def test_data_module_of_files(numbered: Path, tmp_path: Path, no_children: None) -> None:
