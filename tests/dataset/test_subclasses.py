@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def test_no_maker_is_bypassed(packed: Path, name: str) -> None:
     """Whatever a sample comes through, overriding it takes the dataset from the native engine."""
     kind: Any = type("Overriding", (PackedDataset,), {name: getattr(PackedDataset, name)})
     assert is_plain(kind(packed))
-    known = vars(PackedDataset)[name]
+    known = inspect.getattr_static(PackedDataset, name)
     other = property(lambda self: known.fget(self)) if isinstance(known, property) else lambda *args: known(*args)
     assert not is_plain(type("Overriding", (PackedDataset,), {name: other})(packed))
 
