@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from fastload.dataset import PackedDataset
     from fastload.health import HealthMonitor
     from fastload.loader import FastLoader
-    from fastload.packing import index, pack
+    from fastload.packing import export, index, pack
 
-__all__ = ["FastLoader", "HealthMonitor", "PackedDataset", "__version__", "errors", "index", "pack", "transforms"]
+__all__ = ["FastLoader", "HealthMonitor", "PackedDataset", "__version__", "errors", "export", "index", "pack", "transforms"]
 
 _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
+    "export": ("fastload.packing", "export"),
     "index": ("fastload.packing", "index"),
     "pack": ("fastload.packing", "pack"),
     "errors": ("fastload.errors", None),

@@ -1,4 +1,4 @@
-"""``fastload info``, ``fastload verify``, ``fastload index``, ``fastload unpack``."""
+"""``fastload info``, ``fastload verify``, ``fastload index``, ``fastload unpack``, ``fastload export``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fastload.cli.output import say
+from fastload.packing.options import OnError
 from fastload.printable import cell
 from fastload.store import Manifest
 
@@ -120,3 +121,22 @@ def unpack(
 
     summary = run(dataset, folder, workers=workers, progress=not quiet)
     say(f"{summary.files:,} images, {human_bytes(summary.bytes)}, in {summary.folders:,} class folders: {folder}")
+
+
+def export(
+    dataset: _Dataset,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What to write: a .tar (WebDataset) or a .parquet.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
+    on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be read: stop, or leave it out and name it.")] = "raise",
+    workers: _Workers = None,
+    quiet: _Quiet = False,
+) -> None:
+    """Writes images and all fields as one file that other programs read: a WebDataset tar, or Parquet."""
+    from fastload.packing.export import export as run
+    from fastload.packing.progress import human_bytes
+
+    summary = run(dataset, file, overwrite=overwrite, on_error=on_error, workers=workers, progress=not quiet)
+    for sample in summary.skipped:
+        say(f"left out: sample {sample.index} ({sample.shard}): {sample.reason}")
+    left_out = f", {len(summary.skipped):,} left out" if summary.skipped else ""
+    say(f"{summary.samples:,} samples, {human_bytes(summary.bytes)}{left_out}: {file}")

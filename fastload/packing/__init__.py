@@ -1,5 +1,6 @@
 """Packing: from a folder, a table, tars or a Dataset to a packed dataset; checking one; indexing it; and taking one apart."""
 
+from fastload.packing.export import ExportSummary, export
 from fastload.packing.index import IndexSummary, index
 from fastload.packing.notices import Notice
 from fastload.packing.options import PackOptions
@@ -11,6 +12,7 @@ from fastload.packing.verify import BadSample, VerifyReport, verify
 
 __all__ = [
     "BadSample",
+    "ExportSummary",
     "IndexSummary",
     "Item",
     "Notice",
@@ -19,6 +21,7 @@ __all__ = [
     "Source",
     "UnpackSummary",
     "VerifyReport",
+    "export",
     "index",
     "open_source",
     "pack",

@@ -151,12 +151,8 @@ class _Job:
                 folder = folder / self._folders[int(self._labels[index])]
             stem = f"{index:0{self._digits}d}"
             kind, data = self._stored(record, self._image, index)
-            if kind == core.KIND_JPEG:
-                name, content = f"{stem}.jpg", data
-            elif kind == core.KIND_RAW:
-                name, content = _picture(stem, data, index, self._reader)
-            else:
-                raise self._reader.sample_error(index, "its image is of a kind this version does not know")
+            extension, content = picture(kind, data, index, self._reader)
+            name = f"{stem}.{extension}"
             with open(folder / name, "xb") as file:
                 file.write(content)
             written += len(content)
@@ -192,18 +188,26 @@ def safe_name(name: str) -> str:
     return plain if plain.strip(".") and plain != FIELDS_NAME else "_" + plain.replace(".", "_")
 
 
-def _picture(stem: str, data: bytes, index: int, reader: DatasetReader) -> tuple[str, bytes]:
-    """Raw pixels as a file's name and content."""
+def picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> tuple[str, bytes]:
+    """A stored image as the extension and content of a file: a JPEG as it is, raw pixels as PNG, or as PPM without Pillow.
+
+    Raises:
+        SampleError: it is of another kind, or its raw pixels are not those that their header says.
+    """
+    if kind == core.KIND_JPEG:
+        return "jpg", data
+    if kind != core.KIND_RAW:
+        raise reader.sample_error(index, "its image is of a kind this version does not know")
     height, width, channels = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
     if channels != 3 or len(data) != RAW_HEADER + height * width * channels:
         raise reader.sample_error(index, "its raw image does not hold")
     try:
         from PIL import Image
     except ImportError:
-        return f"{stem}.ppm", b"P6\n%d %d\n255\n" % (width, height) + data[RAW_HEADER:]
+        return "ppm", b"P6\n%d %d\n255\n" % (width, height) + data[RAW_HEADER:]
     import io
 
     pixels = np.frombuffer(data, dtype=np.uint8, offset=RAW_HEADER).reshape(height, width, channels)
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", compress_level=1)
-    return f"{stem}.png", out.getvalue()
+    return "png", out.getvalue()

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.errors import SampleError
 from fastload.query.optional import optional
@@ -64,24 +65,14 @@ class Columns:
         arrow = optional("pyarrow", "a table of columns")
         wanted = list(self.kinds) if names is None else list(names)
         self._read_records([name for name in wanted if self.lies_in_records(name)])
-        return arrow.table({name: self._array(arrow, name, lists) for name in wanted})
+        return arrow.table({name: self._array(name, lists) for name in wanted})
 
-    def _array(self, arrow: Any, name: str, lists: bool) -> pa.Array:
+    def _array(self, name: str, lists: bool) -> pa.Array:
         if name in self._sizes:
-            return arrow.array(self._reader.column(self._sizes[name]))
+            return arrow_array(self._reader.column(self._sizes[name]))
         if name in self._read:
             return self._read[name]
-        values = self._reader.column(name)
-        if lists and values.dtype == np.float16:
-            values = values.astype(np.float32)
-        array = arrow.array(values.reshape(-1))
-        for depth in range(values.ndim - 1, 0, -1):
-            side = values.shape[depth]
-            if lists:
-                array = arrow.LargeListArray.from_arrays(np.arange(0, len(array) + 1, side, dtype=np.int64), array)
-            else:
-                array = arrow.FixedSizeListArray.from_arrays(array, side)
-        return array
+        return arrow_array(self._reader.column(name), lists=lists)
 
     def _read_records(self, names: Sequence[str]) -> None:
         """Reads every record for the named fields that are not kept yet."""
@@ -118,3 +109,25 @@ class Columns:
         except SampleError as error:
             raise self._reader.sample_error(index, error.reason) from None
         return data.decode("utf-8") if field.kind == "json" and data is not None else value
+
+
+def arrow_array(values: npt.NDArray[Any], *, lists: bool = False) -> pa.Array:
+    """An array (rows, *shape) as an Arrow array of rows, which shares its memory unless it holds bools.
+
+    Args:
+        values: contiguous, of a numeric dtype or bool.
+        lists: as `Columns.table` has it.
+
+    Raises:
+        ArgumentError: pyarrow is not installed.
+    """
+    arrow = optional("pyarrow", "a table of columns")
+    if lists and values.dtype == np.float16:
+        values = values.astype(np.float32)
+    array = arrow.array(values.reshape(-1))
+    for side in reversed(values.shape[1:]):
+        if lists:
+            array = arrow.LargeListArray.from_arrays(np.arange(0, len(array) + 1, side, dtype=np.int64), array)
+        else:
+            array = arrow.FixedSizeListArray.from_arrays(array, side)
+    return array
