@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from in_place_helpers import EXACT, assert_as_torch, folder
+from pictures import photo
 from torch.utils.data import DataLoader, Subset
 from torchvision import transforms
 
@@ -149,3 +150,14 @@ def test_indexes_stay_within_their_room() -> None:
 def test_lists_of_names_that_do_not_hold(prefix: bytes, names: bytes, count: int) -> None:
     with pytest.raises(ValueError, match=r"path|bytes"):
         core.Files(prefix, names, count, 0)
+
+
+def test_proving_a_file_counts_as_decoding(tmp_path: Path) -> None:
+    """Otherwise the health report of a first epoch would blame the disk."""
+    dataset = folder(tmp_path, transform=EXACT)
+    for number, (path, _) in enumerate(dataset.samples):
+        photo(number, 900, 1200).save(path)
+    loader = FastLoader(dataset, batch_size=4, num_workers=1, engine="native")
+    list(loader)
+    stages = loader.stats()["stage_seconds"]
+    assert stages["read"] < stages["decode"] / 3
