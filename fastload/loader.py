@@ -65,7 +65,7 @@ class FastLoader(DataLoader[_T]):
             ArgumentError says why not. "python": the dataset's own code makes every sample, in worker processes or the calling process:
             torch's results bit for bit. None: FASTLOAD_ENGINE, or "auto".
         index_cache: a folder that keeps what the first epoch learns of files in place, for other runs and processes: at most 2 % of their
-            size. None: it stays in memory, 256 MiB of it at most for each dataset.
+            size. None: it stays in memory, in at most a 32nd of what is free, for each dataset.
         transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: finished batches are moved there, ahead of the loop and without a wait of the host; None leaves them where they are.
             What a packed dataset's transform holds after the decoder's part is done there to whole batches, before batch_transform, where

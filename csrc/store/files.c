@@ -13,6 +13,8 @@
 
 #include "store/page_cache.h"
 
+enum { FILE_MOST = 1 << 30 }; /* bytes of a file */
+
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of files */
 
 /* The entropy index of one file. */
@@ -132,7 +134,7 @@ static fl_code read_open(int fd, fl_buffer *buffer, fl_span *bytes, uint64_t *st
     struct stat st;
     if (fstat(fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "its size cannot be told");
     if (!S_ISREG(st.st_mode)) return fl_fail(err, FL_EIO, "it is not a regular file");
-    if (st.st_size <= 0 || st.st_size > UINT32_MAX) return fl_fail(err, FL_EIO, "it has %lld bytes", (long long)st.st_size);
+    if (st.st_size <= 0 || st.st_size > FILE_MOST) return fl_fail(err, FL_EIO, "it has %lld bytes", (long long)st.st_size);
     const size_t size = (size_t)st.st_size;
     if (!fl_buffer_fit(buffer, size, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for a file of %zu bytes", size);
     *bytes = (fl_span){buffer->bytes, size};
@@ -191,7 +193,7 @@ bool fl_files_ahead(fl_files *files, uint64_t index) {
     const int fd = open_file(files, index);
     if (fd < 0) return false;
     struct stat st;
-    const bool known = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= UINT32_MAX;
+    const bool known = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= FILE_MOST;
     const bool found = known && fl_page_cache_ahead(&files->cache, fd, 0, (uint32_t)st.st_size, UINT32_MAX);
     close(fd);
     return found;

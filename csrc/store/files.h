@@ -28,7 +28,7 @@ void fl_files_free(fl_files *files); /* NULL is allowed */
 uint64_t fl_files_count(const fl_files *files);
 
 /* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no such index. FL_EIO: it cannot be opened or read, is no
- * regular file, is empty or of 4 GiB and more, or was cut meanwhile. */
+ * regular file, is empty or larger than 1 GiB, or was cut meanwhile. */
 fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err);
 
 /* The stamp under which file `index` is known to be sound; 0: it is not known. index < count. */

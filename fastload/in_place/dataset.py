@@ -23,12 +23,13 @@ from fastload.limits import default_max_pixels
 from fastload.plan import Plan
 from fastload.plan.changes import TransformedDataset
 from fastload.plan.torchvision import converts, flatten
+from fastload.system import available_memory
 from fastload.transforms import Transform
 
 JPEGS = 0.9
 """Part of the files that must be JPEGs by name: the others are decoded one after the other, in the calling process."""
-INDEX_BYTES = 256 << 20
-"""Memory for what is learnt of files (see csrc/store/files.h), of each dataset: about 1.4 KB for a JPEG of 100 KB."""
+_INDEX_SHARE = 32
+_INDEX_LEAST, _INDEX_USUAL, _INDEX_MOST = 16 << 20, 256 << 20, 4 << 30
 BLOCK = 4096
 _SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif")
 
@@ -82,8 +83,13 @@ class FileDataset(TransformedDataset):
         self._listed.save()
 
     def learnt(self) -> tuple[int, int]:
-        """(files, bytes): the entropy indexes that are held in memory, of INDEX_BYTES at most."""
+        """(files, bytes): the entropy indexes that are held in memory."""
         return self._listed.files.learnt()
+
+    @property
+    def room(self) -> int:
+        """Bytes of memory that they may take."""
+        return self._listed.room
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -146,6 +152,7 @@ class _Listed:
     def __init__(self, paths: list[str], cache: str | os.PathLike[str] | None) -> None:
         self._paths = paths
         self._folder = cache
+        self.room = _index_room()
         self._cache: IndexCache | None = None
         self._files: core.Files | None = None
 
@@ -159,7 +166,7 @@ class _Listed:
             for start in range(0, len(self._paths), BLOCK):  # a million short texts at once would take more memory than all else
                 block = [path[len(prefix) :] + "\0" for path in self._paths[start : start + BLOCK]]
                 names += os.fsencode("".join(block))
-            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self._paths), INDEX_BYTES)
+            self._files = core.Files(os.fsencode(prefix), bytes(names), len(self._paths), self.room)
             if self._folder is not None:
                 self._cache = IndexCache(self._folder, os.fsencode(prefix), bytes(names))
                 self._cache.load(self._files)
@@ -208,6 +215,12 @@ class FileDatasets:
             return None
         self._kept[id(dataset)] = kept
         return kept
+
+
+def _index_room() -> int:
+    """Memory for the entropy indexes of a dataset, bytes: a 32nd of what is free. A JPEG of 100 KB has an index of about 1.4 KB."""
+    free = available_memory()
+    return _INDEX_USUAL if free is None else min(max(free // _INDEX_SHARE, _INDEX_LEAST), _INDEX_MOST)
 
 
 def _most_pixels() -> int:

@@ -187,3 +187,12 @@ def test_pillows_own_limit_of_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyP
     dataset = folder(tmp_path, transform=EXACT)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2000)
     assert assert_same(dataset, FastLoader(dataset, num_workers=1, engine="native"))[1] == 12
+
+
+def test_a_file_of_more_than_a_gibibyte_is_not_read_by_native_threads(tmp_path: Path) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    os.truncate(dataset.samples[4][0], (1 << 30) + 1)  # sparse: Pillow reads no more of it than the picture
+    loader = FastLoader(dataset, num_workers=1, engine="native")
+    assert assert_same(dataset, loader) == (12, 0)
+    assert loader.stats()["loaded"] == 1
+    assert loader.stats()["bytes"] < 1 << 20
