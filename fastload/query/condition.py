@@ -107,6 +107,7 @@ class ConditionEngine:
             raise ArgumentError(f"where() got an empty condition: {self._known()}")
         with self._lock:
             try:
+                condition.encode()
                 return self._rows(condition)
             except _Refused as error:
                 raise self._error(condition, str(error)) from None
@@ -125,6 +126,7 @@ class ConditionEngine:
             raise _Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL")
         if kind != "BOOLEAN":
             raise _Refused(f"it is of type {_cut(kind)}, not true or false; compare it with a value")
+        # Selected, not filtered by: a filter may be handed to Arrow, for which NaN is neither equal to nor above anything.
         held = self.connection.execute(f"SELECT {text} AS held FROM {_TABLE}").fetchnumpy()["held"]
         if isinstance(held, np.ma.MaskedArray):
             if len(held) and np.ma.getmaskarray(held).all():

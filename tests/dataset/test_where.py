@@ -126,7 +126,8 @@ def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> 
     table = pa.table({name: [np.asarray(row[name]).tolist() for row in rows] for name in names} | {"position": range(COUNT)})
     table = table.append_column("meta", pa.array([json.dumps(row["meta"]) for row in rows]))
     connection = duckdb.connect()
-    connection.register("samples", table)
+    connection.register("incoming", table)
+    connection.execute("create table samples as from incoming")  # whose conditions are DuckDB's alone, and not partly Arrow's
     empty = 0
     for seed in range(400):
         condition, holds = predicate(np.random.default_rng(seed))
@@ -199,7 +200,7 @@ def test_fields_called_width(tmp_path: Path) -> None:
         ("label = 'one'", "Could not convert"),
         ("caption::int = 1", "Could not convert"),
         ("box = 'x'", "'x'"),
-        ("null", "NULL for every sample"),
+        ("null", "NULL for every sample|INTEGER, not true or false"),
         ("label = null", "NULL for every sample; .* IS NULL"),
         ("meta->>'$.nosuch' = 'x'", "NULL for every sample"),
         ("label =", "syntax error"),
@@ -255,7 +256,7 @@ def test_mistakes(ds: PackedDataset, condition: Any, reason: str) -> None:
         "sys = 1",
         "label = 1\0",
         "\ud800 = 1",
-        "(" * 5000 + "true" + ")" * 5000,
+        "(" * 5000 + "label" + ")" * 5000,
         "1" + " + 1" * 900 + " = 1",
         "not " * 100_000 + "true",
     ],
