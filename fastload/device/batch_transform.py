@@ -1,8 +1,8 @@
-"""What is done to whole batches, in order: what the transform leaves to the device, then batch_transform=.
+"""BatchStage: one stage of the work on whole batches. The ops that the plan leaves to the device come first, then batch_transform=.
 
-NOTE [ entries: one list, one numbering ]
-Every AugmentBatch of a loader, made from the plan or given by the user, counts its ops on from those before it, over the whole list:
-equal ops at two places draw different numbers, and what a sample gets does not depend on how the list is cut into calls.
+NOTE [ stages: one list, one numbering ]
+The ops of all AugmentBatch objects of a loader, made from the plan or given by the user, are numbered on through the whole list of
+stages. So equal ops at two places draw different numbers, and the draws of a sample do not depend on how the list is split into calls.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fastload.plan.compiler import label
 
 @dataclass(frozen=True)
 class BatchStage:
-    """One thing done to whole batches.
+    """One stage of the work on whole batches.
 
     Attributes:
-        names: of the stages that it stands for, as explain() shows them.
-        call: what is called with them; None where that is still to be made of `ops`.
-        ops: of a plan, one for each name.
+        names: the names that explain() shows for it.
+        call: the callable that takes a batch's images; None until it is made from `ops`.
+        ops: the plan's ops that it runs, one for each name; empty for any other stage.
     """
 
     names: tuple[str, ...]
@@ -31,31 +31,34 @@ class BatchStage:
     ops: tuple[DeviceOp, ...] = ()
 
 
-def numbered(entries: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any]) -> list[BatchStage]:
-    """The entries with their calls; `augment` makes an AugmentBatch of a plan's ops. See NOTE [ entries: one list, one numbering ]."""
+def numbered(stages: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any]) -> list[BatchStage]:
+    """The stages with their callables, whose ops are numbered; `augment` makes an AugmentBatch of a plan's ops.
+
+    See NOTE [ stages: one list, one numbering ].
+    """
     out, first = [], 0
-    for entry in entries:
-        call = augment(entry.ops) if entry.ops else entry.call
-        if _counts(call):
+    for stage in stages:
+        call = augment(stage.ops) if stage.ops else stage.call
+        if _has_numbers(call):
             call = call.numbered(first)
             first += len(call.ops)
-        out.append(BatchStage(entry.names, call, entry.ops))
+        out.append(BatchStage(stage.names, call, stage.ops))
     return out
 
 
-def one_by_one(entries: Sequence[BatchStage]) -> list[BatchStage]:
-    """Numbered entries with one op each, for explain()."""
-    return list(chain.from_iterable(_apart(entry) for entry in entries))
+def one_by_one(stages: Sequence[BatchStage]) -> list[BatchStage]:
+    """Splits numbered stages so that each runs at most one op, for explain()."""
+    return list(chain.from_iterable(_apart(stage) for stage in stages))
 
 
-def _apart(entry: BatchStage) -> list[BatchStage]:
-    if not _counts(entry.call):
-        return [entry]
-    parts = entry.call.apart()
-    names = entry.names if entry.ops else [label(part.ops[0]) for part in parts]
+def _apart(stage: BatchStage) -> list[BatchStage]:
+    if not _has_numbers(stage.call):
+        return [stage]
+    parts = stage.call.apart()
+    names = stage.names if stage.ops else [label(part.ops[0]) for part in parts]
     return [BatchStage((name,), part) for name, part in zip(names, parts, strict=True)]
 
 
-def _counts(call: Any) -> bool:
-    """An AugmentBatch, which this floor does not import."""
+def _has_numbers(call: Any) -> bool:
+    """Whether a callable numbers its ops: it is an AugmentBatch, whose class this package must not import."""
     return callable(getattr(call, "numbered", None)) and callable(getattr(call, "apart", None))

@@ -1,9 +1,10 @@
-"""batch_transform=: what is done to a whole batch after it was moved, and with which random numbers.
+"""StageCall: one batch stage as a callable, with the random seeds that each batch passes to it.
 
-NOTE [ batch steps: which thread ]
-A step that has keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch, MixUp, CutMix) draws from nothing
-else, so it may run in the transfer's thread, ahead of the loop. Any other, by its `batch` parameter (fastload.augment's Seeded), is lent
-the global generators for the call, which the loop uses too: it runs in the loop's own thread, when its batch is asked for.
+NOTE [ batch stages: which thread ]
+A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch, MixUp, CutMix) draws its random
+numbers from these alone, so it may run in the transfer's thread, ahead of the loop. Any other stage takes a `batch` parameter, of its own
+or because it is wrapped in fastload.augment's Seeded, which seeds the global generators for the time of the call. The loop uses these
+generators too, so such a stage runs in the loop's own thread, when the loop asks for the batch.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ IMAGE, LABEL = "image", "label"
 
 @dataclass(frozen=True)
 class BatchKey:
-    """What the random numbers of a batch follow from.
+    """Key that determines the random numbers of a batch.
 
     Attributes:
-        seed, epoch: of the pass.
-        number: of the batch in its pass.
-        indices: of the samples in their dataset, row by row; None where there are none.
+        seed, epoch: the seed and the number of the pass.
+        number: the batch's number in its pass.
+        indices: each row's index in the dataset; None if the samples have no indices.
     """
 
     seed: int
@@ -43,12 +44,12 @@ class BatchKey:
 
 @dataclass(frozen=True)
 class StageCall:
-    """One callable and how it is called.
+    """A batch stage's callable, and the arguments that it takes.
 
     Attributes:
         call: takes images, or images and labels, and returns the same.
         labels: whether it takes labels.
-        keys: which of seed, epoch, indices, batch it is given.
+        keys: the keyword arguments that it takes, of seed, epoch, indices and batch.
     """
 
     call: Callable[..., Any]
@@ -57,7 +58,7 @@ class StageCall:
 
     @property
     def ahead(self) -> bool:
-        """It may run in another thread; see NOTE [ batch steps: which thread ]."""
+        """Whether it may run in another thread, ahead of the loop; see NOTE [ batch stages: which thread ]."""
         return "batch" not in self.keys
 
     def __call__(self, batch: Any, key: BatchKey, fields: tuple[str, str]) -> Any:
@@ -80,63 +81,63 @@ class StageCall:
 Seeding = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def stage_calls(entries: Sequence[Any], seeded: Seeding) -> tuple[StageCall, ...]:
-    """The steps of a batch_transform.
+def stage_calls(transforms: Sequence[Any], seeded: Seeding) -> tuple[StageCall, ...]:
+    """The StageCall of each transform of whole batches.
 
     Args:
-        entries: callables, in order; Floats and Form run as they are.
+        transforms: callables, in order; Floats and Form run as they are.
         seeded: wraps a callable that draws from the global generators (fastload.augment's Seeded).
 
     Raises:
-        ArgumentError: an entry cannot be called.
+        ArgumentError: a transform is not callable.
     """
-    return tuple(_step(entry, seeded) for entry in entries)
+    return tuple(_stage_call(transform, seeded) for transform in transforms)
 
 
-def _step(entry: Any, seeded: Seeding) -> StageCall:
-    if isinstance(entry, Floats | Form):
-        return StageCall(entry)
-    if mistake := class_mistake(entry):
+def _stage_call(transform: Any, seeded: Seeding) -> StageCall:
+    if isinstance(transform, Floats | Form):
+        return StageCall(transform)
+    if mistake := class_mistake(transform):
         raise ArgumentError(f"batch_transform: {mistake}")
-    if not callable(entry):
-        raise ArgumentError(f"batch_transform: {entry!r} cannot be called")
-    keys = _keys(entry)
+    if not callable(transform):
+        raise ArgumentError(f"batch_transform: {transform!r} cannot be called")
+    keys = _keys(transform)
     if {"seed", "epoch", "indices"} <= set(keys) and "batch" not in keys:
-        return StageCall(entry, _takes_labels(entry), keys)
+        return StageCall(transform, _takes_labels(transform), keys)
     if {"seed", "epoch", "batch"} <= set(keys):
-        return StageCall(entry, _takes_labels(getattr(entry, "transform", entry)), keys)
-    return StageCall(seeded(entry), _takes_labels(entry), ("seed", "epoch", "batch"))
+        return StageCall(transform, _takes_labels(getattr(transform, "transform", transform)), keys)
+    return StageCall(seeded(transform), _takes_labels(transform), ("seed", "epoch", "batch"))
 
 
-def _parameters(entry: Any) -> list[inspect.Parameter]:
+def _parameters(transform: Any) -> list[inspect.Parameter]:
     try:
-        return list(inspect.signature(entry.forward if isinstance(entry, torch.nn.Module) else entry).parameters.values())
-    except (TypeError, ValueError):  # some callables of C tell nothing
+        return list(inspect.signature(transform.forward if isinstance(transform, torch.nn.Module) else transform).parameters.values())
+    except (TypeError, ValueError):  # some C callables have no signature
         return []
 
 
-def _keys(entry: Any) -> tuple[str, ...]:
-    names = {each.name for each in _parameters(entry) if each.kind is inspect.Parameter.KEYWORD_ONLY}
+def _keys(transform: Any) -> tuple[str, ...]:
+    names = {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
     return tuple(name for name in ("seed", "epoch", "indices", "batch") if name in names)
 
 
-def _takes_labels(entry: Any) -> bool:
-    """Two arguments by position are needed, or it is torchvision's and takes as many as it is given."""
-    if mixes(entry):
+def _takes_labels(transform: Any) -> bool:
+    """Whether it requires two positional arguments, or is one of torchvision's classes that mix images and labels."""
+    if mixes(transform):
         return True
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.kind in by_position and each.default is inspect.Parameter.empty for each in _parameters(entry)) >= 2
+    return sum(each.kind in by_position and each.default is inspect.Parameter.empty for each in _parameters(transform)) >= 2
 
 
 def places(batch: Any, fields: tuple[str, str]) -> tuple[Any, Any] | None:
-    """Where images and labels are, in a batch or a sample; None: it is passed whole."""
+    """Keys or positions of the images and labels in a batch or a sample; None if a stage takes it as a whole."""
     if isinstance(batch, dict):
         return fields if fields[0] in batch else None
     return (0, 1) if isinstance(batch, list | tuple) and batch else None
 
 
 def changed(batch: Any, at: Sequence[Any], values: Sequence[Any]) -> Any:
-    """The batch with other values at these places; of the same type."""
+    """A batch of the same type, with other values at these places."""
     if isinstance(batch, dict):
         return {**batch, **dict(zip(at, values, strict=True))}
     out = list(batch)

@@ -1,8 +1,8 @@
-"""How long moving batches and the steps on them take, for the health report.
+"""Timers of the copies to the device and of the batch stages, for the health report.
 
 NOTE [ timer: on a device ]
-What the host sees there is how long queueing takes. So the time is the device's own, between events on the side stream; it is read when
-the last of them has passed anyway, so that the host waits for nothing.
+The host sees only how long queueing takes. So the time is measured on the device, between events on the side stream. It is read once the
+last event has passed, so that the host never waits.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 PENDING_MOST = 64
-"""Batches whose events are kept; those beyond are not counted, for they are of a device that is far behind."""
+"""Batches whose events are kept. Older events are dropped: the device lags by more than this many batches."""
 
 
 class StageTimer:
-    """Seconds on copies, and on steps on whole batches, in all passes of a loader. Any thread may add."""
+    """Total seconds spent on copies and on batch stages, over all passes of a loader. Any thread may add."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,14 +32,14 @@ class StageTimer:
             self._augment += augment
 
     def stages(self) -> dict[str, float]:
-        """Seconds by stage, of the stages that took any."""
+        """Seconds by name; names without any time are left out."""
         with self._lock:
             found = {"copy": self._copy, "augment": self._augment}
         return {name: seconds for name, seconds in found.items() if seconds > 0}
 
 
 class Clock:
-    """Times the batches of one pass, on the host or on the stream that is current. Used by one thread at a time."""
+    """Clock for the batches of one pass, on the host or on the current CUDA stream. Used by one thread at a time."""
 
     def __init__(self, timer: StageTimer | None, on_stream: bool) -> None:
         self._timer = timer
@@ -47,7 +47,7 @@ class Clock:
         self._pending: deque[tuple[Any, Any, Any]] = deque(maxlen=PENDING_MOST)
 
     def now(self) -> Any:
-        """A moment, for `count`; on a stream an event, which may also be waited for."""
+        """A point in time, for `count`: seconds on the host; on a stream an event, which may also be waited for."""
         if not self._on_stream:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -55,7 +55,7 @@ class Clock:
         return event
 
     def count(self, start: Any, copied: Any, end: Any) -> None:
-        """Counts a batch whose copy lay between the first two moments, and its steps between the last two."""
+        """Counts a batch: its copy ran from `start` to `copied`, its stages from `copied` to `end`."""
         if self._timer is None:
             return
         if not self._on_stream:

@@ -1,9 +1,10 @@
-"""The way of a pass's batches to their device: copied and transformed on a stream of their own, ahead of the loop.
+"""Transfer: moves the batches of one pass to their device, and transforms them there, on a side stream ahead of the loop.
 
 NOTE [ transfer: streams ]
-Copies and batch transforms are queued on one side stream a pass. Each batch ends with an event there; the stream that is current when the
-loop gets the batch waits for it on the device, and every tensor of the batch is recorded on that stream, so that its memory is reused only
-after the loop's work. The host waits for nothing. Where there are no streams (CPU, MPS) the same steps run in the same order, at once.
+Copies and batch transforms are queued on one side stream for each pass. The work on each batch ends with an event on it. When the loop
+gets the batch, its current stream waits for that event, on the device; every tensor of the batch is recorded on the current stream, so that
+its memory is reused only after the loop's work. The host never waits. Without streams (CPU, MPS) the same calls run in the same order, at
+once.
 """
 
 from __future__ import annotations
@@ -25,44 +26,44 @@ from fastload.device.timing import Clock, StageTimer
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """How batches reach the loop; the same for every pass of a loader, and comparable.
+    """Settings of the transfer of batches to the loop. Every pass of a loader has the same; two can be compared.
 
     Attributes:
-        device: where they go; None leaves them where they are.
-        pin: pins them, where they stay on the host.
-        steps: done to each batch there, in order.
-        fields: of images and labels, in batches that are dicts.
+        device: the device that batches are copied to; None leaves them where they are.
+        pin: pins batches that stay on the host.
+        stages: applied to each batch on the device, in order.
+        fields: the keys of images and labels in batches that are dicts.
         ahead: batches moved before the loop asks for them.
-        timer: what that took is added to it.
+        timer: adds up the time that this takes.
     """
 
     device: torch.device | None = None
     pin: bool = False
-    steps: tuple[StageCall, ...] = ()
+    stages: tuple[StageCall, ...] = ()
     fields: tuple[str, str] = (IMAGE, LABEL)
     ahead: int = 0
     timer: StageTimer | None = field(default=None, compare=False)
 
     @property
     def idle(self) -> bool:
-        """Batches reach the loop as they are."""
-        return self.device is None and not self.pin and not self.steps
+        """Whether batches reach the loop unchanged."""
+        return self.device is None and not self.pin and not self.stages
 
     @property
     def on_cpu(self) -> bool:
-        """The steps run on the CPU."""
+        """Whether the stages run on the CPU."""
         return self.device is None or self.device.type == "cpu"
 
     @property
     def threaded(self) -> bool:
-        """Whether a thread moves batches ahead: not to MPS, where torch queues from one thread, and not just to pin them."""
-        somewhere = bool(self.steps) if self.device is None else self.device.type in ("cuda", "cpu")
+        """Whether a thread moves batches ahead. It does not for MPS, where torch queues from one thread only, nor just to pin batches."""
+        somewhere = bool(self.stages) if self.device is None else self.device.type in ("cuda", "cpu")
         return self.ahead > 0 and somewhere
 
 
 @dataclass
 class TransferredBatch:
-    """A batch on its device, with work on it queued perhaps; `event`: the end of that work. `left`: steps for the loop's thread."""
+    """A batch on its device. `event` marks the end of the work queued on it; `left` are the stages that the loop's thread has to run."""
 
     batch: Any
     key: BatchKey
@@ -74,7 +75,7 @@ class Transfer:
     """Moves the batches of one pass.
 
     1. put() may be called by one thread, get() by another; each batch goes through both, once.
-    2. put() runs the steps up to the first that has to run in the loop's thread; get() the rest.
+    2. put() runs the stages up to the first that has to run in the loop's thread; get() runs the rest.
     """
 
     def __init__(self, transfer_plan: TransferPlan) -> None:
@@ -82,12 +83,12 @@ class Transfer:
         if transfer_plan.device == torch.device("cuda"):
             transfer_plan = replace(
                 transfer_plan, device=torch.device("cuda", torch.cuda.current_device())
-            )  # another thread has another current one
+            )  # the current device differs from thread to thread
         self._transfer_plan = transfer_plan
         self._idle = transfer_plan.idle
-        # Those that must wait for the loop, and all after them; see NOTE [ batch steps: which thread ].
-        first = next((n for n, step in enumerate(transfer_plan.steps) if not step.ahead), len(transfer_plan.steps))
-        self._early, self._late = transfer_plan.steps[:first], transfer_plan.steps[first:]
+        # _late: the first stage that must run in the loop's thread, and all after it; see NOTE [ batch stages: which thread ].
+        first = next((n for n, stage in enumerate(transfer_plan.stages) if not stage.ahead), len(transfer_plan.stages))
+        self._early, self._late = transfer_plan.stages[:first], transfer_plan.stages[first:]
 
     @cached_property
     def _clock(self) -> Clock:
@@ -108,18 +109,18 @@ class Transfer:
         return stack
 
     def put(self, make: Callable[[], Any], key: Callable[[], BatchKey]) -> TransferredBatch:
-        """Queues a batch's copy and early steps. `make` gives it on the host: nobody else holds it, so that its slot's lease ends here."""
+        """Queues a batch's copy and early stages. `make` returns the batch on the host; nobody else holds it, so the lease ends here."""
         if self._idle:
             return TransferredBatch(make(), key())
-        made = [make()]  # taken out again by _to_device: the slot's lease ends with the copy
+        made = [make()]  # _to_device pops it: the slot's lease ends with the copy
         named = key()
         with self._side():
             start = self._clock.now()
             batch = self._to_device(made)
             copied = self._clock.now()
             with torch.no_grad():
-                for step in self._early:
-                    batch = step(batch, named, self._transfer_plan.fields)
+                for stage in self._early:
+                    batch = stage(batch, named, self._transfer_plan.fields)
             end = self._clock.now() if self._early else copied
             self._clock.count(start, copied, end)
             return TransferredBatch(batch, named, self._late, end if self._cuda else None)
@@ -132,13 +133,13 @@ class Transfer:
         return pin_batch(batch) if self._transfer_plan.pin else batch  # type: ignore[no-untyped-call]
 
     def get(self, moved: TransferredBatch) -> Any:
-        """The batch, for the loop's thread: what is queued there from now on comes after the batch's own work."""
+        """The batch, for the loop's thread: whatever that thread queues from now on runs after the work on the batch."""
         batch = moved.batch
         if moved.left:
             with self._side(), torch.no_grad():
                 start = self._clock.now()
-                for step in moved.left:
-                    batch = step(batch, moved.key, self._transfer_plan.fields)
+                for stage in moved.left:
+                    batch = stage(batch, moved.key, self._transfer_plan.fields)
                 end = self._clock.now()
                 self._clock.count(start, start, end)
                 moved.event = end if self._cuda else None

@@ -1,4 +1,4 @@
-"""What is done to whole batches: decided from the settings and what the transform leaves to the device."""
+"""Batch stages: the callables applied to whole batches, chosen from the settings and from the ops that the plan leaves to the device."""
 
 from __future__ import annotations
 
@@ -24,43 +24,44 @@ _NO_BYTES = "dtype=uint8 with ToFloat or Normalize in the transform: drop one of
 
 
 class BatchStages:
-    """The stages of whole batches of one loader: the same callables for as long as what they follow from is the same."""
+    """Cache of one loader's batch stages: the callables are made again only when the settings or the plan that they depend on change."""
 
     def __init__(self) -> None:
         self._made_from: tuple[Any, ...] = ()
         self._calls: tuple[StageCall, ...] = ()
 
     def calls(self, settings: Settings, data: PackedData | None) -> tuple[StageCall, ...]:
-        """The stages as they are called.
+        """The callables of all stages, in order.
 
         Raises:
-            ArgumentError: an entry of batch_transform cannot be called, or what stages_of refuses.
+            ArgumentError: an element of batch_transform= is not callable, or stages_of() raises it.
         """
         form = form_of(settings, data)
         values = None if data is None or data.native is None else data.native.datasets[0].plan.values
         asked = settings.dtype, settings.memory_format, settings.device
         made_from = (settings.batch_transforms, values, *asked, form, settings.by_default_collate)
         if self._made_from != made_from:
-            entries = numbered(_in_few(stages_of(settings, data)), _augment)
-            self._made_from, self._calls = made_from, stage_calls([entry.call for entry in entries], _seeded)
+            stages = numbered(_join_ops(stages_of(settings, data)), _augment)
+            self._made_from, self._calls = made_from, stage_calls([stage.call for stage in stages], _seeded)
         return self._calls
 
 
 def explained_stages(settings: Settings, data: PackedData | None) -> list[tuple[BatchStage, StageCall]]:
-    """The same stages for explain(): one each for the ops that one call does."""
-    entries = one_by_one(numbered(stages_of(settings, data), _augment))
-    return list(zip(entries, stage_calls([entry.call for entry in entries], _seeded), strict=True))
+    """The same stages for explain(), with one stage for each op, even where the loop runs several ops in one call."""
+    stages = one_by_one(numbered(stages_of(settings, data), _augment))
+    return list(zip(stages, stage_calls([stage.call for stage in stages], _seeded), strict=True))
 
 
 def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
     """The stages of whole batches, in order.
 
     Raises:
-        ArgumentError: floats twice: in the transform and in batch_transform=, or two Normalize, or dtype=uint8 with either.
+        ArgumentError: a conversion to floats is in both the transform and batch_transform=, there are two Normalize, or dtype=uint8 is
+            given with either.
     """
     dtype = settings.dtype if settings.dtype in DTYPES else None
     form = Floats(dtype or torch.float32, memory_format=settings.memory_format or torch.contiguous_format)
-    mine = [BatchStage((label(each),), _own(each, form)) for each in settings.batch_transforms]
+    mine = [BatchStage((label(each),), _call_of(each, form)) for each in settings.batch_transforms]
     if settings.dtype == torch.uint8 and settings.has_floats:
         raise ArgumentError("dtype=uint8 with ToFloat or Normalize in batch_transform=: drop one of them")
     if data is None or data.native is None:
@@ -80,10 +81,13 @@ def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
 
 
 def form_of(settings: Settings, data: PackedData | None) -> Form | None:
-    """What dtype= and memory_format= ask of the images of packed data that Python makes; None where nobody asks, or other steps do it.
+    """Conversion that dtype= and memory_format= request for images of packed data made in Python.
+
+    Returns None if neither is given, or if another stage or the native pass does the conversion.
 
     Raises:
-        ArgumentError: floats twice, dtype=uint8 with floats in the transform, or no image is asked for.
+        ArgumentError: a conversion to floats is in both the transform and batch_transform=, or in the transform with dtype=uint8, or
+            fields= leaves the images out.
     """
     if data is None or data.native is not None:
         return None
@@ -100,13 +104,13 @@ def form_of(settings: Settings, data: PackedData | None) -> Form | None:
 
 
 def floats_on_device(settings: Settings, plan: Plan) -> bool:
-    """Whether bytes become floats by an entry, and not in the native pass."""
+    """Whether a batch stage, and not the native pass, converts bytes to floats."""
     on_cuda = settings.device is not None and settings.device.type == "cuda"
     return on_cuda or settings.has_floats or any(op.name in _FLOATS for op in plan.device)
 
 
 def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
-    """Of the plan: float32 between two conversions, the last one writes the dtype asked for."""
+    """The stages that the plan leaves to the device. Every conversion gives float32, but the last gives the requested dtype."""
     names = {stage.position: f"{stage.position} {stage.name}" for stage in plan.stages}
     out: list[BatchStage] = []
     if plan.to_float and floats_on_device(settings, plan):
@@ -118,55 +122,56 @@ def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
             out.append(BatchStage(at, Floats(**op.arguments)))
         else:
             out.append(BatchStage(at, ops=(op,)))
-    last = max((number for number, entry in enumerate(out) if isinstance(entry.call, Floats)), default=-1)
-    for number, entry in enumerate(out):
-        if isinstance(entry.call, Floats):
+    last = max((number for number, stage in enumerate(out) if isinstance(stage.call, Floats)), default=-1)
+    for number, stage in enumerate(out):
+        if isinstance(stage.call, Floats):
             dtype = form.dtype if number == last else torch.float32
-            out[number] = replace(entry, call=replace(entry.call, dtype=dtype, memory_format=form.memory_format))
+            out[number] = replace(stage, call=replace(stage.call, dtype=dtype, memory_format=form.memory_format))
     return out
 
 
-def _own(entry: Any, form: Floats) -> Any:
-    if isinstance(entry, Normalize):
-        return replace(form, mean=entry.mean, std=entry.std)
-    return form if isinstance(entry, ToFloat) else entry
+def _call_of(transform: Any, form: Floats) -> Any:
+    """The callable for one element of batch_transform=: ToFloat and Normalize become a conversion like `form`."""
+    if isinstance(transform, Normalize):
+        return replace(form, mean=transform.mean, std=transform.std)
+    return form if isinstance(transform, ToFloat) else transform
 
 
-def _merged(entries: Sequence[BatchStage]) -> list[BatchStage]:
-    """Neighbouring conversions as one."""
+def _merged(stages: Sequence[BatchStage]) -> list[BatchStage]:
+    """Merges adjacent conversions to floats into one stage."""
     out: list[BatchStage] = []
-    for entry in entries:
+    for stage in stages:
         before = out[-1].call if out else None
-        if not isinstance(entry.call, Floats) or not isinstance(before, Floats):
-            out.append(entry)
+        if not isinstance(stage.call, Floats) or not isinstance(before, Floats):
+            out.append(stage)
             continue
         if before.mean is not None:
-            raise ArgumentError(f"batch_transform: {entry.names[0]} after Normalize: drop it")
-        names = tuple(dict.fromkeys(out[-1].names + entry.names))
-        out[-1] = BatchStage(names, replace(entry.call, reciprocal=before.reciprocal))
+            raise ArgumentError(f"batch_transform: {stage.names[0]} after Normalize: drop it")
+        names = tuple(dict.fromkeys(out[-1].names + stage.names))
+        out[-1] = BatchStage(names, replace(stage.call, reciprocal=before.reciprocal))
     return out
 
 
-def _in_few(entries: Sequence[BatchStage]) -> list[BatchStage]:
-    """Neighbours of the plan's ops as one entry, for the loop."""
+def _join_ops(stages: Sequence[BatchStage]) -> list[BatchStage]:
+    """Merges adjacent planned ops into one stage, so that each batch makes one call."""
     out: list[BatchStage] = []
-    for entry in entries:
-        if entry.ops and out and out[-1].ops:
-            out[-1] = BatchStage(out[-1].names + entry.names, ops=out[-1].ops + entry.ops)
+    for stage in stages:
+        if stage.ops and out and out[-1].ops:
+            out[-1] = BatchStage(out[-1].names + stage.names, ops=out[-1].ops + stage.ops)
         else:
-            out.append(entry)
+            out.append(stage)
     return out
 
 
 def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that draws from the global generators, made a function of (seed, epoch, batch)."""
-    from fastload.augment import Seeded  # needs Kornia, and only this does
+    """Wraps a callable that draws from the global generators, so that its result depends on (seed, epoch, batch) alone."""
+    from fastload.augment import Seeded  # imported here: only this needs Kornia
 
     return Seeded(transform)
 
 
 def _augment(ops: Sequence[DeviceOp]) -> Any:
-    """An AugmentBatch of what a plan leaves to a device."""
+    """An AugmentBatch of the ops that a plan leaves to the device."""
     from fastload import augment
 
     return augment.AugmentBatch([getattr(augment, op.name)(**op.arguments) for op in ops])

@@ -265,8 +265,8 @@ def output_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> 
     """
     dtype = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype]
     output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[settings.memory_format])
-    if output.dtype != "uint8" and any(isinstance(step.call, Floats) for step in transfer.steps):
-        return core.Output("uint8", output.layout)  # bytes become floats by that step
+    if output.dtype != "uint8" and any(isinstance(stage.call, Floats) for stage in transfer.stages):
+        return core.Output("uint8", output.layout)  # that stage converts bytes to floats
     return output
 
 

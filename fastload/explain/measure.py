@@ -40,8 +40,8 @@ class Costs:
         python: of each Python step of the plan.
         item: dataset[i], where there is no plan.
         collate: a sample's share of a batch.
-        move, steps: its share of the way to the device, and of each step there.
-        rows: of the batch that move and steps were measured with.
+        move, stages: its share of the move to the device, and of each batch stage there.
+        rows: of the batch that move and stages were measured with.
     """
 
     samples: int
@@ -53,17 +53,17 @@ class Costs:
     item: float | None = None
     collate: float | None = None
     move: float | None = None
-    steps: tuple[float, ...] = ()
+    stages: tuple[float, ...] = ()
     rows: int = 0
 
 
-def measure(plan: ExecutionPlan, dataset: NativeDataset | None, steps: Sequence[StageCall]) -> Costs | None:
+def measure(plan: ExecutionPlan, dataset: NativeDataset | None, stages: Sequence[StageCall]) -> Costs | None:
     """Runs samples through the stages; None for an iterable dataset, which that would use up.
 
     Args:
         plan: how the loader's epochs run.
         dataset: the packed dataset whose plan is explained, or None where the loader's dataset makes samples its own way.
-        steps: done to whole batches.
+        stages: the batch stages.
 
     Raises:
         Whatever making a sample or a batch raises. The global generators of torch, random and NumPy are left as they were.
@@ -73,11 +73,11 @@ def measure(plan: ExecutionPlan, dataset: NativeDataset | None, steps: Sequence[
         if dataset is None and isinstance(settings.dataset, IterableDataset):
             return None
         costs = _of_plan(plan, dataset) if dataset is not None else _of_items(settings)
-        found = measure_batch(plan, steps) if steps or settings.device is not None else None
+        found = measure_batch(plan, stages) if stages or settings.device is not None else None
         if found is None:
             return costs
         rows, move, each = found
-        return replace(costs, rows=rows, move=move, steps=each)
+        return replace(costs, rows=rows, move=move, stages=each)
 
 
 def _spaced(count: int) -> list[int]:

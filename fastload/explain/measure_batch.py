@@ -1,4 +1,4 @@
-"""What the way to the device and each step on whole batches costs: one batch, moved and transformed in the calling thread."""
+"""Cost of moving a batch to its device and of each batch stage, measured on one batch in the calling thread."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _RUNS = 3
 _SECONDS = 60.0
 
 
-def measure_batch(plan: ExecutionPlan, steps: Sequence[StageCall]) -> tuple[int, float, tuple[float, ...]] | None:
-    """Rows of the batch, and mean seconds a sample: of moving it, and of each step; None where no batch could be made.
+def measure_batch(plan: ExecutionPlan, stages: Sequence[StageCall]) -> tuple[int, float, tuple[float, ...]] | None:
+    """Rows of the batch, and mean seconds a sample: of moving it, and of each stage; None where no batch could be made.
 
     Raises:
-        Whatever making a batch, moving it or a step raises.
+        Whatever making a batch, moving it or a stage raises.
     """
     settings, transfer_plan = plan.settings, plan.transfer
     if not len(settings.dataset):
@@ -39,22 +39,22 @@ def measure_batch(plan: ExecutionPlan, steps: Sequence[StageCall]) -> tuple[int,
     if batch is NOTHING:
         return None
     key = BatchKey(0, 0, 0, indices)
-    seconds = np.zeros(1 + len(steps))
+    seconds = np.zeros(1 + len(stages))
     with torch.no_grad():
         for run in range(1 + _RUNS):
-            taken = _once(transfer_plan, batch, steps, key)
+            taken = _once(transfer_plan, batch, stages, key)
             seconds += taken if run else 0.0
     move, *each = (seconds / _RUNS / max(len(indices), 1)).tolist()
     return len(indices), move, tuple(each)
 
 
-def _once(transfer_plan: TransferPlan, batch: Any, steps: Sequence[StageCall], key: BatchKey) -> list[float]:
+def _once(transfer_plan: TransferPlan, batch: Any, stages: Sequence[StageCall], key: BatchKey) -> list[float]:
     times = [_now(transfer_plan.device)]
     if transfer_plan.device is not None:
         batch = to_device(batch, transfer_plan.device)
     times.append(_now(transfer_plan.device))
-    for step in steps:
-        batch = step(batch, key, transfer_plan.fields)
+    for stage in stages:
+        batch = stage(batch, key, transfer_plan.fields)
         times.append(_now(transfer_plan.device))
     return [b - a for a, b in pairwise(times)]
 

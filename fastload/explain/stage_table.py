@@ -96,14 +96,14 @@ def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
 
 
 def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
-    """What is done to whole batches, in order. A step that has to wait for the loop holds up those after it."""
+    """What is done to whole batches, in order. A stage that has to wait for the loop holds up those after it."""
     where = "host, whole batches" if settings.device is None else "device"
     reason = "" if settings.device is not None else "no device= is given"
-    for number, (entry, step) in enumerate(shown):
-        if not step.ahead:
-            reason = f"{entry.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"
-        for line, name in enumerate(entry.names):
-            seconds: float | str | None = costs.steps[number] if number < len(costs.steps) else None
+    for number, (stage, call) in enumerate(shown):
+        if not call.ahead:
+            reason = f"{stage.names[0]} uses the global generators: from it on in the loop's thread, when it asks for the batch"
+        for line, name in enumerate(stage.names):
+            seconds: float | str | None = costs.stages[number] if number < len(costs.stages) else None
             yield Row(name, where, reason, SAME_PASS if line and seconds is not None else seconds)
 
 
