@@ -1,10 +1,10 @@
-"""When bytes become floats without a division, and yet as if divided.
+"""Exact division of bytes by multiplication: decides when products and a correction give the bits of true divisions.
 
 NOTE [ division: by a product and its correction ]
-Two true divisions a value take a GPU longer than the value's way through its memory. a / b is also q + (a - q * b) * r, with r = 1 / b and
-q = a * r, both rounded, and each of the other two steps fused, that is, rounded once: the correctly rounded quotient for all but
-a few a and b (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Here a comes of 256 bytes and
-b is one of four constants, so that every case can be tried beforehand.
+On a GPU two true divisions for each value take longer than reading and writing it. The quotient a / b can also be computed as
+q + (a - q * b) * r, with r = 1 / b and q = a * r, both rounded, and with each of the other two operations fused, that is, rounded once.
+For all but a few a and b this is the correctly rounded quotient (Markstein, "Computation of elementary functions on the IBM RISC
+System/6000 processor", 1990). Here a comes from one of 256 bytes and b is one of four constants, so every case is tested beforehand.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 
 @cache
 def inverses(std: tuple[float, ...]) -> tuple[float, ...]:
-    """1 / std, calculated and rounded as float32."""
+    """The reciprocals 1 / std, computed and rounded in float32."""
     with np.errstate(all="ignore"):
         return tuple(float(np.float32(1) / np.float32(value)) for value in std)
 
 
 @cache
 def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -> bool:
-    """Whether some byte needs true divisions on its way to (byte / 255 - mean) / std; see the note.
+    """Whether (byte / 255 - mean) / std needs true divisions for some byte; see NOTE [ division: by a product and its correction ].
 
     Args:
-        mean, std: by channel.
-        reciprocal: the first step is a multiplication by the rounded 1/255 anyway.
+        mean, std: one value for each channel.
+        reciprocal: the byte is multiplied by the rounded 1/255 and not divided by 255.
     """
     byte, whole = np.arange(256, dtype=np.float32), np.float32(255)
     inverse = np.float32(1) / whole
@@ -41,8 +41,11 @@ def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -
 
 
 def _corrected(a: Any, b: Any, r: Any) -> bool:
-    """Whether the note's way gives a / b for all of a. In float64 its first fused step is exact before it is rounded; the second is so but
-    for the last place, which only matters half-way between two values of float32: there the answer is no."""
+    """Whether product and correction give a / b for every value of `a`.
+
+    float64 holds the first fused operation exactly before it is rounded. It holds the second exactly but for the last place, which matters
+    only half-way between two float32 values: there the function returns False.
+    """
     q = (a * r).astype(np.float64)
     rest = (a.astype(np.float64) - q * np.float64(b)).astype(np.float32)
     total = q + rest.astype(np.float64) * np.float64(r)

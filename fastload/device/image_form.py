@@ -1,9 +1,9 @@
-"""dtype= and memory_format= where a Python step makes the images of packed data: what the native pass writes elsewhere.
+"""Conversion to dtype= and memory_format= of images that Python transforms made from packed data. Elsewhere the native pass does it.
 
 NOTE [ forms: where ]
-With default_collate the images of a whole batch are converted, as the first of the loader's steps on batches, on its device. Where the
-user's collate_fn, or batch_size=None, takes samples, each image is converted before it, in the process that made it: on native threads
-such a function gets converted images as well.
+With default_collate the images of a whole batch are converted on the batch's device, by the first batch stage. With the user's collate_fn,
+or with batch_size=None, each image is converted before it is collated, in the process that made it. So such a function receives converted
+images, as it does from native threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastload.device.to_float import Form
 
 @dataclass(frozen=True)
 class FormedSamples:
-    """A collate_fn behind a Form, which is applied to each sample's image."""
+    """A collate_fn that first applies a Form to the image of each sample."""
 
     collate: Any
     form: Form

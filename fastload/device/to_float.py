@@ -1,9 +1,9 @@
-"""Bytes to floats on a batch's device, in one pass: cast, normalise, layout.
+"""Conversion of a batch's bytes to floats on its device: cast, normalisation and memory format in one pass.
 
 NOTE [ floats: the same bits everywhere ]
-value = (byte / 255 - mean) / std, each step rounded to float32, the result rounded once to the dtype. So it is what the native pass
-writes, and what torchvision's ToTensor and Normalize give. Divisions are true ones: by a Python number CUDA would multiply by the
-reciprocal, so that divisors are tensors here.
+value = (byte / 255 - mean) / std. Each operation is rounded to float32, and the result is rounded once to the dtype. These are the bits
+that the native pass writes, and that torchvision's ToTensor and Normalize give. The divisions are true divisions: for a Python number as
+divisor, CUDA would multiply by its reciprocal, so the divisors here are tensors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMATS = (torch.channels_last, torch.contiguous_format)
 
 @dataclass(frozen=True)
 class Floats:
-    """How bytes become floats; called with images. See to_float."""
+    """A conversion of images to floats, as a callable with the arguments of to_float."""
 
     dtype: torch.dtype = torch.float32
     mean: tuple[float, ...] | None = None
@@ -46,7 +46,7 @@ def to_float(
     *,
     reciprocal: bool = False,
 ) -> Tensor:
-    """(images / 255 - mean) / std as new floats, never on the input's memory unless nothing changes; no wait for the device.
+    """Computes (images / 255 - mean) / std without waiting for the device. The result shares the input's memory only if nothing changes.
 
     Args:
         images: (B, 3, H, W), on any device: uint8, or floats, which are taken as divided by 255 already.
@@ -95,7 +95,7 @@ def eager(
 
 @dataclass(frozen=True)
 class Form:
-    """What dtype= and memory_format= ask of images that a Python step made; None leaves it as it is. Called with a batch."""
+    """The dtype and memory format that images made in Python are converted to; None keeps the images' own. Called with a batch."""
 
     dtype: torch.dtype | None
     memory_format: torch.memory_format | None
@@ -104,7 +104,7 @@ class Form:
         return ", ".join(str(each).removeprefix("torch.") for each in (self.dtype, self.memory_format) if each is not None)
 
     def __call__(self, images: Any) -> Tensor:
-        """The images in that form; bytes become floats as value / 255, as in the native pass.
+        """Converts the images; bytes become floats as value / 255, as in the native pass.
 
         Raises:
             ArgumentError: they are no batch of image tensors, or floats where bytes are asked for.
@@ -121,11 +121,11 @@ class Form:
         memory_format = self.memory_format or torch.contiguous_format
         if dtype == images.dtype:
             return images.contiguous(memory_format=memory_format)
-        convert = to_float if images.shape[1] == 3 else eager  # grey, which has no kernel
+        convert = to_float if images.shape[1] == 3 else eager  # the kernel takes no grey images
         return convert(images, dtype, None, None, memory_format)
 
     def one(self, image: Any) -> Tensor:
-        """One image in that form."""
+        """Converts one image."""
         return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
 
 

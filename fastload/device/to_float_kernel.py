@@ -1,8 +1,9 @@
-"""to_float as one kernel for NVIDIA and AMD GPUs, in Triton. Imported only where Triton is.
+"""to_float as one Triton kernel for NVIDIA and AMD GPUs. Imported only where Triton is installed.
 
-It reads each byte and writes each value once. Nothing about a batch's size is compiled in, so that the last, smaller batch runs the same
-code; the dtype, the layouts and the image's size make another kernel.
-See fastload.device.exact_division for how it divides. No other multiplication may be fused with an addition: torch rounds in between.
+It reads each byte and writes each value once. The size of a batch is not compiled in, so the last, smaller batch runs the same code.
+Another dtype, another image size or other layouts may compile another kernel.
+See fastload.device.exact_division for the divisions. No other multiplication may be fused with an addition, because torch rounds between
+them.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -20,11 +21,11 @@ from fastload.device.exact_division import divides, inverses
 from fastload.gpu import launching
 
 BLOCK = 4096
-"""Values that a program makes where both layouts are planar."""
+"""Values that each program computes if both layouts are planar."""
 RUNS = 128
-"""Runs of 48 values, 16 pixels, that a program makes where the result is channels_last."""
+"""Runs of 48 values, that is 16 pixels, that each program computes if the result is channels_last."""
 PIXELS = 1024
-"""Pixels that a program makes from channels_last to contiguous."""
+"""Pixels that each program converts from channels_last to contiguous."""
 
 
 @triton.jit
@@ -37,7 +38,7 @@ def _quotient(a, minus_b, r, DIVIDE: tl.constexpr):
 
 @triton.jit
 def _value(x, mean, minus_std, inverse, RECIPROCAL: tl.constexpr, NORMALIZE: tl.constexpr, DIVIDE: tl.constexpr):
-    """inverse: 1 / std, rounded."""
+    """The float value of a byte. inverse: 1 / std, rounded."""
     value = x.to(tl.float32)
     if RECIPROCAL:
         value = value * 0.003921568859368563
@@ -63,7 +64,7 @@ def _convert(
     NORMALIZE: tl.constexpr,
     DIVIDE: tl.constexpr,
 ):
-    """From where `source` points to where `out` points, of those inside; whole: all are, and without a mask loads and stores are wide."""
+    """Converts the values at `source` that are `inside`, and stores them at `out`. `whole`: all are, so that loads and stores are wider."""
     if whole:
         value = _value(tl.load(source), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
         tl.store(out, value.to(out.dtype.element_ty))
@@ -96,7 +97,7 @@ def _innermost(
     DIVIDE: tl.constexpr,
     RUNS: tl.constexpr,
 ):
-    """Both channels_last: a run of 48 values is one thread's, so that each of its registers has a channel known to the compiler."""
+    """Both channels_last: one thread converts a run of 48 values, so that the compiler knows the channel of each of its registers."""
     first = tl.program_id(0).to(tl.int64) * (RUNS * 48)
     column = tl.arange(0, 16)[None, :]
     start = tl.arange(0, RUNS)[:, None] * 48
@@ -127,7 +128,7 @@ def _planar(
     DIVIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Both contiguous: a program does a part of one plane. plane: pixels of an image."""
+    """Both contiguous: each program converts a part of one plane. plane: pixels of an image."""
     number = tl.program_id(0).to(tl.int64)
     channel = number % 3
     mean, minus_std, inverse = _of(channel, m0, m1, m2), _of(channel, n0, n1, n2), _of(channel, i0, i1, i2)
@@ -157,7 +158,7 @@ def _to_planar(
     DIVIDE: tl.constexpr,
     PIXELS: tl.constexpr,
 ):
-    """From channels_last to contiguous: a program does some pixels of one image."""
+    """From channels_last to contiguous: each program converts some pixels of one image."""
     image = tl.program_id(0).to(tl.int64) * plane * 3
     pixel = tl.program_id(1) * PIXELS + tl.arange(0, PIXELS)
     inside = pixel < plane
@@ -188,7 +189,7 @@ def _to_last(
     DIVIDE: tl.constexpr,
     RUNS: tl.constexpr,
 ):
-    """From contiguous to channels_last: runs as in _innermost, each value fetched from its plane, so that stores are the wide ones."""
+    """From contiguous to channels_last: runs as in _innermost, with each value loaded from its plane, so that the stores are wide."""
     image = tl.program_id(0).to(tl.int64) * plane * 3
     first = tl.program_id(1) * (RUNS * 16)
     column = tl.arange(0, 16)[None, :]
@@ -233,6 +234,6 @@ def to_float(
 
 
 def prove(device: torch.device) -> None:
-    """Runs once."""
+    """Runs the kernel once, to find out whether it can be built."""
     x = torch.zeros((1, 3, 16, 16), dtype=torch.uint8, device=device)
     to_float(x.contiguous(memory_format=torch.channels_last), torch.float32, None, None, torch.channels_last, False)

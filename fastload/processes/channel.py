@@ -1,8 +1,8 @@
-"""Messages between a loader and one worker process: pickles with a length in front, file descriptors beside them.
+"""Channel: a socket for messages between a loader and one worker process, sent as pickles with a length and file descriptors.
 
-A message is `<u32 length><u8 descriptors>` and then the body; a descriptor travels with the first byte of its message, so that they stay
-in step. The parent never blocks in send (a worker that hangs must not hang the loader); a worker does, and its messages are small, since
-what is large goes into a slot.
+A message is a header `<u32 length><u8 descriptors>` and then the body. A file descriptor is sent with the first byte of its message, so
+descriptors and messages stay in step. The parent never blocks in send, because a worker that hangs must not hang the loader. A worker does
+block; its messages are small, since large data go into a slot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """A forked child lets go of its parent's ends, so that a worker's end of life is seen as such."""
+    """Closes the parent's sockets in a forked child. Held open there, they would hide from the workers that the parent closed its own."""
     for channel in list(_live):
         channel.close()
 
@@ -35,15 +35,15 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class Disconnected(Exception):
-    """The other side is gone."""
+    """The process at the other end is gone."""
 
 
 class DescriptorsLost(Disconnected):
-    """A descriptor came that this process had no room for: the messages that follow make no sense."""
+    """A file descriptor was lost because this process may open no more files. The messages that follow cannot be understood."""
 
 
 class Channel:
-    """One end. Belongs to one thread."""
+    """One end of the connection between the parent and a worker. Used by one thread."""
 
     def __init__(self, sock: socket.socket, *, parent: bool) -> None:
         self._socket = sock
@@ -61,15 +61,15 @@ class Channel:
 
     @property
     def backlog(self) -> bool:
-        """Messages wait for room in the socket: poll for writing and call flush()."""
+        """Whether messages wait for room in the socket. If so, poll for writing and call flush()."""
         return bool(self._unsent)
 
     def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
-        """Sends a picklable message. Raises Disconnected when the other side is gone."""
+        """Sends a picklable message. Raises Disconnected if the other process is gone."""
         self.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL), fds)
 
     def send_bytes(self, body: bytes, fds: tuple[int, ...] = ()) -> None:
-        """Sends a message that is pickled already; the descriptors are duplicated if they have to wait."""
+        """Sends a pickled message. The descriptors are duplicated if the message has to wait for room."""
         data = memoryview(_HEAD.pack(len(body), len(fds)) + body)
         if self._corked is not None:
             if not fds:
@@ -82,11 +82,11 @@ class Channel:
         self._send_data(data, fds)
 
     def cork(self) -> None:
-        """Keeps messages back until uncork(), which sends them as one: each send may wake the other side at the cost of this one's CPU."""
+        """Keeps messages back until uncork() sends them together: each send may wake the other process, which takes this one's CPU."""
         self._corked = bytearray()
 
     def uncork(self) -> None:
-        """Sends what was kept back."""
+        """Sends the messages that were kept back since cork()."""
         data, self._corked = self._corked, None
         if data:
             self._send_data(memoryview(data), ())
@@ -102,7 +102,7 @@ class Channel:
             self._unsent.append((data[sent:], kept))
 
     def flush(self) -> None:
-        """Sends what waits, as far as there is room."""
+        """Sends waiting messages, as far as the socket has room."""
         while self._unsent:
             data, fds = self._unsent[0]
             try:
@@ -120,7 +120,7 @@ class Channel:
             self._unsent.popleft()
 
     def _send_some(self, data: memoryview, fds: tuple[int, ...]) -> int:
-        """Bytes sent: all of them on a blocking socket."""
+        """Sends bytes and returns how many were sent; on a blocking socket, all of them."""
         done = 0
         try:
             if fds:
@@ -135,10 +135,10 @@ class Channel:
         return done
 
     def receive(self) -> tuple[Any, tuple[int, ...]] | None:
-        """The next message and its descriptors, which the caller owns. On the parent's side None when none is complete yet.
+        """Receives the next message and its descriptors, which the caller owns. In the parent, returns None if no message is complete yet.
 
         Raises:
-            Disconnected: the other side is gone and everything it sent was received.
+            Disconnected: the other process is gone and everything that it sent was received.
             DescriptorsLost: this process may open no more files.
         """
         while True:
@@ -179,21 +179,21 @@ class Channel:
         return message, tuple(self._fds.popleft() for _ in range(count))
 
     def readable(self) -> bool:
-        """Something can be received without waiting."""
+        """Whether data can be received without waiting."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         try:
             return bool(poll.poll(0)) and bool(self._socket.recv(1, socket.MSG_PEEK))
-        except OSError:  # a reset: it ended with messages unread
+        except OSError:  # connection reset: the other process ended without reading all messages
             return False
 
     def shut(self) -> None:
-        """Tells the other side that nothing more comes."""
+        """Shuts the connection down: the other process reads the end of the stream."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Closes the socket and every descriptor that is under way; idempotent."""
+        """Closes the socket and every descriptor that was not handed on; idempotent."""
         self._socket.close()
         for fd in self._fds:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""num_workers=0: torch's own iterator in the calling process, with what FastLoader adds."""
+"""InProcessIterator: the iterator for num_workers=0. It is torch's own, extended by FastLoader's resuming, seeding and on_error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fastload.resume.epoch_state import Progress
 
 
 class _Seeded:
-    """A dataset whose samples are each made under a random state of their own. It has no __getitems__."""
+    """A dataset that seeds the global generators for each sample. It has no __getitems__, which would make several at once."""
 
     def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
@@ -36,7 +36,7 @@ class _Seeded:
 
 
 class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
-    """One epoch in the calling process. Under seed_by="sample" the caller's own random state is left as it was."""
+    """Iterator over one epoch in the calling process. Under seed_by="sample" the caller's own random state does not change."""
 
     def __init__(self, plan: ExecutionPlan, progress: Progress, counts: Counts, length_called: int | None) -> None:
         settings, epoch_state, epoch = plan.settings, progress.epoch_state, progress.epoch
@@ -57,7 +57,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._by_sample = settings.seed_by == "sample"
         self._policy = Policy(settings.on_error, draws is not None, *self._seeds)
         self._losses = PassLosses(counts)
-        self._lost = Lost()  # of the batch at hand
+        self._lost = Lost()  # of the current batch
         if self._by_sample:
             seeds = (int(self._base_seed), epoch_state.passes) if settings.seed is None else (settings.seed, epoch)
             self._dataset = _Seeded(self._dataset, *seeds)
@@ -118,10 +118,10 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         return fetched(self._dataset_fetcher, index, self._anew if rewind else None)
 
     def _make(self, index: Any) -> Any:
-        """The batch without the samples that cannot be made.
+        """Makes a batch without the samples that fail.
 
         Raises:
-            _NothingLeft: there is no other.
+            _NothingLeft: every sample of the batch failed.
         """
         get = partial(operator.getitem, self._dataset)
         if self._auto_collation:

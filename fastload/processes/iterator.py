@@ -1,4 +1,4 @@
-"""One pass over any Dataset by worker processes: tasks out, batches in slots back."""
+"""WorkerIterator: iterates any Dataset by worker processes, which get tasks and return batches in shared slots."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from fastload.thread_limits import thread_libraries
 
 
 class WorkerIterator(LoaderIterator):
-    """Iterates one epoch, or, with persistent workers, one epoch after another.
+    """Iterator over one epoch, or, with persistent workers, over one epoch after another.
 
     1. It draws from the generators as torch's iterator does: base_seed, then the sampler's own.
-    2. By default batch k is made by worker k mod N, and a worker's batches in turn, so that a seeded run repeats. With seed_by="sample" all
-       workers fill the rows of the oldest batch; with in_order=False whoever is free takes the next batch.
+    2. By default worker k mod N makes batch k, and each worker makes its batches in order, so that a seeded run repeats. With
+       seed_by="sample" all workers fill the rows of the oldest batch; with in_order=False the first free worker takes the next batch.
     3. A batch's tensors view its slot and hold its lease. See fastload._native's NOTE [ shared slots: lifetimes ].
     4. A worker's exception is raised when its batch's turn comes, and the batches after it stay deliverable. A worker's death closes the
        iterator; the loader starts new workers when it is iterated again.
@@ -56,7 +56,7 @@ class WorkerIterator(LoaderIterator):
         if self._depth <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
         self._by_sample = settings.seed_by == "sample"
-        # A copy of the dataset that has a state makes batches of its own, which that state counts.
+        # Each worker's copy of a stateful dataset counts the batches that it makes itself, so workers must not share batches.
         self._follows = settings.iterable or is_stateful(self._dataset)
         self._shared = not self._follows and (self._by_sample or not self._in_order)
         self._rowwise = self._shared and self._by_sample and self._auto_collation and self._collate_fn is default_collate
@@ -66,12 +66,12 @@ class WorkerIterator(LoaderIterator):
         self._use(plan.transfer)
         self._queue: deque[Task] = deque()
         self._transferred: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
-        self._failure: BaseException | None = None  # of workers, heard of while batches before it were still to be had
+        self._failure: BaseException | None = None  # of workers, noticed while earlier batches were still undelivered
         self._numbers = itertools.count()
         self._sampled_out = False
         self._closed = False
-        self._torn = False
-        self._samples = 0  # in the batch that the loop has last
+        self._inconsistent = False
+        self._samples = 0  # in the batch delivered last
         self._ended = False  # everything was delivered
         self._pid = os.getpid()
         context = settings.multiprocessing_context or torch.multiprocessing
@@ -86,13 +86,13 @@ class WorkerIterator(LoaderIterator):
             self._fill()
 
     def _use(self, transfer_plan: TransferPlan) -> None:
-        """Begins an epoch whose batches go that way. Only a device's own queue works ahead: stages would keep the loop waiting."""
+        """Sets the epoch's transfer. Batches are moved ahead only to CUDA, where the work is queued; elsewhere the loop would wait."""
         self._transfer_plan = transfer_plan
         self._transfer = Transfer(transfer_plan)
         self._ahead = transfer_plan.ahead if transfer_plan.device is not None and transfer_plan.device.type == "cuda" else 0
 
     def _attach(self, plan: ExecutionPlan, progress: Progress, arguments: IteratorArguments) -> None:
-        """Begins the loader's epoch, or goes on where a resumed one stands."""
+        """Sets the iterator to the epoch that begins, or to the position of a resumed epoch."""
         settings, epoch_state = plan.settings, progress.epoch_state
         assert epoch_state is not None
         self._epoch_state = epoch_state
@@ -148,29 +148,29 @@ class WorkerIterator(LoaderIterator):
 
     @property
     def _workers(self) -> list[Any]:
-        """The processes, as people who look at torch's iterator expect to find them."""
+        """The worker processes, under the name that torch's iterator has for them."""
         return [] if self._closed else self._scheduler.pool.processes
 
     @property
     def closed(self) -> bool:
-        """No worker serves this iterator any more."""
+        """Whether this iterator has no workers in this process any more."""
         return self._closed or self._pid != os.getpid()
 
     @property
     def usable(self) -> bool:
-        """It can begin another epoch."""
-        return not (self.closed or self._torn)
+        """Whether the iterator can begin another epoch."""
+        return not (self.closed or self._inconsistent)
 
-    # NOTE [ worker batches: torn steps ]
-    # An exception out of a signal's handler (Ctrl-C, an alarm) may come between any two lines, such as when a message is taken in and
-    # not yet noted: what then waits for it waits for ever. So `_torn` is set while a step changes who owes what, and cleared where all
-    # is in order again; an iterator found torn serves nobody any more.
+    # NOTE [ worker batches: interrupted updates ]
+    # A signal handler (Ctrl-C, an alarm) may raise an exception between any two lines, for instance after a message was received and
+    # before it was recorded; the batch that it announced would then be awaited for ever. So `_inconsistent` is set while the state of
+    # tasks is being updated, and cleared afterwards. After an interrupted update it stays set, and next() raises ClosedError.
 
     def begin_epoch(self, plan: ExecutionPlan, progress: Progress, length_called: int | None) -> None:
-        """The next epoch of persistent workers. What is under way for the one before is waited for, as torch does, and thrown away."""
+        """Begins the next epoch of persistent workers. Batches in flight of the epoch before are awaited, as torch does, and dropped."""
         dataset, self._draws = plan.python_dataset(progress.epoch)
         arguments = IteratorArguments.of(plan, dataset, length_called)
-        self._torn = True
+        self._inconsistent = True
         self._queue.clear()
         self._transferred.clear()
         while True:
@@ -192,7 +192,7 @@ class WorkerIterator(LoaderIterator):
         for worker, stands in self._scheduler.begun.items():
             if stands is not None and self._epoch_state.replicas:
                 self._epoch_state.replicas[worker].state = stands.state
-        self._torn = False
+        self._inconsistent = False
 
     # ---- tasks out
 
@@ -205,13 +205,13 @@ class WorkerIterator(LoaderIterator):
                 self._sampled_out = True
                 return
             except BaseException:
-                self._torn = False  # the sampler's own failure, or an end in the middle of it: nothing was changed yet
+                self._inconsistent = False  # the sampler failed, or was interrupted: nothing has changed yet
                 raise
             task = Task(next(self._numbers), index, self._epoch_state.at)
             self._queue.append(task)
             try:
                 self._scheduler.dispatch(task)
-            except BaseException:  # a batch that nobody makes must not be waited for
+            except BaseException:  # no worker makes this batch, so the iterator must not wait for it
                 self.close()
                 raise
 
@@ -220,10 +220,10 @@ class WorkerIterator(LoaderIterator):
     def _next_data(self) -> Any:
         if self._pid != os.getpid():
             raise ClosedError(f"this iterator's workers belong to process {self._pid}: iterate the loader anew in this process")
-        if self._torn:
+        if self._inconsistent:
             self.close()
             raise ClosedError("an exception from outside cut short what this iterator was doing: iterate the loader anew")
-        self._torn = True
+        self._inconsistent = True
         deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
         while True:
             if self._transferred:
@@ -244,7 +244,7 @@ class WorkerIterator(LoaderIterator):
                     return batch
                 continue
             if not self._queue:
-                self._torn = False
+                self._inconsistent = False
                 if self._closed and not self._ended:
                     raise ClosedError("this iterator's workers were closed before its end: iterate the loader anew")
                 self._ended = True
@@ -269,10 +269,10 @@ class WorkerIterator(LoaderIterator):
         return None
 
     def _finish(self, task: Task) -> None:
-        """Makes the batch of a task that is ready, and moves it. What goes wrong there is raised at its turn."""
+        """Builds the batch of a ready task, and moves it. An error is kept, and raised at the batch's turn."""
         made, task.made = task.made, None
         assert made is not None
-        self._torn = False
+        self._inconsistent = False
         try:
             self._transferred.append((task, None if task.empty else self._transfer.put(made, functools.partial(self._key, task))))
         except BaseException as error:
@@ -281,15 +281,15 @@ class WorkerIterator(LoaderIterator):
             self._transferred.append((task, error))
         finally:
             self._scheduler.forget(task)
-        self._torn = True
+        self._inconsistent = True
 
     def _key(self, task: Task) -> BatchKey:
         if self._dataset_kind != _DatasetKind.Map:
-            return BatchKey(*self._seeds, next(self._finished), None)  # tasks that find a worker exhausted have numbers too
+            return BatchKey(*self._seeds, next(self._finished), None)  # not task.at: tasks given to an exhausted worker have numbers too
         return BatchKey(*self._seeds, task.at, task.index if task.lost is None else task.lost.among(task.index, self._auto_collation))
 
     def _move_ahead(self) -> None:
-        """Moves what is ready behind the batch that was asked for, as far as that goes without waiting."""
+        """Moves the batches that are ready after the requested one, as far as possible without waiting."""
         while len(self._transferred) < self._ahead and self._queue:
             task = self._take_ready()
             if task is not None:
@@ -298,7 +298,7 @@ class WorkerIterator(LoaderIterator):
                 return
 
     def _hear(self) -> bool:
-        """Takes in one message that is there; False when there is none, or when the workers fail, which is raised at its turn."""
+        """Handles one message if there is one. Returns False if there is none, or if the workers failed; that error is raised later."""
         try:
             received = self._scheduler.pool.receive(list(range(self._num_workers)), 0.0)
         except BaseException as error:
@@ -311,7 +311,7 @@ class WorkerIterator(LoaderIterator):
         return received is not None
 
     def _take(self, task: Task) -> None:
-        """This batch is the next that the loop has: another is pulled in its place."""
+        """Takes the batch that is delivered next out of the queue, and pulls another in its place."""
         self._samples = len(task.index) if self._auto_collation else 1
         self._epoch_state.take(task.at if self._dataset_kind == _DatasetKind.Map else None, self._samples, task.worker, task.replica)
         if self._closed:
@@ -328,14 +328,14 @@ class WorkerIterator(LoaderIterator):
             raise failure
 
     def _deliver(self, task: Task, moved: TransferredBatch | BaseException | None) -> Any:
-        """The batch for the loop; NOTHING where on_error has left out all of it."""
-        self._torn = False
+        """The batch for the loop; NOTHING if on_error skipped all its samples."""
+        self._inconsistent = False
         if isinstance(moved, BaseException):
             raise moved
         if task.lost is not None:
             self._losses.add(task.lost)
         if moved is None:
-            self._torn = True
+            self._inconsistent = True
             return NOTHING
         self._counts.batches += 1
         self._counts.samples += self._samples - (0 if task.lost is None else task.lost.skipped)
@@ -344,7 +344,7 @@ class WorkerIterator(LoaderIterator):
         return batch
 
     def _listen(self, workers: list[int], timeout: float | None) -> None:
-        """Takes in one message. Whatever goes wrong here ends the workers."""
+        """Waits for one message and handles it. Any error here ends the workers."""
         try:
             received = self._scheduler.pool.receive(workers, timeout)
             if received is None:
@@ -370,23 +370,23 @@ class WorkerIterator(LoaderIterator):
             self._fill()
 
     def progress(self) -> dict[str, int]:
-        """For the health report: batches that are ready, and how many are in flight at most, and the slots."""
+        """Counts for the health report: ready batches, the most batches in flight, and the slots."""
         ready = sum(task.made is not None for task in self._queue)
         return {"ready": ready, "depth": self._depth, "slots": len(self._scheduler.slots.all), "slot_bytes": self._scheduler.slots.bytes}
 
     def close(self) -> None:
-        """Ends the workers; idempotent. Batches handed out stay valid."""
+        """Ends the workers; idempotent. Delivered batches stay valid."""
         self._closed = True
         if self._pid == os.getpid():
             self._scheduler.close()
             self._queue.clear()
             self._transferred.clear()
 
-    _shutdown_workers = close  # by the name that people call on torch's iterator
+    _shutdown_workers = close  # torch's name for it, which programs call
 
 
 def _call(function: Callable[[list[Task]], None] | None, tasks: list[Task]) -> None:
-    if function is not None:  # its iterator is still there
+    if function is not None:  # the iterator is still alive
         function(tasks)
 
 

@@ -1,4 +1,4 @@
-"""Job: what the workers of an iterator are started with."""
+"""Job: the parameters that the workers of an iterator are started with."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from fastload.resume.dataset_state import DatasetState
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker works on; the same for all workers of an iterator but for the worker's number.
+    """Parameters of a worker process, the same for all workers of an iterator.
 
     Attributes:
         kind: torch's _DatasetKind.
         auto_collation, drop_last, collate_fn, init_fn: as the loader's.
-        base_seed: of torch's worker seeds.
-        shared_seed: of an IterDataPipe, else None.
+        base_seed: the base of torch's worker seeds.
+        shared_seed: the shared seed of an IterDataPipe, else None.
         sample_seed: (seed, epoch) under seed_by="sample", else None.
-        rowwise: batches are split over workers, once a sample's layout is known.
-        parent: the process to work for, by PID.
-        replicas: of a dataset that goes on from a state, where each worker's copy stands; else empty.
+        rowwise: workers share the rows of each batch, once the layout of a sample is known.
+        parent: PID of the process that they work for.
+        replicas: for a resumed pass, the state of each worker's copy of the dataset; else empty.
         batch_size: samples in a batch of an iterable dataset.
-        snapshot_every: batches of a worker between two states of an iterable dataset that it sends; 0: only at its end.
-        set_draws: of packed data: tells the dataset what random transforms follow from in a new epoch.
-        policy: what becomes of samples that cannot be made, in the first epoch.
+        snapshot_every: a worker sends the state of an iterable dataset after each so many of its batches; 0: only at the end.
+        set_draws: for packed data, sets the seeds of random transforms for a new epoch.
+        policy: how the first epoch treats samples that fail.
     """
 
     dataset: Any

@@ -1,6 +1,6 @@
 """Messages between a loader's process and its workers; each is dispatched by its type.
 
-A message is pickled onto the worker's channel; a file descriptor that belongs to it goes beside it.
+A message is pickled and sent over the worker's channel, together with the file descriptor that belongs to it, if any.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class WorkerReport(NamedTuple):
-    """What a worker measured while it made a batch, or its part of one, for the health report.
+    """Measurements of a worker making a batch, or its rows of one, for the health report.
 
     Attributes:
-        python_seconds: in the dataset.
-        collate_seconds: in collating and packing.
-        slowest_seconds, slowest_index: of the slowest sample.
+        python_seconds: time in the dataset.
+        collate_seconds: time in collating and packing.
+        slowest_seconds, slowest_index: time and index of the slowest sample.
         by_value: tensors that did not fit the slot and went by pickle.
     """
 
@@ -37,7 +37,7 @@ class WorkerReport(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """The worker is to end."""
+    """Ends the worker."""
 
 
 class MapSlot(NamedTuple):
@@ -53,13 +53,13 @@ class DropSlots(NamedTuple):
 
 
 class UseLayout(NamedTuple):
-    """The layout of a sample's row: from now on workers share batches row by row."""
+    """The layout of a batch's rows. From now on the workers share the rows of each batch."""
 
     layout: Layout
 
 
 class BeginEpoch(NamedTuple):
-    """Another epoch of persistent workers."""
+    """Begins another epoch of persistent workers."""
 
     shared_seed: int | None
     sample_seed: tuple[int, int] | None
@@ -68,7 +68,7 @@ class BeginEpoch(NamedTuple):
 
 
 class MakeBatch(NamedTuple):
-    """A batch for this worker. `size_hint`: bytes of a new slot, where `slot` is None or too small."""
+    """A batch for this worker. `size_hint`: size in bytes of a new slot, if `slot` is None or too small."""
 
     batch: int
     index: Any
@@ -99,7 +99,7 @@ class BatchDone(NamedTuple):
     """A batch lies in its slot. A new slot's descriptor goes with the message.
 
     Attributes:
-        needed: bytes of the slot that the batch takes.
+        needed: bytes that the batch takes in the slot.
         body: its pickle, or that pickle's length where it lies at the end of those bytes.
     """
 
@@ -112,7 +112,7 @@ class BatchDone(NamedTuple):
 
 
 class BatchEmpty(NamedTuple):
-    """on_error has left out every sample of a batch."""
+    """A batch without samples: on_error skipped all of them."""
 
     worker: int
     batch: int
@@ -128,7 +128,7 @@ class BatchFailed(NamedTuple):
 
 
 class SamplesLost(NamedTuple):
-    """Samples of a batch that on_error left out or replaced; sent before the batch."""
+    """Samples of a batch that on_error skipped or replaced; sent before the batch."""
 
     worker: int
     batch: int
@@ -171,11 +171,11 @@ class RowsDone(NamedTuple):
     """Rows of a batch that this worker has made.
 
     Attributes:
-        rows: how many.
-        strings: by row, what of it is no tensor.
-        odd: a row does not have the common layout.
-        error: of the first row that failed, with its number.
-        lost: rows that on_error left out or replaced.
+        rows: the number of these rows.
+        strings: the strings of each row, by row number.
+        odd: whether a row does not have the common layout.
+        error: number and error of the first row that failed.
+        lost: rows that on_error skipped or replaced.
     """
 
     worker: int

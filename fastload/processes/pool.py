@@ -1,10 +1,10 @@
-"""Worker processes, from the parent's side: started, told what to do, listened to, buried.
+"""Pool: the worker processes of an iterator, as the parent starts them, exchanges messages with them and ends them.
 
 NOTE [ processes: ends of life ]
-A worker ends when told to ("stop"), when its channel is closed, or, by a thread of its own that needs no interpreter lock, when the
-parent's process is gone. The parent sees a worker's end by its pidfd, so no handler for SIGCHLD is needed and no child of a worker that
-inherited its sockets can hide it. close() asks, waits GRACE, sends SIGTERM, waits, sends SIGKILL; it is called by the iterator's end, by
-its collection, by the interpreter's exit, and by an error.
+A worker ends when it receives Stop, when its channel is closed, or when the parent's process is gone; a thread of its own, which needs no
+interpreter lock, watches for that. The parent notices a worker's end by its pidfd. So it needs no handler for SIGCHLD, and no child of a
+worker that inherited its sockets can hide the end. close() sends Stop, waits GRACE, sends SIGTERM, waits again, and sends SIGKILL. It is
+called when the iterator ends or is collected, when the interpreter exits, and after an error.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from fastload.processes.messages import Stop
 from fastload.system import oom_kills
 
 GRACE = 0.3
-"""Seconds that close() gives a worker to finish what it does, and again after SIGTERM."""
+"""Seconds that close() waits for a worker after Stop, and again after SIGTERM."""
 
 
 _NAME = "fastload-worker-"
 
 
 class Travel:
-    """An object on its way to a process that is spawned, pickled with cloudpickle so that lambdas and classes of a notebook go along."""
+    """Wrapper that pickles an object for a spawned process with cloudpickle, so that it may contain lambdas and classes of a notebook."""
 
     def __init__(self, content: Any) -> None:
         self.content = content
@@ -61,8 +61,8 @@ def _unpacked(pickled: bytes) -> Travel:
 
 
 # NOTE [ processes: signals ]
-# What the parent handles in Python is the parent's affair: workers leave SIGINT alone and ignore the rest of it. From its start until it
-# has said so, a worker has these signals blocked, so that one that comes meanwhile ends no worker and prints no traceback of it.
+# Signals that the parent handles in Python are for the parent alone: workers do nothing on SIGINT and ignore the others. Until a starting
+# worker has set that up, these signals are blocked in it, so that one that arrives meanwhile neither ends it nor prints a traceback.
 _PARENTS_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
@@ -76,11 +76,11 @@ def _main(job: Travel, number: int, sock: Any, control: Any, handled: tuple[int,
 
 @contextlib.contextmanager
 def _signals_later(method: str) -> Iterator[None]:
-    """Blocks the parent's signals while a worker starts, which inherits that."""
+    """Blocks the parent's signals while a worker starts; the worker inherits the blocked signals."""
     if method != "fork":
         from multiprocessing import resource_tracker
 
-        resource_tracker.ensure_running()  # its start would unblock SIGINT
+        resource_tracker.ensure_running()  # now: its start would unblock SIGINT later
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _PARENTS_SIGNALS)
     try:
         yield
@@ -89,7 +89,7 @@ def _signals_later(method: str) -> Iterator[None]:
 
 
 def _disown() -> None:
-    """In a forked child: the parent's workers are no children of it. multiprocessing would end them at its exit."""
+    """Removes the parent's workers from a forked child's list of children: else multiprocessing would end them when that child exits."""
     children: set[Any] = getattr(multiprocessing.process, "_children", set())
     for process in [p for p in children if p.name.startswith(_NAME)]:
         children.discard(process)
@@ -99,7 +99,7 @@ os.register_at_fork(after_in_child=_disown)
 
 
 class WorkerProcess:
-    """One worker: its process, its channel, and a descriptor that tells of its end."""
+    """One worker: its process, its channel, and a descriptor that becomes readable when the process ends."""
 
     def __init__(self, number: int, process: Any, channel: Channel) -> None:
         self.number = number
@@ -109,11 +109,11 @@ class WorkerProcess:
         try:
             self.death = os.pidfd_open(self.pid)
             self._own_death = True
-        except OSError:  # no such call here: the pipe that multiprocessing keeps
+        except OSError:  # no pidfd on this system: use the pipe that multiprocessing keeps
             self.death, self._own_death = process.sentinel, False
 
     def forget(self) -> None:
-        """Closes what the parent holds of it."""
+        """Closes the parent's descriptors for this worker."""
         self.channel.close()
         if self._own_death:
             with contextlib.suppress(OSError):
@@ -124,8 +124,8 @@ class WorkerProcess:
 class Pool:
     """The worker processes of one iterator.
 
-    1. Made by the process that uses it; in a forked child its methods do nothing.
-    2. Every wait ends: with a message, a worker's end, the timeout, or a signal's exception.
+    1. The process that uses a pool also creates it; in a forked child, close() does nothing.
+    2. Every wait ends: with a message, the end of a worker, the timeout, or an exception from a signal handler.
     """
 
     def __init__(self, context: Any, workers: int, tickets: int, job: Any, holds: Callable[[int], tuple[Any, ...]]) -> None:
@@ -166,12 +166,12 @@ class Pool:
 
     @property
     def processes(self) -> list[Any]:
-        """The multiprocessing objects of the workers."""
+        """The multiprocessing.Process objects of the workers."""
         return [worker.process for worker in self.workers]
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What is sent in this block goes to each worker at once, at its end."""
+        """Collects the messages sent in this block, and sends them to each worker together when it ends."""
         for worker in self.workers:
             worker.channel.cork()
         try:
@@ -182,12 +182,12 @@ class Pool:
                     worker.channel.uncork()
 
     def send(self, number: int, message: Any, fds: tuple[int, ...] = ()) -> None:
-        """Sends to one worker. A worker that is gone is noticed by receive()."""
+        """Sends a message to one worker. If the worker is gone, the next receive() raises WorkerError."""
         with contextlib.suppress(Disconnected):
             self.workers[number].channel.send(message, fds)
 
     def send_bytes(self, number: int, pickled: bytes) -> None:
-        """send() of a message pickled before, for what goes to all."""
+        """Sends a message that was pickled before: one pickle serves all workers."""
         with contextlib.suppress(Disconnected):
             self.workers[number].channel.send_bytes(pickled)
 
@@ -240,7 +240,7 @@ class Pool:
     def _died(self, worker: WorkerProcess) -> WorkerError:
         worker.process.join(GRACE)
         code = worker.process.exitcode
-        if code is None:  # its socket is closed and it lives: nothing it does is of use any more
+        if code is None:  # alive with its socket closed: it can deliver nothing any more
             worker.process.kill()
             worker.process.join()
             code = worker.process.exitcode
@@ -280,7 +280,7 @@ class Pool:
 
 
 class _Fd:
-    """A descriptor that a forked child has anyway."""
+    """A file descriptor passed to a forked child, which inherits it."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -290,7 +290,7 @@ class _Fd:
 
 
 class _Late:
-    """A descriptor that is duplicated when multiprocessing pickles it, which it must do itself."""
+    """A file descriptor that is duplicated only when multiprocessing pickles it for a spawned process."""
 
     def __init__(self, duplicate: Any, fd: int) -> None:
         self._duplicate, self._fd = duplicate, fd
@@ -319,12 +319,12 @@ def _close(workers: list[WorkerProcess], pid: int) -> None:
                 worker.channel.shut()
             worker.process.join(None if step == "kill" else max(0.0, deadline - time.monotonic()))
     for worker in workers:
-        worker.forget()  # its process stays joinable for whoever took it from the iterator
+        worker.forget()  # callers that took the process object from the iterator may still join it
     workers.clear()
 
 
 def warm_forkserver(context: Any) -> None:
-    """Has the fork server import what every worker needs, once, unless it runs already or the user said what it should import."""
+    """Makes the fork server import the workers' modules once, unless it is running already or the user chose what it preloads."""
     from multiprocessing import forkserver
 
     if getattr(forkserver._forkserver, "_preload_modules", None) == ["__main__"]:
@@ -332,7 +332,11 @@ def warm_forkserver(context: Any) -> None:
 
 
 def refuse_daemon(context: Any) -> None:
-    """Says what to do where Python lets no process start: in a daemonic one, and in one that is itself being spawned."""
+    """Raises if Python lets this process start no other, because it is daemonic or is itself still being spawned.
+
+    Raises:
+        ResourceError: the process is one of these; the message says what to do.
+    """
     current = multiprocessing.process.current_process()
     if getattr(current, "_inheriting", False):
         raise ResourceError(
@@ -347,7 +351,7 @@ def refuse_daemon(context: Any) -> None:
 
 
 def _in_torchs_words(pid: int, code: int) -> str:
-    """The sentences of torch's own loader for that end of a worker, which programs and people search logs for."""
+    """torch's own error text for a worker that ended so: programs and people search logs for it."""
     how = f"is killed by signal: {signal.strsignal(-code)}." if code < 0 else f"exited unexpectedly with exit code {code}." if code else ""
     first = f"DataLoader worker (pid {pid}) {how} " if how else ""
     return f"{first}DataLoader worker (pid(s) {pid}) exited unexpectedly"

@@ -1,10 +1,10 @@
-"""Collating row by row: where each leaf of a sample goes in a batch that several workers fill.
+"""Row-wise collation: each leaf of a sample is written into its row of a batch, so that several workers can fill one batch.
 
 It covers what default_collate turns into tensors and lists: dicts, lists, tuples and named tuples of tensors, arrays, numbers and strings.
-A sample of another kind, or unlike the first, is collated as a whole by one worker, through default_collate itself, errors included.
+Where a sample is of another kind, or unlike the first, one worker collates the whole batch by default_collate itself, errors included.
 
-Its walks are not those of `fastload.batch_tree`, as they follow a layout: a leaf may also be an array, a number or a string, a container's
-type has to be the very one of the first sample, not a subclass, and a sequence becomes what default_collate makes of it.
+It does not use the walks of `fastload.batch_tree`, because it follows a layout: a leaf may also be an array, a number or a string, the type
+of a container must be exactly that of the first sample, and a sequence becomes what default_collate makes of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, boo
 
 @dataclass(frozen=True)
 class Leaf:
-    """One tensor of the batch, or one list of strings (code -1). `kind` is the sample's own type; `shape` that of a row."""
+    """One tensor of the batch, or one list of strings (code -1). `kind` is the type of the sample's value; `shape` is that of one row."""
 
     kind: type
     code: int
@@ -44,25 +44,25 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Layout:
-    """How samples become batches: containers as (kind, keys, children), leaves by their number."""
+    """Structure of a sample and its batch: containers as (kind, keys, children), leaves by their number."""
 
     template: Any
     leaves: tuple[Leaf, ...]
 
     def bytes(self, rows: int) -> int:
-        """A slot for that many rows."""
+        """Size in bytes of a slot for that many rows."""
         return self.offsets(rows)[-1]
 
     @property
     def travels(self) -> bool:
-        """Whether it can be sent: a named tuple of a local class cannot, nor can some keys."""
+        """Whether it can be pickled: a local class of named tuples cannot, nor can some keys."""
         try:
             return bool(pickle.loads(pickle.dumps(self)) == self)
         except Exception:
             return False
 
     def offsets(self, rows: int) -> list[int]:
-        """Where each leaf begins; the end of the last one comes last."""
+        """The offset of each leaf in the slot, and at last the end of the last leaf."""
         at, out = 0, []
         for leaf in self.leaves:
             out.append(at)
@@ -71,7 +71,7 @@ class Layout:
 
 
 def describe(sample: Any) -> Layout | None:
-    """The layout of batches of such samples; None when they cannot be collated row by row."""
+    """The layout of batches of samples like this one; None if they cannot be collated row by row."""
     leaves: list[Leaf] = []
     template = _describe(sample, leaves)
     return None if template is None or not any(leaf.code >= 0 for leaf in leaves) else Layout(template, tuple(leaves))
@@ -115,7 +115,7 @@ def _leaf(value: Any) -> Leaf | None:
 
 
 def flatten(sample: Any, layout: Layout) -> list[Any] | None:
-    """The leaves of a sample in the layout's order; None when it is of another layout."""
+    """The leaves of a sample in the layout's order; None if the sample has another layout."""
     values: list[Any] = []
     if not _flatten(sample, layout.template, values):
         return None
@@ -142,7 +142,7 @@ def _flatten(value: Any, template: Any, out: list[Any]) -> bool:
 
 
 class RowWriter:
-    """One batch's slot as the arrays that rows are written into."""
+    """Views of one batch's slot as arrays that rows are written into."""
 
     def __init__(self, layout: Layout, slot: core.SharedSlot, rows: int) -> None:
         self.layout = layout
@@ -156,7 +156,7 @@ class RowWriter:
             self._views.append(flat if leaf.kind is torch.Tensor else flat.numpy())
 
     def write(self, row: int, values: list[Any]) -> list[Any]:
-        """Puts a sample's leaves in their row; returns those that are strings. OverflowError: an int beyond 64 bits."""
+        """Writes a sample's leaves into their row, and returns those that are strings. Raises OverflowError for an int beyond 64 bits."""
         strings = []
         for value, view in zip(values, self._views, strict=True):
             if view is None:
@@ -169,12 +169,12 @@ class RowWriter:
 
 
 def batch_of(layout: Layout, rows: int, strings: list[list[Any]], keep: list[int] | None = None) -> Any:
-    """The finished batch, as default_collate would give it, to be called while its slot is being unpacked.
+    """Builds the finished batch, as default_collate would return it. Called inside opened() of its slot.
 
     Args:
-        rows: that the slot was filled with.
-        strings: of the rows that were made, in order.
-        keep: the rows that were made, of which the batch is then a copy; None for all, in place.
+        rows: number of rows in the slot.
+        strings: the strings of the rows that were made, in order.
+        keep: the rows that were made, if not all were: the batch is then a copy of these. None: all rows, as views of the slot.
     """
     offsets = layout.offsets(rows)
     lists = iter(range(len(layout.leaves)))

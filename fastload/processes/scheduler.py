@@ -1,4 +1,4 @@
-"""Worker processes and their slots, as one iterator has them: tasks out, messages in."""
+"""TaskScheduler: sends the batches of one iterator to its workers as tasks, and handles the workers' messages."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from fastload.resume.dataset_state import DatasetState
 
 @dataclass
 class Task:
-    """One batch under way.
+    """One batch in flight.
 
     Attributes:
-        number: counts up over all epochs of the workers.
-        at: its number in its pass, for state_dict().
-        index: what the sampler gave.
-        worker: who makes it; None: whoever is free.
-        slot: what it was given to be written into.
-        left: rows that are not made yet, where several workers make them.
-        strings: by row, what of those rows is no tensor.
-        replica: where the worker's copy of the dataset stood afterwards, if it told.
-        lost: the rows that on_error left out or replaced.
-        empty: no row is left.
-        made: a callable that gives the batch, or raises; None while under way.
+        number: the task's number, counted over all epochs of the workers.
+        at: the batch's number in its pass, for state_dict().
+        index: what the sampler returned.
+        worker: the worker that makes it; None: any free worker.
+        slot: the slot that it is written into.
+        left: rows not made yet, if several workers make them.
+        strings: the strings of these rows, by row number.
+        replica: the state of the worker's copy of the dataset after this batch, if the worker sent it.
+        lost: the rows that on_error skipped or replaced.
+        empty: whether no row is left.
+        made: a callable that returns the batch, or raises its error; None while the batch is in flight.
     """
 
     number: int
@@ -61,7 +61,7 @@ class Task:
 
 @dataclass
 class WorkerCounts:
-    """What the workers of a loader have done; shared by its iterators."""
+    """Counters of the work of a loader's workers, shared by its iterators."""
 
     batches: int = 0
     samples: int = 0
@@ -90,31 +90,31 @@ class WorkerCounts:
 
 @dataclass
 class LoaderCounters:
-    """What is counted over all epochs of a loader: samples that on_error replaced or skipped, and what worker processes did."""
+    """Counters over all epochs of a loader: samples that on_error replaced or skipped, and the work of its worker processes."""
 
     losses: Counts = field(default_factory=Counts)
     workers: WorkerCounts = field(default_factory=WorkerCounts)
 
 
 SLOW_KEPT = 10
-"""Slowest samples that are remembered."""
+"""Slowest samples that are kept."""
 ENVELOPE_LEAST = 4096
-"""Bytes of pickle from which a batch counts as one that did not fit its slot."""
+"""Bytes of pickle from which a batch counts as pickled: too little of it could be placed in its slot."""
 TICKETS = 4
-"""Tickets per batch in flight: a worker may come late by that many rounds."""
+"""Tickets per batch in flight: a worker may claim a ticket that many rounds late."""
 OVERSIZE = 4
-"""A free slot that many times larger than the largest of the last batches is let go."""
+"""A free slot is unmapped if it is more than this many times as large as the largest recent batch."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How tasks find workers.
+    """Settings of how tasks are given to workers.
 
     Attributes:
-        depth: batches that workers may be at, at once.
-        keep: free slots that are kept.
-        shared: whoever is free takes a task, instead of the worker whose turn it is.
-        in_order: batches are handed out in the order of the tasks.
+        depth: most batches in flight at once.
+        keep: most free slots that are kept.
+        shared: whether any free worker takes a task, instead of the worker whose turn it is.
+        in_order: whether batches are delivered in the order of the tasks.
     """
 
     depth: int
@@ -124,11 +124,11 @@ class Schedule:
 
 
 class TaskScheduler:
-    """The workers of one iterator, their slots, and what is under way.
+    """The workers of one iterator, their slots, and the tasks in flight.
 
-    1. dispatch() sends a task out; take_in() notes a message, which may set some task's `made`; forget() ends a task.
-    2. `ended` is called with the tasks that a worker will not make, because its replica of an iterable dataset is exhausted.
-    3. `begun` has, by worker, where its dataset stood as another epoch began; `ends` where it stood when it was exhausted.
+    1. dispatch() sends a task out; take_in() handles a message, which may set some task's `made`; forget() ends a task.
+    2. `ended` is called with the tasks that a worker will not make, because its copy of an iterable dataset is exhausted.
+    3. `begun` holds, by worker, the state of its dataset when another epoch began; `ends` the state when the dataset was exhausted.
     """
 
     def __init__(
@@ -158,18 +158,18 @@ class TaskScheduler:
         self.pool = Pool(context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number))
 
     def begin(self, shared_seed: int | None, sample_seed: tuple[int, int] | None, draws: Draws | None, policy: Policy) -> None:
-        """Another epoch of the same workers."""
+        """Begins another epoch of the same workers."""
         self.begun.clear()
         self.ends.clear()
         self._send_all(messages.BeginEpoch(shared_seed, sample_seed, draws, policy))
 
     def forget(self, task: Task) -> None:
-        """Nothing more is expected of this task; its slot is free once nobody views it."""
+        """Ends a task. Its slot is free once no tensor views it."""
         self.tasks.pop(task.number, None)
         _free_slot(task)
 
     def take_in(self, message: Any, fds: Any) -> None:
-        """Notes a worker's message."""
+        """Handles a worker's message."""
         task = self.tasks.get(message.batch)
         if isinstance(message, messages.BatchDone):
             self._batch_done(message, task, *fds)
@@ -177,7 +177,7 @@ class TaskScheduler:
             _HANDLERS[type(message)](self, message, task)
 
     def close(self) -> None:
-        """Ends the workers and forgets what was under way, in the process that made them; idempotent. Batches handed out stay valid."""
+        """Ends the workers, in the process that started them, and drops all tasks; idempotent. Delivered batches stay valid."""
         self.pool.close()
         self.tasks.clear()
         self.slots.all.clear()
@@ -185,7 +185,7 @@ class TaskScheduler:
     # ---- tasks out
 
     def dispatch(self, task: Task) -> None:
-        """Sends a task to whoever makes it, with a slot to write into where one is free."""
+        """Sends a task to the worker or workers that make it, with a free slot if there is one."""
         self.tasks[task.number] = task
         if self.slots.dropped:
             self._send_all(messages.DropSlots(self.slots.dropped))
@@ -206,14 +206,14 @@ class TaskScheduler:
         self._send_all(messages.OfferBatch(self._open_ticket(task), messages.MakeBatch(task.number, task.index, slot, least)))
 
     def _usual(self) -> int:
-        """Bytes of a slot that all but the largest tenth of the last batches fit into, in steps of an eighth, so that it is steady."""
+        """Bytes of a slot that all but the largest tenth of recent batches fit into, rounded up so that it is steady."""
         sizes = sorted(self.sizes)
         size = sizes[len(sizes) - 1 - len(sizes) // 10]
         step = 1 << max(12, size.bit_length() - 4)
         return -(-size // step) * step
 
     def _next_active(self) -> int:
-        """In order, the next worker in turn that is not exhausted; else the one with least to do."""
+        """The worker for the next task: in order, the next in turn that is not exhausted; else the one with the fewest tasks."""
         if not self._schedule.in_order:
             busy = Counter(task.worker for task in self.tasks.values() if task.made is None)
             return min((n for n in range(self._workers) if self.active[n]), key=lambda n: busy[n])
@@ -241,14 +241,14 @@ class TaskScheduler:
         return task.ticket
 
     def _share(self, slot: Slot | None) -> None:
-        """Sees that every worker has mapped the slot."""
+        """Sends the slot to every worker that has not mapped it yet."""
         if slot is None:
             return
         for number in range(self._workers):
             if number not in slot.known:
                 self.pool.send(number, messages.MapSlot(slot.number), (slot.memory.fd,))
                 slot.known.add(number)
-        slot.memory.release_fd()  # so that batches that are held take no file descriptor
+        slot.memory.release_fd()  # so that batches held by the caller take no file descriptor
 
     def _send_all(self, message: Any) -> None:
         pickled = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
@@ -270,7 +270,7 @@ class TaskScheduler:
             if self._schedule.shared:
                 self._share(given)
             else:
-                memory.release_fd()  # nobody else will want it
+                memory.release_fd()  # no other worker maps it
         if task is None:
             if given is not None:
                 given.busy = False
@@ -299,7 +299,7 @@ class TaskScheduler:
         self.begun[message.worker] = message.state
 
     def _dataset_ended(self, message: messages.DatasetEnded, task: Task | None) -> None:
-        """A worker's iterable dataset is exhausted: what else it was told to make will not come."""
+        """Ends the tasks of a worker whose iterable dataset is exhausted: it will not make them."""
         self.ends[message.worker] = message.state
         self.active[message.worker] = False
         theirs = [each for each in self.tasks.values() if each.worker == message.worker and each.made is None]
@@ -330,7 +330,7 @@ class TaskScheduler:
         kept = task.lost.kept(len(task.index)) if task.lost is not None and task.lost.skipped else None
         if task.error is not None:
             task.made = task.error[1].reraise
-        elif task.odd:  # unlike the first sample: one worker collates the whole of it
+        elif task.odd:  # a row is unlike the first sample: one worker collates the whole batch
             _free_slot(task)
             task.lost = None
             self.dispatch(task)
@@ -353,7 +353,7 @@ _HANDLERS: dict[type, Callable[[TaskScheduler, Any, Task | None], None]] = {
     messages.LayoutFound: TaskScheduler._layout_found,
     messages.RowsDone: TaskScheduler._rows_done,
 }
-"""By type of message. Not by bound methods in the scheduler: dropping the last reference to it must end the workers at once."""
+"""Handlers by type of message. They are no bound methods kept in the scheduler, whose last reference must end the workers at once."""
 
 
 def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> Any:
@@ -365,7 +365,7 @@ def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) ->
 
 
 def _nothing() -> None:
-    """Made of a task without rows."""
+    """`made` of a task without rows."""
 
 
 def _built(memory: core.SharedSlot, layout: rows.Layout, count: int, strings: list[list[Any]], kept: list[int] | None) -> Any:
@@ -379,9 +379,9 @@ def _free_slot(task: Task) -> None:
         task.slot = None
 
 
-def _indices_at(crew: TaskScheduler | None, worker: int) -> tuple[Any, ...]:
-    """The indices of the batch that a worker was at."""
-    for task in crew.tasks.values() if crew is not None else ():
+def _indices_at(scheduler: TaskScheduler | None, worker: int) -> tuple[Any, ...]:
+    """The indices of the batch that a worker was making."""
+    for task in scheduler.tasks.values() if scheduler is not None else ():
         if task.made is None and task.worker in (worker, None):
             if isinstance(task.index, list | tuple):
                 return tuple(task.index)

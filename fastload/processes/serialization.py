@@ -1,7 +1,7 @@
-"""A batch as a slot and an envelope: tensors and arrays lie in the slot, a small pickle says where, and carries the rest.
+"""Serialization of a batch into a slot, which holds its tensors and arrays, and an envelope, a small pickle of everything else.
 
-Any structure of containers works, as pickle knows them all. In the pickle a tensor is its place in the slot. Tensors that are more than
-dense numbers (sparse, quantized, with a gradient, subclasses) are pickled by value: that is counted.
+Any structure that pickle can handle works. The pickle holds a tensor's place in the slot. Tensors that are more than dense numbers (sparse,
+quantized, with a gradient, subclasses) are pickled by value, and counted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import torch
 from fastload._native import core
 
 ALIGN = 64
-"""Of each tensor in its slot: a cache line, and enough for every vector load."""
+"""Alignment of each tensor in its slot, in bytes: a cache line, and enough for every vector load."""
 ARRAY_LEAST = 1024
-"""Bytes from which a NumPy array goes into the slot; below it the pickle is as quick."""
+"""Bytes from which a NumPy array goes into the slot; smaller ones are pickled as quickly."""
 INLINE_MOST = 1 << 13
-"""Bytes up to which an envelope travels as a message; above, in the slot, so that a worker never waits for a reader."""
+"""Bytes up to which an envelope is sent as a message. A larger one is put into the slot, so that a worker never waits for a reader."""
 
 DTYPES: tuple[torch.dtype, ...] = (
     torch.uint8,
@@ -43,7 +43,7 @@ DTYPES: tuple[torch.dtype, ...] = (
     torch.uint16,
     torch.uint32,
     torch.uint64,
-    # A plain pickle of these cannot be read again.
+    # Their plain pickles cannot be read back.
     torch.complex32,
     torch.float8_e4m3fn,
     torch.float8_e4m3fnuz,
@@ -60,9 +60,9 @@ def aligned(size: int) -> int:
 
 
 class Arena:
-    """Where a worker puts the tensors of one batch: places in a slot, handed out front to back.
+    """Bump allocator for the tensors of one batch in a slot.
 
-    Where there is no room `needed` grows on, so that after packing it says how large a slot the batch takes.
+    Without room `needed` still grows, so that after packing it is the size of a slot that the batch fits into.
     """
 
     def __init__(self, slot: core.SharedSlot | None) -> None:
@@ -73,7 +73,7 @@ class Arena:
         self.overflowed = False
 
     def reserve(self, size: int) -> int | None:
-        """The offset of `size` bytes, or None when there is no room."""
+        """Reserves `size` bytes and returns their offset, or None if there is no room."""
         at = self.needed
         self.needed = aligned(at + size)
         if at + size > self.room:
@@ -82,7 +82,7 @@ class Arena:
         return at
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """An uninitialised contiguous tensor, in the slot where there is room."""
+        """An uninitialised contiguous tensor, in the slot if there is room."""
         count = 1
         for side in shape:
             count *= side
@@ -94,25 +94,25 @@ class Arena:
         return torch.frombuffer(self.slot, dtype=dtype, count=count, offset=at).view(shape)
 
     def offset_of(self, address: int, size: int) -> int | None:
-        """Where in the slot memory lies that is already there."""
+        """The offset in the slot of memory at this address; None if it lies elsewhere."""
         at = address - self.base
         return at if self.slot is not None and 0 <= at and at + size <= self.room else None
 
 
 class BatchPickler:
-    """Turns batches into envelopes, putting their tensors into the arena of the moment."""
+    """Pickler of batches, which puts their tensors into an arena and returns the rest as an envelope."""
 
     def __init__(self) -> None:
         self.arena = Arena(None)
         self.by_value = 0
 
     def pack(self, batch: Any, arena: Arena) -> bytes:
-        """Places the batch's tensors and pickles the rest. When the arena overflowed, the envelope is of no use: pack again."""
+        """Puts the batch's tensors into the arena and pickles the rest. If the arena overflowed, the envelope is invalid: pack again."""
         self.arena = arena
         begun = arena.needed
         try:
             return self._dump(pickle.Pickler, copyreg.dispatch_table, batch)
-        except (pickle.PicklingError, AttributeError, TypeError):  # a local class, a lambda: cloudpickle knows how
+        except (pickle.PicklingError, AttributeError, TypeError):  # a local class or a lambda: cloudpickle can
             arena.needed = begun
             import cloudpickle
 
@@ -155,7 +155,7 @@ class BatchPickler:
         return rebuild_tensor, (self._place(tensor), code, shape, order)
 
     def _place(self, tensor: torch.Tensor) -> int:
-        """The offset of a contiguous tensor, copied into the slot unless it lies there already; -1 when empty, or no room."""
+        """The offset of a contiguous tensor, which is copied into the slot unless it is there already; -1 if empty, or without room."""
         size = tensor.numel() * tensor.element_size()
         if not size:
             return -1
@@ -182,7 +182,7 @@ class BatchPickler:
 
 
 class _Opening(threading.local):
-    """The lease that tensors rebuilt by this thread belong to."""
+    """The slot being unpacked by this thread, and the lease that its tensors hold."""
 
     slot: core.SharedSlot | None = None
     lease: core.SharedLease | None = None
@@ -193,7 +193,7 @@ _opening = _Opening()
 
 @contextlib.contextmanager
 def opened(slot: core.SharedSlot | None) -> Iterator[None]:
-    """Tensors rebuilt in this block view the slot and share one lease of it. Without such tensors the slot stays free."""
+    """Context in which rebuilt tensors view the slot and share one lease of it. Without such tensors no lease is taken."""
     _opening.slot = slot
     try:
         yield
@@ -202,7 +202,7 @@ def opened(slot: core.SharedSlot | None) -> Iterator[None]:
 
 
 def unpack(envelope: Any, slot: core.SharedSlot | None) -> Any:
-    """The batch of an envelope (bytes-like) whose tensors lie in this slot."""
+    """Unpickles the batch of an envelope (bytes-like) whose tensors are in this slot."""
     with opened(slot):
         return pickle.loads(envelope)
 
@@ -216,7 +216,7 @@ def _lease() -> core.SharedLease:
 
 
 def rebuild_tensor(at: int, code: int, shape: tuple[int, ...], order: tuple[int, ...] | None) -> torch.Tensor:
-    """A tensor at its place in the slot that is being unpacked."""
+    """A tensor that views its place in the slot being unpacked."""
     dtype = DTYPES[code]
     if at < 0:
         tensor = torch.empty(shape, dtype=dtype)
@@ -232,7 +232,7 @@ def rebuild_tensor(at: int, code: int, shape: tuple[int, ...], order: tuple[int,
 
 
 def rebuild_array(at: int, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> np.ndarray[Any, Any]:
-    """An array at its place in the slot that is being unpacked."""
+    """An array that views its place in the slot being unpacked."""
     count = 1
     for side in shape:
         count *= side

@@ -1,4 +1,4 @@
-"""The slots of process workers, as the parent keeps them: who has mapped which, and which may be filled again."""
+"""The shared slots of worker processes: which workers have mapped each, and which may be filled again. Kept by the parent."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fastload._native import core
 
 @dataclass
 class Slot:
-    """One slot.
+    """One slot of shared memory.
 
     Attributes:
-        number: what messages call it; never used twice.
+        number: its number in messages, never used twice.
         memory: the parent's mapping.
         known: the workers that have mapped it.
-        busy: a batch is being written into it, or waits in it.
+        busy: whether a batch is being written into it, or waits in it.
     """
 
     number: int
@@ -28,9 +28,9 @@ class Slot:
 class Slots:
     """The slots of one set of workers.
 
-    1. A slot is handed out only when no batch is under way in it and no tensor views it: see NOTE [ shared slots: lifetimes ].
-    2. `prepare`, which may pin it, is called once with the memory of each.
-    3. The set grows when none is free, and shrinks back: more than `keep` free ones are let go, and `dropped` says so to the workers.
+    1. take() returns a slot only if no batch is in flight in it and no tensor views it: see NOTE [ shared slots: lifetimes ].
+    2. `prepare` is called once with the memory of each slot, which it may pin.
+    3. A slot is added when none is free. Free slots beyond `keep` are unmapped; `dropped` lists them for the workers.
     """
 
     def __init__(self, keep: int, prepare: Callable[[core.SharedSlot], object] | None = None) -> None:
@@ -41,18 +41,21 @@ class Slots:
 
     @property
     def bytes(self) -> int:
-        """Mapped in all."""
+        """Bytes of all slots together."""
         return sum(slot.memory.bytes for slot in self.all.values())
 
     def add(self, number: int, memory: core.SharedSlot, known: set[int]) -> Slot:
-        """Takes a new slot in, busy."""
+        """Adds a new slot, marked busy."""
         if self._prepare is not None:
             self._prepare(memory)
         slot = self.all[number] = Slot(number, memory, known, busy=True)
         return slot
 
     def take(self, least: int, worker: int | None = None, most: int | None = None) -> Slot | None:
-        """A free slot of at least `least` bytes, now busy; one that `worker` has mapped, if one is named. Of more than `most`: let go."""
+        """Returns a free slot, now busy, of `least` to `most` bytes, and mapped by `worker` if given; None if there is none.
+
+        Free slots of other sizes are dropped.
+        """
         best: Slot | None = None
         free = 0
         for slot in list(self.all.values()):
@@ -72,6 +75,6 @@ class Slots:
         return best
 
     def drop(self, slot: Slot) -> None:
-        """Forgets a slot; leases of it stay valid."""
+        """Drops a slot; leases of it stay valid."""
         if self.all.pop(slot.number, None) is not None:
             self.dropped.append(slot.number)

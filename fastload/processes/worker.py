@@ -1,6 +1,6 @@
-"""A worker process: takes tasks from its channel, makes batches, puts them into slots.
+"""Worker: the main loop of a worker process, which receives tasks, makes batches and puts them into slots.
 
-What it does with a task is what torch's worker does: same fetching, same collating, same seeds, same exceptions. Only the way back differs.
+It makes a batch as torch's worker does, with the same fetching, collating, seeds and exceptions. Only the way back to the parent differs.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from fastload.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.processes.heap import keep_memory
 from fastload.processes.job import Job
 from fastload.processes.serialization import INLINE_MOST, Arena, BatchPickler
-from fastload.resume.dataset_state import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, told_after
+from fastload.resume.dataset_state import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
 from fastload.thread_limits import hold_threads
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
-    """The whole life of a worker process. `control` is the descriptor of the tickets.
+    """Runs a worker process from its start to its end. `control` is the file descriptor of the tickets.
 
-    What came by fork is the parent's: no collection here ends it (with sockets, locks and threads that both know) or writes to its pages.
+    Objects inherited by fork belong to the parent. They are frozen, so that garbage collection here neither finalizes them (with sockets,
+    locks and threads that both processes know) nor writes to their pages.
     """
-    torch._C._dynamo.eval_frame.set_eval_frame(None)  # forked out of a compiled function: no frame of ours is to be compiled
+    torch._C._dynamo.eval_frame.set_eval_frame(None)  # if forked from within a compiled function, no frame here is to be compiled
     gc.freeze()
     core.watch_process(job.parent)
     channel = Channel(sock, parent=False)
@@ -50,13 +51,13 @@ def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
     except DescriptorsLost:
         raise
     except Disconnected:
-        pass  # the loader is gone, or has closed us: nothing is left to do
+        pass  # the loader is gone, or has closed the channel
     finally:
         channel.close()
 
 
 def set_signals(handled: tuple[int, ...]) -> None:
-    """Ctrl-C and what else the parent handles is the parent's affair; ends asked for by SIGTERM run `finally` blocks.
+    """Ignores Ctrl-C and the other signals that the parent handles; on SIGTERM the worker exits and runs `finally` blocks.
 
     Source: NOTE [ processes: signals ].
     """
@@ -68,7 +69,7 @@ def set_signals(handled: tuple[int, ...]) -> None:
 
 
 class Worker:
-    """One worker's state between tasks."""
+    """State of a worker process between tasks, and the handlers of messages."""
 
     def __init__(self, job: Job, number: int, channel: Channel, control: core.SharedSlot) -> None:
         self._job = job
@@ -78,14 +79,14 @@ class Worker:
         self._dataset = job.dataset
         self._sample_seed = job.sample_seed
         self._policy = job.policy
-        self._lost = Lost()  # of the task at hand
+        self._lost = Lost()  # of the current task
         self._slots: dict[int, core.SharedSlot] = {}
         self._pickler = BatchPickler()
         self._arena = Arena(None)
         self._layout: rows.Layout | None = None
         self._described = not job.rowwise
-        self._made = 0  # slots
-        self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the task at hand
+        self._made = 0  # slots made here
+        self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
         self._slowest: tuple[float, Any] = (0.0, None)
         self._ended = False  # an iterable dataset's replica is exhausted
         self._failed: ExceptionWrapper | None = None
@@ -102,7 +103,7 @@ class Worker:
         self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
         if self._plain_stack is torch_collate.collate_tensor_fn:
             torch_collate.default_collate_fn_map[torch.Tensor] = self._stack
-        self._in_place = False  # only while the batch itself is collated: what a dataset collates for itself, it may keep
+        self._in_place = False  # True only while the batch itself is collated: a dataset may keep what it collates for itself
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)
@@ -111,10 +112,10 @@ class Worker:
             self._failed = self._wrapped()
 
     def _resume(self) -> None:
-        """Makes the first fetcher, where the dataset's replica stands."""
+        """Makes the first fetcher, at the position of this worker's copy of the dataset."""
         past = self._job.replicas[self._number] if self._job.replicas else DatasetState()
         self._batches = past.batches  # made in this pass
-        # The dataset may stand at its own end, where the state left it: if it gives nothing, it is iterated once more.
+        # The loaded state may leave the dataset at its own end: if it then yields nothing, it is iterated once more.
         self._rewind = past.state is not None and (past.ended or not past.batches)
         load_at_start(past, self._dataset, self._make_fetcher)
         fetcher_at(past, self._job.batch_size, self._dataset, self._make_fetcher)
@@ -133,7 +134,7 @@ class Worker:
         return self._fetcher
 
     def work(self) -> None:
-        """Serves messages until told to stop, or until the parent is gone."""
+        """Handles messages until it receives Stop, or until the parent is gone."""
         while True:
             received = self._channel.receive()
             assert received is not None  # a worker's channel blocks
@@ -158,7 +159,7 @@ class Worker:
         self._layout = message.layout
 
     def _begin_epoch(self, message: messages.BeginEpoch) -> None:
-        """A new epoch of a persistent worker: the dataset is iterated anew, the random state goes on."""
+        """Begins another epoch of a persistent worker: the dataset is iterated again, and the random state goes on."""
         self._ended, self._batches = False, 0
         if self._job.set_draws is not None:
             self._job.set_draws(self._dataset, message.draws)
@@ -173,14 +174,14 @@ class Worker:
         self._send(messages.EpochBegun(self._number, stands))
 
     def _claim_batch(self, message: messages.OfferBatch) -> None:
-        """A whole batch for whichever worker is free first."""
+        """Makes a whole batch that all workers were offered, unless another worker claimed it first."""
         if self._control.claim(message.ticket, 1) == 0:
             self._make_batch(message.task)
 
     def _make_batch(self, task: messages.MakeBatch) -> None:
         batch, index, slot, hint = task
         if self._ended:
-            return  # the parent knows, and waits for nothing
+            return  # the parent knows, and does not wait for this batch
         self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
         try:
             if self._failed is not None:
@@ -213,14 +214,17 @@ class Worker:
             self._arena = Arena(None)
 
     def _tell_replica(self, batch: int, failed: bool = False) -> None:
-        """For state_dict(): where the dataset stands after this batch. Only batches of iterable datasets can be drawn again."""
+        """Sends the dataset's state after this batch, for state_dict().
+
+        An iterable dataset sends it less often: a resume can redo the batches after it.
+        """
         every = self._job.snapshot_every if self._job.kind == _DatasetKind.Iterable and not failed else 1
-        stands = told_after(self._dataset, self._fetcher, self._batches, every)
+        stands = state_after(self._dataset, self._fetcher, self._batches, every)
         if stands is not None:
             self._send(messages.DatasetStands(self._number, batch, stands))
 
     def _fetch(self, index: Any) -> Any:
-        """The batch; NOTHING where on_error has left out all of it."""
+        """The batch; NOTHING if on_error skipped all its samples."""
         begun = time.perf_counter()
         if self._job.kind == _DatasetKind.Map:
             if self._job.auto_collation:
@@ -265,7 +269,7 @@ class Worker:
             self._seconds[1] += time.perf_counter() - begun
 
     def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
-        """torch's collate_tensor_fn, into the slot; what the user's own code collates, and may keep, into memory of its own."""
+        """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates, it may keep: that gets other memory."""
         first = batch[0]
         if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
             return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
@@ -273,15 +277,15 @@ class Worker:
         if not self._in_place or first.requires_grad or first.is_quantized:
             return torch.stack(batch, 0)
         if any(getattr(each, "shape", None) != first.shape for each in batch):
-            return torch.stack(batch, 0)  # says which differ
+            return torch.stack(batch, 0)  # raises, and names the shapes that differ
         return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
 
     def _deliver(self, batch: int, made: Any, slot: int | None, hint: int) -> None:
-        """Packs a batch into its slot, or into a new one where that is too small, and tells the parent."""
+        """Packs a batch into its slot, or into a new one if that is too small, and sends it to the parent."""
         begun = time.perf_counter()
         fds: tuple[int, ...] = ()
         envelope = self._pack(made)
-        while self._arena.overflowed:  # again where the second packing takes more: views of one tensor, longer offsets
+        while self._arena.overflowed:  # again, if the second packing takes more: views of one tensor, longer offsets
             if fds and slot is not None:
                 del self._slots[slot]
             fresh = core.SharedSlot(max(hint, self._arena.needed))
@@ -307,14 +311,14 @@ class Worker:
         return envelope
 
     def _number_slot(self, fresh: core.SharedSlot) -> int:
-        """Slots have numbers that no other process gives: the remainder is the maker's."""
+        """Numbers a new slot. No other process uses the number: its remainder tells which process made the slot."""
         self._made += 1
         number = self._made * (self._job.workers + 1) + self._number
         self._slots[number] = fresh
         return number
 
     def _make_rows(self, message: messages.OfferRows) -> None:
-        """Some rows of a batch that all workers fill: as many as are left whenever this one is free."""
+        """Makes rows of a batch that all workers fill: claims one after the other until none is left."""
         batch, ticket, indices, slot = message
         total = len(indices)
         row = self._control.claim(ticket, total)
@@ -342,7 +346,7 @@ class Worker:
         self._send(messages.RowsDone(self._number, batch, ticket, count, made, odd, error, lost, self._report()))
 
     def _row(self, writer: rows.RowWriter, row: int, index: Any) -> list[Any] | None:
-        """Makes one sample and puts it in its row; returns its strings, None when it is unlike the others."""
+        """Makes one sample and writes it into its row. Returns its strings, or None if its layout differs from the others'."""
         sample = self._policy.make(self._dataset, self._sample, index, row, self._lost)
         if sample is NOTHING:
             return []
@@ -361,7 +365,7 @@ class Worker:
     def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         try:
             body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, AttributeError, TypeError):  # an exception of a local class
+        except (pickle.PicklingError, AttributeError, TypeError):  # for instance an exception of a local class
             import cloudpickle
 
             body = cloudpickle.dumps(message)

@@ -1,1 +1,1 @@
-"""Where a pass stands, and how another goes on from there."""
+"""Resuming: the position of a pass, saved by state_dict() and continued by a later pass."""

@@ -1,4 +1,4 @@
-"""A dataset's own state: asked for after batches, loaded before a pass that goes on from it."""
+"""DatasetState: the state of a dataset, taken after a batch and loaded before a resumed pass."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fastload.errors import ArgumentError
 
 @dataclass
 class DatasetState:
-    """One copy of a dataset that is iterable, or has a state of its own, as far as its batches were returned to the caller.
+    """State of one copy of an iterable or stateful dataset, after the batches already returned to the caller.
 
     Attributes:
-        batches: how many, of this pass.
-        state: the dataset's own state; None where it has none.
-        at: how many of `batches` came before that state was taken. 0: it was taken before the pass, which begins anew from it.
-        ended: it was exhausted in making the last of them.
+        batches: number of these batches in this pass.
+        state: the dataset's own state; None if it has none.
+        at: how many of `batches` came before that state was taken. 0: it was taken before the pass, which begins from it.
+        ended: whether the dataset was exhausted in making the last of them.
     """
 
     batches: int = 0
@@ -29,12 +29,12 @@ class DatasetState:
 
 
 def is_stateful(thing: Any) -> bool:
-    """Whether it has both methods of a state."""
+    """Whether an object has both state_dict() and load_state_dict()."""
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
 def dataset_state_of(dataset: Any, fetcher: Any = None) -> DatasetState:
-    """Where a dataset stands: its own state and that of its iterator in torch's `fetcher`, as far as they have one."""
+    """The state of a dataset and of its iterator in torch's `fetcher`, as far as they have one."""
     walk: Any = getattr(fetcher, "dataset_iter", None)
     state: dict[str, Any] = {}
     if is_stateful(walk):
@@ -45,21 +45,21 @@ def dataset_state_of(dataset: Any, fetcher: Any = None) -> DatasetState:
 
 
 def load_at_start(past: DatasetState, dataset: Any, make: Callable[[], Any]) -> None:
-    """Sets the dataset to a state that was taken before the pass began; the pass's own fetcher is made afterwards.
+    """Loads a state that was taken before the pass began. The pass's own fetcher is made afterwards.
 
-    The state of an iterator is loaded into one that is then dropped: it may count for the dataset, or for generators of random numbers.
+    The state of an iterator is loaded into an iterator that is then dropped: loading it may also set the dataset, or random generators.
     """
     if past.state is not None and not past.at:
         _restored(past.state, dataset, make if "iterator" in past.state else lambda: None)
 
 
 def fetcher_at(past: DatasetState, batch_size: int, dataset: Any, make: Callable[[], Any]) -> Any:
-    """A fetcher that goes on where `past` stands: by the dataset's own state, and by drawing and dropping what came after that.
+    """A fetcher that continues after `past`: the dataset's own state is loaded, and the samples after that are drawn and dropped.
 
-    A state from before the pass is in the dataset already: see load_at_start().
+    A state from before the pass was loaded already: see load_at_start().
 
     Raises:
-        ArgumentError: there is a state, and nothing that loads it.
+        ArgumentError: there is a state, and no object here has load_state_dict().
     """
     fetcher = _restored(past.state, dataset, make) if past.state is not None and past.at else make()
     samples = (past.batches - past.at) * batch_size
@@ -68,8 +68,11 @@ def fetcher_at(past: DatasetState, batch_size: int, dataset: Any, make: Callable
     return fetcher
 
 
-def told_after(dataset: Any, fetcher: Any, batches: int, every: int) -> DatasetState | None:
-    """What a worker tells after its batch number `batches`: at each `every`-th where a stateful dataset stands; that one is exhausted."""
+def state_after(dataset: Any, fetcher: Any, batches: int, every: int) -> DatasetState | None:
+    """The state that a worker sends after its batch number `batches`, or None.
+
+    A stateful dataset's is sent after every `every` batches (0: never), any dataset's once it is exhausted.
+    """
     ended = getattr(fetcher, "ended", False)
     if not ended and (not every or batches % every):
         return None
@@ -78,10 +81,10 @@ def told_after(dataset: Any, fetcher: Any, batches: int, every: int) -> DatasetS
 
 
 def fetched(fetcher: Any, index: Any, again: Callable[[], Any] | None) -> Any:
-    """A batch of an iterable dataset. Where nothing is left, and `again` makes another fetcher, that one's first batch.
+    """The next batch of an iterable dataset. If it is exhausted and `again` is given, the first batch of the fetcher that `again` makes.
 
     Raises:
-        StopIteration: nothing is left.
+        StopIteration: the dataset is exhausted.
     """
     try:
         return fetcher.fetch(index)

@@ -1,11 +1,11 @@
-"""The beginning of a pass: its generators captured, or set to where a loaded state has them.
+"""Start of a pass: random generators are captured, or set to the states that a loaded state holds.
 
 NOTE [ resuming: draws are made again ]
-A pass's order is what its sampler draws from the generators as they were when the pass began. So a state holds those generators' states,
-and how many batches the user has had. To resume, the generators are set to that, everything is drawn in the same sequence (iter() of the
-sampler, base seed, indices), and the index batches that the user has had are dropped before anything is read. What was prefetched is not in
-the state, so a resume may prefetch otherwise. torch's global generator serves the model as well; where nothing of the pass will be drawn
-from it any more, it is set, after that, to what it was when the state was taken.
+The order of a pass is what its sampler draws from the generators' states at the beginning of the pass. So a saved state holds these states
+and the number of batches already returned to the caller. To resume, the generators are set to them, and everything is drawn again in the
+same sequence (iter() of the sampler, base seed, indices). The index batches of returned batches are dropped before anything is read.
+Prefetched batches are not in the state, so a resumed pass may prefetch more or less. The model too uses torch's global generator: if the
+rest of the pass draws nothing from it, it is set, after these draws, to the state that it had when the saved state was taken.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
 
 _DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
 _DRAWS_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-"""Without a generator of their own, these draw from torch's global one at their first pull only."""
+"""Samplers that, without a generator of their own, draw from torch's global one at their first index only."""
 
 
 def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
     """State of the epoch that begins now: resumed if a state was loaded for it, else fresh.
 
     Args:
-        settings: the loader's.
-        progress: the loader's; it notes the result.
-        epoch: its number.
-        base_drawn: the epoch will draw a base seed.
-        kept: persistent workers of an earlier epoch go on, with the base seed that was drawn then.
+        settings: the loader's settings.
+        progress: the loader's progress, whose epoch_state is set to the result.
+        epoch: the epoch's number.
+        base_drawn: whether the epoch will draw a base seed.
+        kept: whether persistent workers of an earlier epoch continue, with the base seed that was drawn then.
     """
     state, progress.pending = progress.pending, None
     previous = progress.epoch_state
@@ -49,7 +49,7 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         epoch_state.rewind = previous is not None and previous.resumed and previous.batches == previous.first
         return epoch_state
     progress.epoch_state = epoch_state = resumed(state)
-    if epoch_state.replicas and settings.num_workers == 0:  # first: a dataset's state may hold that of a generator
+    if epoch_state.replicas and settings.num_workers == 0:  # before set_generators: a dataset's state may contain the state of a generator
         load_at_start(epoch_state.replicas[0], settings.dataset, lambda: _fetcher(settings))
     set_generators(settings, epoch_state.start)
     _load_sampler(settings, epoch_state)
@@ -63,7 +63,7 @@ def _fetcher(settings: Settings) -> Any:
 
 
 def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
-    """State of an epoch of which nothing was pulled yet. See begin()."""
+    """State of an epoch that begins at its first batch. See begin()."""
     sampler = innermost(settings)
     position = {"name": type(sampler).__name__, "epoch": getattr(sampler, "epoch", None)}
     stateful = _stateful(settings)
@@ -73,7 +73,7 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
 
 
 def resumed(state: dict[str, Any]) -> EpochState:
-    """State of an epoch that goes on from a loaded state."""
+    """State of an epoch that continues from a loaded state."""
     return EpochState(
         epoch=state["epoch"],
         start=state["start"],
@@ -102,29 +102,29 @@ def _load_sampler(settings: Settings, epoch_state: EpochState) -> None:
 
 
 def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any]) -> IndexBatches:
-    """The epoch's index batches from its position on. Afterwards the generators are as they were when the state was taken."""
+    """The epoch's index batches from its position on. Then sets the generators as they were when the state was taken."""
     sampler = _stateful(settings)
-    told: Callable[[], Any] | None = None
+    get_state: Callable[[], Any] | None = None
     again: Callable[[], Iterator[Any]] | None = None
     if sampler is not None and (not epoch_state.resumed or epoch_state.sampler.get("state") is not None):
-        told = sampler.state_dict
+        get_state = sampler.state_dict
         again = partial(iter, settings.index_sampler)
-    index_batches = IndexBatches(epoch_state, indices, told, again)
+    index_batches = IndexBatches(epoch_state, indices, get_state, again)
     set_generators(settings, epoch_state.now)
     return index_batches
 
 
 def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: EpochState, replicas: int = 0) -> None:
-    """Sets an iterator of torch's kind, new or reset, to an epoch that has begun.
+    """Sets an iterator derived from torch's, new or reset, to an epoch that has begun.
 
     Args:
         iterator: the iterator.
-        arguments: what torch's iterator class reads of a loader.
-        settings: the loader's.
-        epoch_state: of the epoch.
-        replicas: copies of the dataset whose states are followed.
+        arguments: the attributes of a loader that torch's iterator class reads.
+        settings: the loader's settings.
+        epoch_state: the epoch's state.
+        replicas: number of copies of the dataset whose states are tracked.
     """
-    if epoch_state.resumed and not epoch_state.drawn:  # the base class has drawn a base seed all the same
+    if epoch_state.resumed and not epoch_state.drawn:  # the base class drew a base seed, which this pass must not
         set_generators(settings, epoch_state.start)
         _load_sampler(settings, epoch_state)
         _BaseDataLoaderIter._reset(iterator, arguments)
@@ -156,7 +156,7 @@ def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
 def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
     """The generators that a pass draws from, by name: "default" is torch's global one."""
     if settings.ordered_by_seed:
-        return {}  # seeded for every epoch
+        return {}  # seeded again for every epoch
     found: list[Any] = [settings.generator or torch.default_generator] if base_drawn else []
     sampler = innermost(settings)
     own = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
@@ -172,7 +172,7 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
 
 
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
-    """The state of every generator that the next pass draws from; with a sampler of unknown ways also those of random and NumPy."""
+    """States of the generators that the next pass draws from; for a sampler of an unknown class also those of random and NumPy."""
     out: dict[str, Any] = {name: each.get_state() for name, each in _generators(settings, base_drawn).items()}
     sampler = innermost(settings)
     if not _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) and not is_stateful(sampler):
@@ -182,7 +182,7 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 
 
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
-    """torch's global generator as it is, if the rest of the epoch draws nothing from it."""
+    """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
     sampler = innermost(settings)
     settled = _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or is_stateful(sampler)
     if "default" not in epoch_state.start or not settled or getattr(sampler, "generator", None) is torch.default_generator:
@@ -203,11 +203,11 @@ def set_generators(settings: Settings, states: dict[str, Any]) -> None:
 
 
 def check_generators(settings: Settings, states: dict[str, Any]) -> None:
-    """Tries captured states out.
+    """Checks captured states, without setting any generator of the loader.
 
     Raises:
-        ArgumentError: one is of a generator that this loader has not.
-        RuntimeError, ValueError, TypeError: one is no state of its generator.
+        ArgumentError: one is the state of a generator that this loader lacks.
+        RuntimeError, ValueError, TypeError: one is not a valid state of its generator.
     """
     known = _known(settings)
     for name, state in states.items():
@@ -227,7 +227,7 @@ def _known(settings: Settings) -> dict[str, torch.Generator]:
 
 
 def packed_states(states: dict[str, Any]) -> dict[str, Any]:
-    """Captured states as JSON holds them."""
+    """Captured states in a form that JSON can hold."""
     out: dict[str, Any] = {}
     for name, state in states.items():
         if name == "random":
@@ -240,7 +240,7 @@ def packed_states(states: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpacked_states(states: dict[str, Any]) -> dict[str, Any]:
-    """What packed_states() was made from."""
+    """Inverse of packed_states()."""
     out: dict[str, Any] = {}
     for name, state in states.items():
         if name == "random":

@@ -11,31 +11,31 @@ from fastload.resume.dataset_state import DatasetState
 
 @dataclass
 class EpochState:
-    """Where one pass stands: the batches that the user has had, whatever was pulled or made ahead of that.
+    """Position of one pass: the batches already returned to the caller, whatever was prefetched after them.
 
-    1. Batches count from 0 at the epoch's beginning, in the order of the sampler, over all the resumes of the epoch.
-    2. An iterator calls take() for the batch whose turn it is and deliver() when the user gets it. A batch that was taken and failed is
-       passed over by the next delivery; until then it counts as not had, so that a resume tries it again.
-    3. Everything here but `start` and `now`, which belong to whoever captured them, is JSON.
+    1. Batches are numbered from 0 at the epoch's beginning, in the order of the sampler, through all resumes of the epoch.
+    2. An iterator calls take() for the batch whose turn it is, and deliver() when it is returned to the caller. A batch that was taken and
+       failed counts as done from the next delivery on; until then it does not, so that a resume tries it again.
+    3. `start` and `now` hold what fastload.resume.epoch_start captured; the other values that state_dict() saves are plain data.
 
     Attributes:
-        epoch: the loader's number of it.
-        start: generators as they were before the first draw of the pass, by name.
-        now: generators to be set after the draws that a resume replays, by name.
-        resumed: the pass began with a loaded state.
-        drawn: the pass drew a base seed of its own; persistent workers draw one for all their passes.
-        base_seed, passes: of the workers: their seed, and how many passes they had made before.
-        sampler: name, epoch and own state of the sampler, as of the beginning.
-        batches, samples: how many the user has had.
-        position: every batch below it is done with.
-        beyond: those above it that are done with as well (in_order=False).
-        at: the number of the batch that was pulled last.
-        replicas, turn: of an iterable or stateful dataset, by worker; whose turn is next.
-        exhausted: a sampler with a state of its own has nothing more for this pass; that state may be the next pass's beginning.
+        epoch: the epoch's number in the loader.
+        start: states of the generators before the first draw of the pass, by name.
+        now: states that the generators get after the draws that a resume repeats, by name.
+        resumed: whether the pass began with a loaded state.
+        drawn: whether the pass drew a base seed of its own; persistent workers draw one for all their passes.
+        base_seed, passes: the workers' base seed, and the number of passes that they made before.
+        sampler: name, epoch and own state of the sampler at the beginning of the pass.
+        batches, samples: how many were returned to the caller.
+        position: every batch with a smaller number is done: returned to the caller, or passed over.
+        beyond: numbers above it that are done as well (in_order=False).
+        at: the number of the index batch drawn last.
+        replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker whose turn is next.
+        exhausted: whether a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
         first: `batches` when the pass began.
-        rewind: the sampler or dataset may stand at its own end, where a loaded state left it: if nothing comes, it is iterated once more.
-        ended: the iterator has raised StopIteration.
-        live: asks a dataset in this process for its state.
+        rewind: a loaded state may have left the sampler or dataset at its own end: if it yields nothing, it is iterated once more.
+        ended: whether the iterator has raised StopIteration.
+        live: returns the state of a dataset in this process.
     """
 
     epoch: int = 0
@@ -62,11 +62,11 @@ class EpochState:
     _taken: list[tuple[int | None, int, int | None, DatasetState | None]] = field(default_factory=list)
 
     def take(self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None) -> None:
-        """The batch `number` (None: of an iterable dataset) leaves the queue, made by `worker`, whose dataset then stood at `replica`."""
+        """Notes that batch `number` (None for an iterable dataset) left the queue. `replica`: the state of `worker`'s dataset after it."""
         self._taken.append((number, samples, worker, replica))
 
     def deliver(self) -> None:
-        """The batch taken last is the user's; what failed before it is passed over."""
+        """Notes that the batch taken last was returned to the caller. Batches taken before it failed, and count as done."""
         self.batches += 1
         self.samples += self._taken[-1][1]
         for number, _, worker, replica in self._taken:
@@ -89,35 +89,35 @@ class EpochState:
         self.turn = (worker + 1) % len(self.replicas)
 
     def place(self, worker: int, replica: DatasetState) -> None:
-        """A worker's replica of the dataset stands there, after the batches counted so far."""
+        """Notes the state of a worker's copy of the dataset after the batches counted so far."""
         theirs = self.replicas[worker]
         theirs.state, theirs.ended = replica.state, replica.ended
         theirs.at = theirs.batches if replica.state is not None else 0
 
     def end(self) -> None:
-        """The user has seen the end of the pass."""
+        """Notes that the caller has seen the end of the pass."""
         self.ended = True
 
 
 class IndexBatches(Iterator[Any]):
-    """An epoch's index batches, numbered, from its position on.
+    """Iterator over an epoch's index batches, numbered, from its position on.
 
-    1. Batches below the position are drawn and dropped, so that the sampler's draws are those of an uninterrupted epoch; a sampler
-       with a state of its own (`told` asks for it) was set to that position already.
-    2. What the sampler's state was after each pull is kept until the user has had that batch, and what comes before it.
-    3. A sampler that was set to a state of its own, and gives nothing at all, is iterated again by `again` if the epoch has `rewind`.
+    1. Batches below the position are drawn and dropped, so that the sampler draws as in an uninterrupted epoch. A stateful sampler, whose
+       state `get_state` returns, was set to that position already.
+    2. The sampler's state after each draw is kept until that batch, and all before it, were returned to the caller.
+    3. If a sampler that was set to a state yields nothing at all, and the epoch has `rewind`, it is iterated again by `again`.
     """
 
     def __init__(
         self,
         epoch_state: EpochState,
         indices: Iterator[Any],
-        told: Callable[[], Any] | None,
+        get_state: Callable[[], Any] | None,
         again: Callable[[], Iterator[Any]] | None = None,
     ) -> None:
         self._epoch_state = epoch_state
         self._indices = indices
-        self._told = told
+        self._get_state = get_state
         self._again = again if epoch_state.rewind else None
         self._over = epoch_state.exhausted
         self._last: Any = epoch_state.sampler.get("state") if epoch_state.exhausted else None
@@ -141,8 +141,8 @@ class IndexBatches(Iterator[Any]):
             index = self._draw()
             number = self._next
             self._next += 1
-            if self._told is not None:
-                self._states[self._next] = self._told()
+            if self._get_state is not None:
+                self._states[self._next] = self._get_state()
             if number not in self._done:
                 return number, index
 
@@ -155,18 +155,18 @@ class IndexBatches(Iterator[Any]):
         except StopIteration:
             if again is None:
                 self._over = True
-                self._last = None if self._told is None else self._told()
+                self._last = None if self._get_state is None else self._get_state()
                 raise
         self._indices = again()
         return self._draw()
 
     def exhausted(self, length: int | None) -> bool:
-        """Whether a sampler with a state of its own has nothing more, and the caller has had all that it gave.
+        """Whether a stateful sampler is exhausted, and all its batches were returned to the caller.
 
-        Where `length`, the sampler's, does not rule that out, one more batch is drawn to find out, and kept.
+        If `length`, the sampler's, does not rule that out, one more batch is drawn to find out, and kept.
         """
         if (
-            self._told is None
+            self._get_state is None
             or self._epoch_state.position != self._next - len(self._peeked)
             or (length is not None and self._next < length)
         ):
@@ -179,7 +179,7 @@ class IndexBatches(Iterator[Any]):
         return self._over and not self._peeked
 
     def state(self, exhausted: bool = False) -> Any:
-        """The sampler's own state with everything before the epoch's position drawn; None where it has none."""
+        """The sampler's own state at the epoch's position; None if it has none."""
         return self._last if exhausted else self._states.get(self._epoch_state.position)
 
     def forget(self, position: int) -> None:
@@ -189,11 +189,11 @@ class IndexBatches(Iterator[Any]):
 
 @dataclass
 class Progress:
-    """How far a loader has come.
+    """Progress of a loader through its epochs.
 
     Attributes:
         next_epoch: the number of the epoch that the next iter() begins.
-        epoch_state: of the epoch that was begun last.
+        epoch_state: the state of the epoch begun last.
         pending: a loaded state that the next epoch begins with.
     """
 
@@ -202,7 +202,7 @@ class Progress:
     pending: dict[str, Any] | None = None
 
     def count_epoch(self) -> int:
-        """The number of the epoch that begins now."""
+        """Counts an epoch that begins now, and returns its number."""
         self.next_epoch += 1
         return self.next_epoch - 1
 

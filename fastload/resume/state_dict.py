@@ -1,4 +1,4 @@
-"""A loader's state_dict() and load_state_dict(). See NOTE [ resuming: draws are made again ]."""
+"""Implementation of a loader's state_dict() and load_state_dict(). See NOTE [ resuming: draws are made again ]."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = 2
 
 
 class KeptWorkers(Protocol):
-    """An iterator with persistent workers: the base seed that they were started with, and the epochs that they have made."""
+    """An iterator with persistent workers: their base seed, and the number of epochs that they have made."""
 
     @property
     def base_seed(self) -> int: ...
@@ -26,7 +26,7 @@ class KeptWorkers(Protocol):
     def passes(self) -> int: ...
 
 
-"""Version 1 had no `exhausted`, no `at` in replicas, none of map-style datasets, and called a pass ended with its last batch."""
+"""Version 1 had no `exhausted`, no `at` in replicas, no replicas of map-style datasets, and ended a pass with its last batch."""
 _REPLICA = {"batches", "state", "at", "ended"}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "kind": str,
@@ -53,7 +53,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 
 
 def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> dict[str, Any]:
-    """FastLoader.state_dict(). `kept`: the iterator whose persistent workers the next epoch goes on with."""
+    """FastLoader.state_dict(). `kept`: the iterator whose persistent workers the next epoch uses."""
     settings = plan.settings
     if progress.pending is not None:
         return _as_json(settings, epoch_start.resumed(progress.pending), progress.pending["now"])
@@ -69,7 +69,7 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
 
 
 def _next_epoch(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> EpochState:
-    """State of the epoch that the next iter() would begin, with the dataset's states where its copies outlive an epoch."""
+    """State of the epoch that the next iter() would begin, with the states of dataset copies that outlive an epoch."""
     settings, previous = plan.settings, progress.epoch_state
     epoch_state = epoch_start.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
     if kept is not None:
@@ -129,7 +129,7 @@ def _length(settings: Settings) -> int | None:
 
 
 def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
-    """FastLoader.load_state_dict(): notes a state that the next epoch begins with, after it is checked.
+    """FastLoader.load_state_dict(): checks a state, and keeps it for the next epoch to begin with.
 
     Raises:
         ArgumentError: see FastLoader.load_state_dict.
@@ -154,7 +154,7 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
 
 
 def _checked(state: dict[str, Any]) -> dict[str, Any]:
-    """A state that has the form of state_dict()'s, its generators unpacked."""
+    """Checks that a state has the form of state_dict()'s, and returns it with the generators unpacked."""
     if not isinstance(state, dict) or "version" not in state:
         raise ArgumentError("this is no state of a FastLoader: load what state_dict() of one gave")
     if state["version"] == 1:
@@ -184,7 +184,7 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
-    """A state of version 1 as one of version 2."""
+    """A state of version 1 converted to version 2."""
     replicas = state.get("replicas")
     if isinstance(replicas, list) and all(isinstance(each, dict) for each in replicas):
         replicas = [{**each, "at": each.get("batches") if each.get("state") is not None else 0} for each in replicas]
@@ -206,7 +206,7 @@ def _damaged(what: str) -> ArgumentError:
 
 
 def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
-    """Refuses a state of mid-epoch whose count of batches means something else to this loader."""
+    """Raises ArgumentError for a state of mid-epoch whose count of batches would mean something else to this loader."""
     ours: dict[str, Any] = {"kind": _kind(settings)}
     if state["batches"] or state["position"] or state["beyond"]:
         ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}

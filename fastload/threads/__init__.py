@@ -1,1 +1,1 @@
-"""The native engine: packed data made into batches by threads without the GIL."""
+"""The thread engine: native threads make batches of packed data without the GIL."""

@@ -1,4 +1,4 @@
-"""A ready slot made into the batch that the loop gets: failed rows settled, leased, assembled, transferred."""
+"""BatchAssembler: turns a ready slot into the batch that the loop gets. Failed rows are handled, fields added, the batch transferred."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
 
 Failure = tuple[int, int, int, int, str]
-"""(row, index, source, code, reason) of a row that could not be made; code 0: its image was, but not its other fields."""
+"""(row, index, source, code, reason) of a row that failed; code 0: its image was made, but not its other fields."""
 Stored = dict[str, Any]
-"""A row's fields that lie in its record beside the image, by name."""
+"""A row's fields that are stored in its record beside the image, by name."""
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 _redoing = threading.Lock()
-"""An engine has one worker for rows that are made again, and the iterators of an engine may each have a thread."""
+"""An engine has one worker to make rows again, and the iterators of an engine may each have a thread: they take turns."""
 
 
 @dataclass(frozen=True)
 class AssembledBatch:
-    """What the rows of a batch came to. transferred: None where none is left. lost: None where every row is the one asked for."""
+    """Result of assembling one batch. `transferred`: None if no row is left. `lost`: the rows replaced or skipped; None if none is."""
 
     transferred: TransferredBatch | None
     lost: Lost | None = None
 
 
 class BatchAssembler:
-    """Finishes the batches of one pass. Refers to no iterator; one thread at a time."""
+    """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at a time."""
 
     def __init__(self, engine: ThreadEngine, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
         self._engine = engine
@@ -57,8 +57,8 @@ class BatchAssembler:
         """Finishes a ready batch, the `number`-th of its pass.
 
         Raises:
-            SampleError: a row could not be made, and on_error does not help.
-            Whatever the collate function and the batch transforms raise.
+            SampleError: a row failed, and on_error is "raise", or no substitute could be made.
+            Exception: whatever the collate function and the batch transforms raise.
         """
         failures = batch.failures()
         stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
@@ -83,13 +83,13 @@ class BatchAssembler:
         return AssembledBatch(self._transfer.put(made, key), lost)
 
     def hand_over(self, finished: AssembledBatch) -> Any:
-        """The batch, in the loop's thread; NOTHING where no row is left. Counts what on_error did."""
+        """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
         if finished.lost is not None:
             self.losses.add(finished.lost)
         return NOTHING if finished.transferred is None else self._transfer.get(finished.transferred)
 
     def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
-        """Each row's fields that lie in records. A row where one cannot be read is added to the failures."""
+        """Reads each row's fields that are stored in records. A row with an unreadable field is added to the failures."""
         stored: dict[int, Stored] = {}
         failed = {failure[0] for failure in failures}
         sources, indices = batch.row_arrays()
@@ -117,7 +117,7 @@ class BatchAssembler:
         return lost
 
     def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
-        """Makes a failed row of the image as its dataset's own loader opens it; returns why it cannot be made."""
+        """Makes a failed row from the image that its dataset's own loader opens. Returns the error if that fails too."""
         dataset = self._engine.view.datasets[source]
         if not isinstance(dataset, FileDataset):
             return self._engine.sample_error(source, index, reason)
@@ -131,7 +131,7 @@ class BatchAssembler:
         return None
 
     def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored]) -> int:
-        """Makes another sample into the row; returns its position."""
+        """Makes another sample in the place of a failed row, and returns its position."""
         view = self._engine.view
         tried = substitutes(self._seed, self._epoch, index, len(view))
         for position in tried:
@@ -165,7 +165,7 @@ class BatchAssembler:
     def _columns(
         self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
     ) -> dict[str, Any]:
-        """A batch by field as default_collate would give it, without a Python object per sample where the field is a column."""
+        """A batch by field, as default_collate would return it, without a Python object per sample for fields that are columns."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._fields:
             if kind == "image":
@@ -178,7 +178,7 @@ class BatchAssembler:
 
     @cached_property
     def _fields(self) -> list[tuple[str, str, list[np.ndarray[Any, Any]]]]:
-        """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns where its values lie in records."""
+        """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns for a field stored in records."""
         datasets = self._engine.view.datasets
         kinds = datasets[0].kinds
         column = {name: kinds[name] in ("int", "float", "array") for name in datasets[0].fields}
@@ -198,7 +198,7 @@ def _images_of(batch: core.Batch, output: core.Output) -> torch.Tensor:
 
 
 def _as_collated(values: Any) -> Any:
-    """A pair as a list: default_collate and default_convert make lists of tuples."""
+    """A pair as a list: default_collate and default_convert turn tuples into lists."""
     return list(values) if isinstance(values, tuple) else values
 
 

@@ -1,17 +1,18 @@
-"""A thread that moves batches to their device as soon as their slots are ready, ahead of the loop.
+"""DevicePrefetcher: a thread that moves batches to their device, ahead of the loop, as soon as their slots are ready.
 
 NOTE [ ahead: who does what ]
-The loop's thread pulls from the sampler and makes core.Batches, so that every draw happens where it would without a prefetcher; it puts
-them here and takes transferred ones out. The thread here waits natively for the batch whose turn it is, and finishes it. Both submit, in
-order, as slots come free. All that both touch is under `_changed`.
-The thread holds the DevicePrefetcher but never the iterator that made it, so that dropping the iterator ends it. close() ends it within
-one batch's work; the iterator's finalizer calls it, when the iterator goes or before the interpreter does. A forked child has no such
-thread: there, everything raises ClosedError.
+The loop's thread draws from the sampler and makes core.Batch objects, so that every draw happens where it would without a prefetcher. It
+puts them here, and takes transferred batches out. The prefetcher's thread waits natively for the batch whose turn it is, and finishes it.
+Both submit batches, in order, as slots become free. `_changed` guards all that both use.
+The thread refers to the DevicePrefetcher but never to the iterator that made it, so that dropping the iterator ends the thread. close()
+ends it within the work on one batch; the iterator's finalizer calls close() when the iterator is collected, or before the interpreter
+exits. A forked child has no such thread: there, put() and take() raise ClosedError.
 
 NOTE [ ahead: threads of torch's ops ]
-An op on the CPU would take as many threads as there are CPUs, which the native threads are busy on, and wait for the slowest of them: on
-two CPUs a loop with a colour jitter ran at less than a third of the speed that it has with one thread for each op. So ops here take as
-many as the native threads leave, at least one. The number is OpenMP's for this thread; torch.set_num_threads would change it for others.
+By default an op on the CPU uses as many threads as there are CPUs, on which the native threads are busy, and waits for the slowest of them.
+On two CPUs a loop with a colour jitter then ran at less than a third of the speed that it has with one thread for each op. So ops here use
+as many threads as the native threads leave CPUs, and at least one. The limit is OpenMP's for this thread only; torch.set_num_threads would
+change it for other threads too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from fastload.thread_limits import thread_libraries
 
 @dataclass
 class Waiting:
-    """A batch that is not finished, or the error that it ended with. `submitted`: it has its slot."""
+    """A batch that is not finished yet, or the error that replaced it. `submitted`: whether it has a slot."""
 
     number: int
     batch: core.Batch | Exception
@@ -42,7 +43,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Done:
-    """A finished batch: its number and rows, and what `finish` made of it, or the error."""
+    """A finished batch: its number, its rows, and the result of `finish` or its error."""
 
     number: int
     rows: int
@@ -51,16 +52,16 @@ class Done:
 
 
 class DevicePrefetcher:
-    """Batches in flight and moved ones, of one pass.
+    """Moves the batches of one pass to their device in a thread, ahead of the loop.
 
     1. put(), take() and close() are for the loop's thread.
-    2. At most `depth` batches have slots here at once, at most `most` are finished or being finished and not taken.
-    3. A batch's error is Done's, at its turn; those after it stay deliverable.
+    2. At most `depth` batches here have slots at once; at most `most` are finished, or being finished, and not taken.
+    3. A batch's error is returned in its Done, at the batch's turn; the batches after it stay deliverable.
 
     Args:
-        ring: of the batches' engine.
+        ring: the ring of the engine that makes the batches.
         finish: called in the thread with (number, batch); must not refer to the iterator.
-        threads: that an op of torch may take there at most; None: any number.
+        threads: most threads that an op of torch may use there; None: any number.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class DevicePrefetcher:
         self._changed = threading.Condition()
         self._waiting: deque[Waiting] = deque()
         self._done: deque[Done] = deque()
-        self._busy = 0  # taken out of _waiting and not yet in _done
+        self._busy = 0  # batches taken out of _waiting and not yet in _done
         self._closed = False
         self._stop = core.Stop()
         self._pid = os.getpid()
@@ -90,24 +91,24 @@ class DevicePrefetcher:
 
     @property
     def undelivered(self) -> int:
-        """Batches put and not taken."""
+        """Number of batches put and not taken yet."""
         with self._changed:
             return len(self._waiting) + self._busy + len(self._done)
 
     def exhausted(self, ended: bool) -> bool:
-        """Nothing is left to take. Raises ClosedError where that is for a close() before the pass had `ended`."""
+        """Whether nothing is left to take. Raises ClosedError if close() was called before the pass had `ended`."""
         if not ended:
             self._check()
         return not self.undelivered
 
     @property
     def in_flight(self) -> int:
-        """Batches that have a slot here."""
+        """Number of unfinished batches that were submitted or have failed."""
         with self._changed:
             return sum(each.submitted for each in self._waiting)
 
     def put(self, number: int, batch: core.Batch | Exception, submitted: bool = False) -> None:
-        """Takes a batch in, behind the others."""
+        """Appends a batch to the queue."""
         self._check()
         with self._changed:
             self._waiting.append(Waiting(number, batch, submitted or isinstance(batch, Exception)))
@@ -115,7 +116,7 @@ class DevicePrefetcher:
             self._changed.notify_all()
 
     def take(self, timeout: float) -> Done:
-        """The next finished batch. Raises LoaderTimeout after `timeout` seconds (0: no limit), ClosedError."""
+        """The next finished batch. Raises LoaderTimeout after `timeout` seconds (0: no limit), or ClosedError after close()."""
         self._check()
         deadline = time.monotonic() + timeout if timeout > 0 else None
         with self._changed:
@@ -136,23 +137,23 @@ class DevicePrefetcher:
             raise ClosedError("the loader is closed")
 
     def close(self) -> None:
-        """Ends the thread; idempotent. What was not taken is dropped."""
+        """Ends the thread; idempotent. Batches that were not taken are dropped."""
         if self._pid != os.getpid():
             return
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         self._stop.set(self._ring)
-        if self._thread is not threading.current_thread():  # the collector may have dropped the iterator there
+        if self._thread is not threading.current_thread():  # garbage collection may drop the iterator in that thread
             self._thread.join()
         with self._changed:
             self._waiting.clear()
             self._done.clear()
 
-    # ---- under _changed
+    # ---- guarded by _changed
 
     def _submit(self) -> None:
-        """Gives slots to the first batches that have none, as far as depth goes."""
+        """Submits the first batches without a slot, until `depth` batches have one."""
         free = self._depth - sum(each.submitted and isinstance(each.batch, core.Batch) for each in self._waiting)
         for each in self._waiting:
             if free <= 0:
@@ -167,7 +168,7 @@ class DevicePrefetcher:
                     each.batch = error
 
     def _next(self) -> list[Waiting] | None:
-        """Waits until a batch may be finished; the candidates, of which none has failed or one alone, or None at the end."""
+        """Waits until a batch may be finished. Returns the candidates, of which a failed one is alone, or None after close()."""
         with self._changed:
             while not self._closed:
                 candidates = [each for each in self._waiting if each.submitted]
@@ -191,7 +192,7 @@ class DevicePrefetcher:
 
 
 def _run(ahead: DevicePrefetcher) -> None:
-    """The thread."""
+    """The thread's main loop."""
     if ahead._threads is not None:
         _take_at_most(ahead._threads)
     while (candidates := ahead._next()) is not None:
@@ -209,8 +210,8 @@ def _run(ahead: DevicePrefetcher) -> None:
 
 
 def _take_at_most(threads: int) -> None:
-    """See NOTE [ ahead: threads of torch's ops ]."""
-    if threads < torch.get_num_threads():  # asked first: torch sets its own number when a thread first asks
+    """Limits the threads of torch's ops in this thread. See NOTE [ ahead: threads of torch's ops ]."""
+    if threads < torch.get_num_threads():  # ask torch first: its first call in a thread sets the number
         thread_libraries().limit(limits=threads, user_api="openmp")
 
 
@@ -221,5 +222,5 @@ def _done(ahead: DevicePrefetcher, picked: Waiting) -> Done:
     rows = batch.rows
     try:
         return Done(picked.number, rows, ahead._finish(picked.number, batch))
-    except BaseException as error:  # the loop's to see, at its turn
+    except BaseException as error:  # raised in the loop, at this batch's turn
         return Done(picked.number, rows, None, error)

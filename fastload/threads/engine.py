@@ -1,6 +1,6 @@
-"""Native threads over packed datasets: one engine per loader, alive as long as the loader.
+"""ThreadEngine: the native threads that read packed datasets. A loader has one engine, for as long as it lives.
 
-No torch here, and no Python per sample: a batch is a few arrays handed to C.
+This module uses no torch, and runs no Python per sample: a batch is passed to C as a few arrays.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from fastload.packed_view import PackedView
 
 QUEUE = 4096
-"""Jobs that the native queue holds; the loader's own bound on batches in flight is far below."""
+"""Capacity of the native queue, in jobs; the loader's own limit on batches in flight is far below."""
 ASKED_FROM = 64 << 20
-"""Bytes of slots from which it is asked whether there is memory for them: reading all control groups takes a millisecond."""
+"""Bytes of slots from which free memory is checked first: that reads all control groups, which takes a millisecond."""
 
 
 class ThreadEngine:
     """The threads, ring and sources of one loader.
 
-    1. Made in the process that iterates; `pid` says which. After a fork the child makes its own.
-    2. announce() starts read-ahead; the batch's submit() queues it; batches belong to whoever holds them.
+    1. It belongs to the process that created it (`pid`). After a fork the child makes its own.
+    2. announce() starts the read-ahead of a batch, and the batch's submit() queues it. A batch belongs to its holder.
 
     Attributes:
-        has_stored: whether any delivered field lies in records beside the image.
+        has_stored: whether any delivered field is stored in records beside the image.
     """
 
     def __init__(self, view: PackedView, threads: int, output: core.Output, depth: int, batch_size: int) -> None:
@@ -48,12 +48,12 @@ class ThreadEngine:
         self.has_stored = bool(view.datasets[0].stored_fields)
 
     def _image_bytes(self) -> int:
-        """Bytes of one image where every sample has one size, else 0."""
+        """Bytes of one image if all images have the same size, else 0."""
         size = self._fixed_size()
         return 0 if size is None else size[0] * size[1] * 3 * self.output.itemsize
 
     def _fixed_size(self) -> tuple[int, int] | None:
-        """(height, width) of every image, whatever the sample, where that is one size."""
+        """(height, width) of every image if the transform fixes one size, else None."""
         sizes = {d.plan.fixed_size for d in self.view.datasets}
         return sizes.pop() if len(sizes) == 1 else None
 
@@ -62,7 +62,7 @@ class ThreadEngine:
 
         Raises:
             IndexError: a position is out of range.
-            BatchShapeError: the samples end at different sizes.
+            BatchShapeError: the transform gives the samples different sizes.
         """
         sources, indices = self.view.rows(positions)
         height, width = self._batch_size(sources, indices)
@@ -70,7 +70,7 @@ class ThreadEngine:
 
     @cached_property
     def _one_size(self) -> tuple[int, int] | None:
-        """(height, width) that every image ends at: the transform's, or what it makes of the one size that is stored."""
+        """(height, width) of every image after the transform, if it fixes one size or all stored images have one; else None."""
         fixed = self._fixed_size()
         if fixed is not None:
             return fixed
@@ -98,7 +98,7 @@ class ThreadEngine:
                 try:
                     size = dataset.image_size(index)
                 except SampleError:
-                    continue  # the row fails when it is made, for its image is not of this size
+                    continue  # this row fails later, because its image has another size
                 except ValueError as error:
                     raise dataset.sample_error(index, str(error)) from None
                 if found is not None and size != found:
@@ -108,7 +108,7 @@ class ThreadEngine:
         return found or (1, 1)
 
     def column_values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
-        """The fields that are columns, row by row, as Python values."""
+        """The values of fields that are columns, as one Python value for each row."""
         datasets = self.view.datasets
         if len(datasets) == 1:
             return datasets[0].column_values(indices.astype(np.int64).tolist())
@@ -116,7 +116,7 @@ class ThreadEngine:
         return {name: [row[name][0] for row in rows] for name in rows[0]}
 
     def stored_values(self, source: int, index: int) -> dict[str, object]:
-        """Those fields of one row. Raises SampleError where one cannot be read."""
+        """The fields of one row that are stored in its record. Raises SampleError if one cannot be read."""
         return self.view.datasets[source].stored_values(index)
 
     def sample_error(self, source: int, index: int, reason: str) -> SampleError:
@@ -124,13 +124,13 @@ class ThreadEngine:
         return self.view.datasets[source].sample_error(index, reason)
 
     def save_learnt(self) -> None:
-        """Has files in place keep what was learnt of them, where there is an index cache."""
+        """Makes datasets of files in place save what they learnt of the files, if there is an index cache."""
         for dataset in self.view.datasets:
             if isinstance(dataset, FileDataset):
                 dataset.save_learnt()
 
     def close(self) -> None:
-        """Stops the threads; leased batches stay valid."""
+        """Stops the threads. Leased batches stay valid."""
         self.core.close()
 
 

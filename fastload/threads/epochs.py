@@ -1,11 +1,11 @@
-"""The epochs of a loader over packed data: one engine for all, and the next one begun early.
+"""ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin early.
 
 NOTE [ epochs: the next one, begun early ]
-When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, under the
-guess that nothing changes: the generators are saved, the draws made, the generators put back. iter() takes it only if it finds everything
-that the early epoch was made from as it was (the epoch, the engine with its transforms, the dataset's rows, the samplers and their
-parameters, the generators), and then sets the generators to what the draws left; otherwise the early epoch is dropped. So the user's own
-random numbers, and every batch, are the same as without it.
+When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, on the
+assumption that nothing changes: the generators are saved, the draws are made, and the generators are restored. iter() uses the early epoch
+only if everything that it was made from is unchanged: the epoch, the engine with its transforms, the dataset's rows, the samplers and their
+parameters, and the generators. Then the generators are set to their states after the draws. Otherwise the early epoch is dropped. So the
+user's own random numbers, and every batch, are the same as without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fastload.threads.iterator import PackedIterator
 
 @dataclass(frozen=True)
 class EarlyEpoch:
-    """The next epoch, begun before it was asked for, and what it was made from."""
+    """An epoch begun before its iter(), with the values that it was made from."""
 
     iterator: PackedIterator
     plan: ExecutionPlan
@@ -53,12 +53,12 @@ class ThreadEpochs:
         self._counts = counts
         self._engine: ThreadEngine | None = None
         self._made_from: tuple[Any, ...] = ()
-        self._plan: ExecutionPlan | None = None  # that the engine was asked for last
+        self._plan: ExecutionPlan | None = None  # the plan of the last call of engine()
         self._early: EarlyEpoch | None = None
         self._iterators: weakref.WeakSet[PackedIterator] = weakref.WeakSet()
 
     def iterate(self, plan: ExecutionPlan) -> PackedIterator:
-        """The iterator of the loader's next epoch, in flight."""
+        """Begins the loader's next epoch and returns its iterator, with batches in flight."""
         engine = self.engine(plan)
         early, self._early = self._early, None
         epoch_state = begin(plan.settings, self._progress, self._progress.count_epoch(), base_drawn=plan.settings.seed is None)
@@ -70,7 +70,7 @@ class ThreadEpochs:
         return self._start(plan, engine, epoch_state).start()
 
     def engine(self, plan: ExecutionPlan) -> ThreadEngine:
-        """This process's engine, made anew after a fork, a close, or a change of what it is made from."""
+        """This process's engine. It is made again after a fork, after close(), and if the plan that it depends on changed."""
         engine = self.running if self.running is not None and not self.running.core.closed else None
         if engine is not None and plan is self._plan:
             return engine
@@ -90,7 +90,7 @@ class ThreadEpochs:
         return engine
 
     def _retire(self) -> None:
-        """The engine is to be replaced: it ends now, or with the last epoch that is still under way on it."""
+        """Gives the engine up to be replaced: it ends now, or with the last epoch that still uses it."""
         self.forget_early()
         if not any(not iterator.epoch_state.ended for iterator in self._iterators):
             self.close()
@@ -103,11 +103,11 @@ class ThreadEpochs:
 
     @property
     def early(self) -> EarlyEpoch | None:
-        """The next epoch, if it was begun."""
+        """The next epoch, if it was begun early."""
         return self._early
 
     def forget_early(self) -> None:
-        """The next epoch is to begin at iter()."""
+        """Drops the early epoch, so that the next epoch begins at iter()."""
         self._early = None
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class ThreadEpochs:
         self._engine = None
 
     def _start(self, plan: ExecutionPlan, engine: ThreadEngine, epoch_state: EpochState) -> PackedIterator:
-        """Draws as DataLoader does: first the base seed, then, at the first pull, the sampler's own."""
+        """Makes an epoch's iterator. It draws as DataLoader does: first the base seed, then, at the first index, the sampler's draws."""
         settings = plan.settings
         settings.seed_order(epoch_state.epoch)
         batches = iter(settings.index_sampler)
@@ -141,7 +141,7 @@ class ThreadEpochs:
         return partial(_begin_early, weakref.ref(self), plan, engine)
 
     def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine) -> PackedIterator | None:
-        """Begins the next epoch, for threads that have nothing left to do; None where that cannot be undone."""
+        """Begins the next epoch for idle threads. Returns None if the draws could not be undone."""
         settings = plan.settings
         if self._early is not None or engine is not self._engine or not _can_begin_early(settings):
             return None
@@ -154,7 +154,7 @@ class ThreadEpochs:
         return iterator
 
     def _is_right(self, plan: ExecutionPlan, early: EarlyEpoch) -> bool:
-        """Whether what iter() finds (its epoch is counted already) is what the early epoch was made from."""
+        """Whether the early epoch was made from what iter() finds now, after its epoch was counted."""
         settings = plan.settings
         if early.plan is not plan or not _can_begin_early(settings):
             return False
@@ -171,7 +171,7 @@ def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine:
 
 
 def _drawn_from(settings: Settings, epoch: int) -> tuple[Any, ...]:
-    """What an epoch's order and draws follow from, besides the states of generators."""
+    """Everything that determines an epoch's order and draws, but for the generators' states."""
     found: list[Any] = [epoch, settings.batch_sampler, settings.sampler]
     for sampler in (settings.batch_sampler, getattr(settings.batch_sampler, "sampler", settings.sampler)):
         if sampler is not None:
@@ -181,10 +181,10 @@ def _drawn_from(settings: Settings, epoch: int) -> tuple[Any, ...]:
 
 
 def _can_begin_early(settings: Settings) -> bool:
-    """Whether the sampler draws everything at its first pull, from generators known here."""
+    """Whether the sampler makes all its draws at its first index, from generators known here."""
     sampler = settings.batch_sampler.sampler if type(settings.batch_sampler) is BatchSampler else settings.sampler
     if settings.auto_collation and type(settings.batch_sampler) is not BatchSampler:
-        return False  # .sampler is then one that nobody uses
+        return False  # .sampler is then a default that is not used
     if type(sampler) is SequentialSampler:
         return True
     return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)

@@ -1,4 +1,4 @@
-"""One pass over packed data: pull index batches, keep them in flight, hand over finished ones."""
+"""PackedIterator: iterates packed data by the thread engine, with a number of batches in flight."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from fastload.threads.device_prefetch import DevicePrefetcher
 from fastload.threads.engine import ThreadEngine
 
 READ_AHEAD = 96
-"""Samples whose pages are asked for before their turn. On random 100 KB reads 64 were enough to keep a disk of 1.2 GB/s busy."""
+"""Samples that are read ahead before their turn. For random reads of 100 KB, 64 kept a disk of 1.2 GB/s busy."""
 
 
 class PackedIterator(LoaderIterator):
-    """Iterates one epoch.
+    """Iterator over one epoch of packed data.
 
-    1. Made by the loader, which also decides seed and epoch; pulls from the sampler only as far as depth and read-ahead need.
-    2. A failure belongs to its batch: it is raised when that batch's turn comes, and the batches after it stay deliverable.
-    3. When the sampler is exhausted, free depth goes to `successor`, if the loader gives one: the next epoch, begun early.
-    4. Where batches are moved or transformed, a thread does that ahead of the loop, from the first start() without a depth until the end, a
-       close() or the drop: see fastload.threads.device_prefetch. The batches in flight and those moved ahead are then counted apart.
-    5. Dropping it half-way is safe: see core.Batch.
+    1. The loader creates it, with a seed and an epoch. It draws from the sampler only as far as depth and read-ahead need.
+    2. A batch's error is raised when that batch's turn comes, and the batches after it stay deliverable.
+    3. When the sampler is exhausted, free depth is used by `successor`, the next epoch begun early, if the loader makes one.
+    4. If batches are moved or transformed, a thread does that ahead of the loop: see fastload.threads.device_prefetch. It runs from the
+       first start() without a depth until the end of the pass, close(), or the iterator's collection. Batches in flight and batches moved
+       ahead are then limited separately.
+    5. Dropping the iterator half-way is safe: see core.Batch.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class PackedIterator(LoaderIterator):
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
         self._in_flight: deque[core.Batch | Exception] = deque()
-        self._numbers: deque[int] = deque()  # of what is in flight, then of what is announced
+        self._numbers: deque[int] = deque()  # of the batches in flight, then of the announced ones
         self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
         self._threaded = plan.finished_ahead and bool(engine.core.threads)
         self._assembler = BatchAssembler(engine, plan, counts, seed, epoch)
@@ -63,7 +64,7 @@ class PackedIterator(LoaderIterator):
         self._appear_as_torchs()
 
     def start(self, depth: int | None = None) -> PackedIterator:
-        """Puts batches in flight, `depth` of them at most; returns itself."""
+        """Submits batches until `depth` are in flight. Returns the iterator itself."""
         if depth is None and self._threaded:
             return self._start_prefetcher()
         budget = self._depth if depth is None else depth
@@ -76,7 +77,7 @@ class PackedIterator(LoaderIterator):
         return self
 
     def _start_prefetcher(self) -> PackedIterator:
-        """Hands what is announced to the thread, as many as may be under way there."""
+        """Gives announced batches to the prefetcher's thread, as many as it may hold."""
         if self._prefetcher is None:
             depth, most = self._depth, self._plan.transfer.ahead
             left = max(1, available_cpus() - self._engine.core.threads) if self._plan.transfer.on_cpu else None
@@ -92,12 +93,12 @@ class PackedIterator(LoaderIterator):
         return self
 
     def close(self) -> None:
-        """Ends the thread, if there is one; idempotent. In mid-pass, what comes next is ClosedError."""
+        """Ends the prefetcher's thread, if there is one; idempotent. In mid-pass, next() then raises ClosedError."""
         if self._closing is not None:
             self._closing()
 
     def _announce(self, samples: int) -> bool:
-        """IndexBatches from the sampler until that many samples wait announced; False when none do and the sampler is exhausted."""
+        """Draws index batches and announces them until `samples` samples are waiting. Returns False if no batch is left to submit."""
         waiting = sum(b.rows if isinstance(b, core.Batch) else 1 for b in self._announced)
         while waiting < samples and self._batches is not None:
             try:
@@ -117,7 +118,7 @@ class PackedIterator(LoaderIterator):
         return bool(self._announced)
 
     def _appear_as_torchs(self) -> None:
-        """Sets the attributes that torch's iterators have and programs read. Batches do not come from them."""
+        """Sets the attributes of torch's iterators that programs read. They do not affect the batches."""
         settings = self._plan.settings
         self._dataset, self._dataset_kind = settings.dataset, settings.kind
         self._index_sampler, self._sampler_iter = settings.index_sampler, self._batches
@@ -154,14 +155,14 @@ class PackedIterator(LoaderIterator):
             self._successor.start(spare)
 
     def _taken(self) -> Any:
-        """The batch whose turn it is, waited for and finished here."""
+        """Waits for the batch whose turn it is, and finishes it in this thread."""
         number, batch = self._take()
         if isinstance(batch, Exception):
             raise batch
         return self._assembler.hand_over(self._assembler(number, batch))
 
     def _take(self) -> tuple[int, core.Batch | Exception]:
-        """Waits for the batch whose turn it is, and takes it out of flight, with its number."""
+        """Waits for the batch whose turn it is. Returns it with its number; it is no longer in flight."""
         which = 0
         waiting = [b for b in self._in_flight if isinstance(b, core.Batch)]
         if self._in_order:
@@ -177,7 +178,7 @@ class PackedIterator(LoaderIterator):
         return number, batch
 
     def _taken_transferred(self, prefetcher: DevicePrefetcher) -> Any:
-        """The batch whose turn it is, finished by the thread."""
+        """Takes the batch whose turn it is from the prefetcher's thread, which has finished it."""
         done = prefetcher.take(self._plan.settings.timeout)
         self.epoch_state.take(done.number, done.rows)
         self.start()
