@@ -1,4 +1,4 @@
-"""How well a loop is fed: what it waits for, how long, and which knob to turn."""
+"""Health report of a training loop: how long it waits for data, why, and which setting to change."""
 
 from fastload.health.advice import advise, report
 from fastload.health.exporters import HealthCollector, MissingLibrary

@@ -1,4 +1,4 @@
-"""Figures as text, and what to change: each piece of advice names a knob, and the figure that speaks for it."""
+"""Report of the figures as text, with advice: each piece names a setting to change, and the figure that supports it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterator
 from fastload.health.figures import Figures, Waits
 
 KEEPS_UP = 0.05
-"""Part of the loop's time that waiting may take before anything is worth a change: below it the gain is lost in noise."""
+"""Share of the loop's time spent waiting from which a change is worth it: below, the gain is lost in noise."""
 SPIKY = 0.5
-"""Part of all waiting in the slowest steps from which rare slow batches, not throughput, are what to mend."""
+"""Share of all waiting in the slowest steps from which rare slow batches, and not throughput, are the problem."""
 ENVELOPES = 0.1
-"""Part of batches, or of bytes, in pickled envelopes from which they are worth a change."""
+"""Share of batches, or of bytes, in pickled envelopes from which a change is worth it."""
 IDLE = 0.5
-"""Workers busy for less than this part of the time, while the loop waits, are held up by something that more workers do not mend."""
+"""If workers are busy for less than this share of the time while the loop waits, more workers would not help."""
 SPARE_PIXELS = 2.2
-"""Longer side of a stored picture over the crop's side, at which RandomResizedCrop seldom enlarges: 500 for 224."""
+"""Ratio of a stored picture's longer side to the crop's side at which RandomResizedCrop seldom enlarges: 500 for 224."""
 LOST = 0.01
-"""Part of all samples, replaced or skipped, from which that is what to look at first."""
+"""Share of samples replaced or skipped from which that is the first thing to look at."""
 SHOWN = 5
-"""Slow samples that the text names."""
+"""Limit on the slow samples that the text names."""
 BATCH_STAGES = ("copy", "augment")
-"""Done to whole batches, behind the workers: more of those mend nothing."""
+"""Stages on whole batches, after the workers: more workers do not speed them up."""
 _MENDS = {
     "read": "keep the packed data on a faster disk or in memory, or pack with a smaller --max-side or --quality: fewer bytes",
     "collate": "return tensors or arrays of one shape and let default_collate write them in place",
@@ -32,7 +32,7 @@ _MENDS = {
 
 
 def advise(figures: Figures) -> list[str]:
-    """What to change, the most useful first; never empty."""
+    """Advice on what to change, the most useful first; never empty."""
     lost, most = _on_losses(figures)
     if figures.waiting is None or figures.waiting_first is None or figures.waiting_within is None:
         return lost or ["no step has been seen yet: iterate the monitor, or feed it by observe()"]
@@ -48,7 +48,7 @@ def advise(figures: Figures) -> list[str]:
 
 
 def _on_spikes(figures: Figures) -> list[str]:
-    """Advice where a few slow batches make up most of the waiting; else nothing."""
+    """Advice if a few slow batches make up most of the waiting; else an empty list."""
     p50, p99 = figures.wait_s.p50, figures.wait_s.p99
     if figures.tail is None or figures.tail < SPIKY or p50 is None or p99 is None:
         return []
@@ -69,7 +69,7 @@ def _on_spikes(figures: Figures) -> list[str]:
 
 
 def _on_rate(figures: Figures) -> list[str]:
-    """Advice where the loader is slow throughout."""
+    """Advice if the loader is slow throughout."""
     shares = figures.stage_shares
     bound = max(shares, key=lambda name: shares[name]) if shares else None
     head = f"waiting for data {_percent(figures.waiting)} of the time"
@@ -98,7 +98,7 @@ def _workers_knob(figures: Figures, bound: str | None) -> str | None:
 
 
 def _useful_workers(figures: Figures) -> int:
-    """Workers with which the loop would stop waiting if they scale: at most one a CPU."""
+    """Number of workers with which the loop would stop waiting if they scale; at most one for each CPU."""
     within = min(figures.waiting_within or 0.0, 0.99)
     return max(1, min(figures.cpus, math.ceil(max(1, figures.workers or 0) / (1 - within))))
 
@@ -150,7 +150,7 @@ def _on_counters(figures: Figures) -> Iterator[str]:
 
 
 def _on_losses(figures: Figures) -> tuple[list[str], bool]:
-    """Samples that could not be made, and whether they are so many that nothing else is more urgent."""
+    """Advice on samples that failed, and whether they are so many that nothing else is more urgent."""
     lost = [f"{count:,} {what}" for count, what in ((figures.replaced, "replaced"), (figures.skipped, "skipped")) if count]
     if not lost:
         return [], False

@@ -1,4 +1,4 @@
-"""Figures for TensorBoard and Prometheus."""
+"""Exporters of the figures to TensorBoard and Prometheus."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MissingLibrary(FastloadError, ImportError):
 
 
 class ScalarWriter(Protocol):
-    """What to_tensorboard() asks of a writer; torch.utils.tensorboard.SummaryWriter has it."""
+    """Interface that to_tensorboard() requires of a writer; torch.utils.tensorboard.SummaryWriter has it."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> object:
         """Adds one point."""
@@ -65,11 +65,11 @@ def _numbers(tree: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 class HealthCollector:
-    """A Prometheus collector: asks for the figures at each scrape.
+    """A Prometheus collector, which computes the figures at each scrape.
 
     Args:
-        figures: gives the figures of the moment.
-        labels: put on every sample.
+        figures: returns the current figures.
+        labels: labels of every sample.
 
     Raises:
         ArgumentError: a label has a name that Prometheus forbids, or that a metric here uses ("stage", "quantile").

@@ -1,4 +1,4 @@
-"""From counted steps and a loader's counters to figures."""
+"""Figures: computed from the counted steps of a loop and its loader's counters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fastload.health.ring import Steps
 from fastload.system import available_cpus
 
 STAGES = ("read", "decode", "resize", "python", "collate", "copy", "augment")
-"""In the order that a sample meets them; the workers do the first five."""
+"""Stages in the order in which a sample passes them; the workers do the first five."""
 WORKER_STAGES = STAGES[:5]
 TAIL = 0.05
-"""The part of the steps, the slowest, whose share of all waiting tells spikes from a loader that is slow throughout."""
+"""Share of steps that count as slowest: their part of all waiting distinguishes spikes from a loader that is slow throughout."""
 
 
 @dataclass(frozen=True)
 class Waits:
-    """Waits of some steps, in seconds; None where there was no such step. Quantiles interpolate linearly."""
+    """Waits of some steps, in seconds; None if there was no such step. Quantiles interpolate linearly."""
 
     count: int
     p50: float | None
@@ -32,11 +32,11 @@ class Waits:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a monitor knows at one moment; None is unknown.
+    """All figures of a monitor at one moment; None means unknown.
 
     Attributes:
         steps, epochs, samples: counted since the monitor was made.
-        window_steps: the last steps, which the times below are of.
+        window_steps: number of the last steps, to which the times below refer.
         waiting: part of the loop's time spent waiting for data, 0 to 1.
         waiting_first: the part of the loop's time spent on the first waits of epochs; contained in `waiting`.
         load_step_ratio: time waited over time worked.
@@ -45,15 +45,15 @@ class Figures:
         tail: of the time in wait_s, the part that the slowest 5% of its steps took (fewer with many workers: see measure()).
         samples_per_s: of the whole loop; step_s: mean time worked on a batch.
         engine, workers, cpus, prefetch_factor, persistent_workers, seed_by, in_order, pin_memory: how the loader runs.
-        ready, depth: finished batches that wait now; batches in flight at most.
+        ready, depth: finished batches that wait now; most batches in flight.
         stage_s: seconds per sample and stage, summed over workers, since the loader was made.
         worker_busy: part of the workers' time that the stages account for, at the window's rate.
         batches, bytes: delivered since the loader was made, bytes through slots; envelope_batches: of those, pickled ones;
             envelope_bytes: pickled, besides `bytes`.
         envelope_share, envelope_bytes_share: pickled parts of all batches, and of all bytes.
-        restarts, replaced, skipped: workers started anew; samples that on_error put another in place of, or left out.
+        restarts, replaced, skipped: restarts of workers; samples that on_error replaced or skipped.
         loaded: files in place that their dataset's own loader opened.
-        bad_samples: why the first of the replaced and skipped could not be made.
+        bad_samples: why the first of the replaced and skipped samples failed.
         slow: the slowest samples: (key, seconds), slowest first.
         image_side: pixels, the longer side of the batches' images.
     """
@@ -105,7 +105,7 @@ class Figures:
 
     @property
     def stage_shares(self) -> dict[str, float]:
-        """Each stage's part of a sample's time; empty when unknown."""
+        """Each stage's share of a sample's time; empty if unknown."""
         whole = sum(self.stage_s.values())
         return {name: seconds / whole for name, seconds in self.stage_s.items()} if whole > 0 else {}
 
@@ -118,8 +118,8 @@ class Figures:
 def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any], side: int | None) -> Figures:
     """Computes the figures.
 
-    `tail` looks at the slowest 5% of the steps, but at no more than a quarter of one in `workers` of them: with one worker per batch, all
-    others' batches follow each long wait at once, and that is no spike.
+    `tail` uses the slowest 5% of the steps, but at most a share of 0.25 / `workers`: if one worker makes each batch, the batches of all
+    other workers follow each long wait at once, and that is no spike.
     """
     wait, step, within = steps.wait_s, steps.step_s, steps.wait_s[~steps.first]
     waited, worked = float(wait.sum()), float(step.sum())
@@ -181,7 +181,7 @@ def _waits(found: npt.NDArray[np.float64]) -> Waits:
 
 
 def _tail(found: npt.NDArray[np.float64], part: float) -> float | None:
-    """The share of the sum that the largest `part` of the values, at least one, makes up; None below 1 / TAIL values."""
+    """The share of the sum in the largest values: the share `part` of them, at least one. None for fewer than 1 / TAIL values."""
     whole = float(found.sum())
     if len(found) < 1 / TAIL or whole <= 0:
         return None

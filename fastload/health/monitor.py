@@ -1,4 +1,4 @@
-"""HealthMonitor: times a loop's steps, and puts them beside what its loader counted."""
+"""HealthMonitor: times the steps of a loop, and reports them together with its loader's counters."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "seed_by", "
 
 
 class HealthMonitor(Generic[T]):
-    """Watches a loop: how long it waits for data, how long it works, and why.
+    """Monitor of a loop, which measures how long it waits for data and how long it works, and reports why.
 
     1. Iterate it in place of the iterable it wraps: `for batch in HealthMonitor(loader)`. Or wrap nothing and feed it, by observe() or
        by watch() around an iterator.
-    2. A step is a wait for a batch and the work until the next is asked for; it counts once that has happened. So a step during which
-       the loop is left does not count. An epoch's first wait begins at iter(), and is reported apart from the others.
-    3. Times are of the last `window` steps; totals, and what `stats` tells, of the whole life.
+    2. A step is the wait for a batch and the work until the next batch is requested, when the step is counted. So a step in which the
+       loop is left does not count. An epoch's first wait begins at iter(), and is reported separately.
+    3. Times refer to the last `window` steps; totals, and the counters in `stats`, to the whole life of the monitor or loader.
     4. One thread may observe while another reads; several may observe.
     5. `len()` and every attribute that a monitor does not have itself (set_epoch, dataset, ...) are the wrapped iterable's.
 
     Args:
-        iterable: what to iterate: a FastLoader, torch's DataLoader, anything.
+        iterable: the iterable to watch: a FastLoader, torch's DataLoader, or any other.
         stats: called for each report: the loader's counters, as FastLoader.stats() gives them; keys that are missing are unknown. None:
             the iterable's own `stats`, where it has one.
         window: steps to look back on.
@@ -76,7 +76,7 @@ class HealthMonitor(Generic[T]):
         *,
         window: int = 1000,
     ) -> HealthMonitor[Any]:
-        """A monitor that the loader itself feeds and keeps, and holds weakly.
+        """A monitor that the loader owns and feeds itself; the monitor refers to the loader weakly.
 
         `stats` and `settings` are called with the loader for each report; without them its attributes are read, as of any iterable.
         """
@@ -124,7 +124,7 @@ class HealthMonitor(Generic[T]):
         return timed
 
     def time(self, iterator: core.StepTimer, began: float | None = None) -> None:
-        """Counts the steps of an iterator that times its own, from the pass that begins now; else as watch()."""
+        """Counts the steps of an iterator that times itself, from the pass that begins now; otherwise like watch()."""
         waited_s = 0.0 if began is None else max(0.0, perf_counter() - began)
         iterator.time_steps(self._ring, waited_s, self._count, self._count is count_samples, self._look_at)
 
@@ -132,7 +132,7 @@ class HealthMonitor(Generic[T]):
         self._side = image_side(batch) or self._side
 
     def figures(self) -> Figures:
-        """Every figure as of now."""
+        """The current figures."""
         source = self._iterable if self._owner is None else self._owner()
         if source is None:  # nothing is wrapped, or the loader is gone
             return measure(steps_of(self._ring), self._stats() if self._stats else {}, {}, self._side)
@@ -140,7 +140,7 @@ class HealthMonitor(Generic[T]):
         return measure(steps_of(self._ring), counted, self._settings_of(source), self._side)
 
     def as_dict(self) -> dict[str, Any]:
-        """Every figure, and the advice, as JSON can hold them; None is unknown."""
+        """All figures, and the advice, as JSON values; None means unknown."""
         figures = self.figures()
         return {**figures.as_dict(), "advice": advice.advise(figures)}
 
@@ -157,7 +157,7 @@ class HealthMonitor(Generic[T]):
         exporters.to_tensorboard(self.figures(), writer, step, prefix)
 
     def collector(self, labels: Mapping[str, str] | None = None) -> HealthCollector:
-        """For the registry of a Prometheus client that serves by itself: `REGISTRY.register(monitor.collector())`."""
+        """A collector for the registry of a Prometheus client: `REGISTRY.register(monitor.collector())`."""
         return exporters.HealthCollector(self.figures, labels)
 
     def prometheus_text(self, labels: Mapping[str, str] | None = None) -> str:

@@ -12,11 +12,11 @@ from fastload._native import core
 
 @dataclass(frozen=True)
 class Steps:
-    """A copy of a ring at one moment.
+    """The last steps of a loop, copied from a ring at one moment.
 
     Attributes:
         wait_s, step_s: float64, one entry a step, oldest first: seconds spent waiting for its batch, then working on it.
-        samples: int64, of the step's batch.
+        samples: int64, number of samples in the step's batch.
         first: bool, whether the step's batch was the first of its epoch.
         steps, epochs, all_samples, all_wait_s, all_step_s: totals since the ring was made, forgotten steps included.
     """

@@ -1,7 +1,7 @@
-"""What a batch tells about itself, without importing the library that its tensors come from.
+"""Sample count and image size of a batch, found without importing the library that its tensors come from.
 
-Its walk is not that of `fastload.batch_tree`: it runs at every step and wants a shape only, of arrays and tensors of any library, in
-mappings and dataclasses as well, and looks at a few parts of each container.
+It does not use the walk of `fastload.batch_tree`: it runs at every step and needs only a shape, of arrays and tensors of any library. It
+also searches mappings and dataclasses, and only a few parts of each container.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 _CHANNELS = (1, 3, 4)
 _PLAIN = (int, float, str, bytes)
 _PARTS = 8
-"""Parts of a container that are looked at: a list of a thousand strings must not cost a thousand looks at every step."""
+"""Limit on the parts of a container that are searched: a list of a thousand strings must not cost a thousand looks at every step."""
 
 
 def count_samples(batch: Any) -> int:
@@ -32,12 +32,12 @@ def count_samples(batch: Any) -> int:
 def _shape_of(part: Any) -> Any:
     try:
         return getattr(part, "shape", None)
-    except Exception:  # a nested tensor has none, and says so by an error
+    except Exception:  # a nested tensor raises an error
         return None
 
 
 def _first_shape(batch: Any) -> tuple[int, ...] | None:
-    head, kind = batch, type(batch)  # a tensor, (images, labels) and {"image": images}, the usual cases, are told without a search
+    head, kind = batch, type(batch)  # fast path for the usual cases: a tensor, (images, labels) and {"image": images}
     if kind is list or kind is tuple:
         head = batch[0] if batch else None
     elif kind is dict:
@@ -85,5 +85,5 @@ def _length(batch: Any) -> int:
         return next((_length(value) for value in batch.values() if not isinstance(value, str | bytes) and hasattr(value, "__len__")), 1)
     try:
         return len(batch)
-    except Exception:  # it has no length, or says so in another way: to count must not end a loop
+    except Exception:  # no length, or another error: counting must not end a loop
         return 1

@@ -1,4 +1,4 @@
-"""Packing: from a folder, a table, tars or a Dataset to a packed dataset; checking one; indexing it; and taking one apart."""
+"""Packing: converts a folder, a table, tar files or a Dataset to a packed dataset; verifies, indexes and unpacks packed datasets."""
 
 from fastload.packing.export import ExportSummary, export
 from fastload.packing.index import IndexSummary, index

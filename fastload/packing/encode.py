@@ -1,29 +1,29 @@
-"""One sample's image, from what the source has to what is stored.
+"""Encoder: converts a sample's image from the bytes or pixels of the source to the form that is stored.
 
 NOTE [ encode: what is stored ]
-  lossless  a JPEG's own coefficients: metadata dropped; progressive, arithmetic and many-scan files made one baseline
-            scan. CMYK and YCCK become RGB at quality 100, 4:4:4. What is no JPEG is stored as pixels.
-  keep      a JPEG byte for byte. What is no JPEG is stored as pixels.
-  jpeg      everything decoded and encoded anew.
-  raw       everything decoded and stored as pixels.
-Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is refused (DeepImageError); transparency, all frames but the
-first, other colour spaces and an orientation that was not applied are told as notices.
-Whatever the mode: shrinking and turning upright touch only the images that they concern, and a JPEG that cannot be
-decoded is an error here, not in training.
+  lossless  a JPEG's own coefficients, without its metadata; progressive, arithmetic and multi-scan files become one
+            baseline scan. CMYK and YCCK become RGB at quality 100, 4:4:4. Other formats are stored as pixels.
+  keep      a JPEG byte for byte. Other formats are stored as pixels.
+  jpeg      every image is decoded and encoded again.
+  raw       every image is decoded and stored as pixels.
+Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is refused (DeepImageError). Notices report transparency, frames
+after the first, other colour spaces and an orientation that was not applied.
+In every mode, shrinking and turning upright change only the images that need it, and a JPEG that cannot be decoded is an
+error here, not in training.
 
 NOTE [ encode: what is compared ]
-What is stored decodes to the source's pixels. A source's own bytes are checked by themselves (proved by the entropy
-walk, or decoded by libjpeg-turbo). What is stored instead of them is checked as well:
-  stripped      the walk proves the stripped file; its tables and coded data are the source's. A file that the walk does
-                not prove is decoded before and after: equal pixels, or the source's bytes are stored. Under
-                check="structure" that is asked only where something is amiss between the markers.
-  transcoded,   decoded before and after: equal pixels, or the source's bytes are stored.
+The stored image decodes to the source's pixels. The source's bytes are checked by themselves: the entropy walk proves them
+valid, or libjpeg-turbo decodes them. Bytes that are stored in their place are checked as well:
+  stripped      the walk proves the stripped file; its tables and coded data are the source's. If the walk does not prove
+                it, both files are decoded: if their pixels differ, the source's bytes are stored. Under
+                check="structure" this is done only for files with errors between their markers.
+  transcoded,   both files are decoded: if their pixels differ, the source's bytes are stored.
   optimized
-  rotated       turned back it must be, byte for byte, what the source transcodes to, and that is decoded and compared
-                as above; else the image is encoded anew.
-  encoded anew, the walk proves the new file, and its size is that of the pixels. The loss is the encoder's, at the
-  CMYK          quality asked for.
-  raw           the pixels that were decoded are stored as they are.
+  rotated       the image turned back must be, byte for byte, what the source transcodes to, which is decoded and
+                compared as above; else the image is encoded again.
+  encoded again, the walk proves the new file, and its size must be that of the pixels. The encoder loses what the
+  CMYK          requested quality implies.
+  raw           the decoded pixels are stored unchanged.
 """
 
 from __future__ import annotations
@@ -43,21 +43,22 @@ from fastload.packing.sources.protocol import Item
 
 CMYK_QUALITY = 100
 TURNED_QUALITY = 95
-"""At least this quality where a turn by EXIF cannot be lossless."""
+"""Lowest quality for an image that EXIF turns and that cannot be turned losslessly."""
 
 
 @dataclass(slots=True)
 class Encoded:
-    """An image as it will be stored.
+    """An image in the form that is stored.
 
     Attributes:
         kind: "jpeg" or "raw".
         data: the JPEG's bytes, or pixels (height, width, 3).
-        how: the summary's counts that it adds to.
-        format: what the source's bytes were: jpeg, png, ..., pixels.
-        warning: what libjpeg-turbo has to say against the JPEG; "" for nothing.
-        notices: kinds of what was lost or left undone, for the summary.
-        index: where in the JPEG's coded data MCUs start (`core.JpegPreparer.index`), b"" without one; None: it was not asked for yet.
+        how: names of the summary's counts that it adds to.
+        format: format of the source's bytes: jpeg, png, ..., pixels.
+        warning: libjpeg-turbo's first warning on the JPEG; "" if there is none.
+        notices: kinds of notices on what was lost or not applied, for the summary.
+        index: the entropy index, that is, where MCUs start in the JPEG's coded data (`core.JpegPreparer.index`); b"" if it has none, None
+            if it was not computed yet.
     """
 
     kind: str
@@ -72,7 +73,7 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes images as `PackOptions` say. Any number of threads may call it."""
+    """Encodes images by `PackOptions`. Any number of threads may call it."""
 
     def __init__(self, options: PackOptions) -> None:
         self._options = options
@@ -82,7 +83,7 @@ class Encoder:
         """The stored form of an item's image.
 
         Raises:
-            SampleError: the image cannot be decoded; the message is the bare reason.
+            SampleError: the image cannot be decoded; the message is the reason alone.
             PackError: a library that this image needs is not installed.
         """
         encoded = self._encode(item)
@@ -93,8 +94,8 @@ class Encoder:
         return encoded
 
     def _optimize(self, encoded: Encoded) -> None:
-        """Gives a JPEG Huffman tables of its own where that makes it smaller: the same coefficients, so the same pixels."""
-        # what was transcoded has them; what decodes with warnings is left as it is, so that it goes on telling
+        """Gives a JPEG optimized Huffman tables if that makes it smaller. The coefficients, and so the pixels, stay the same."""
+        # transcoded files have them already; a file that decodes with warnings is not changed, so that it still gives them
         if not isinstance(encoded.data, bytes) or encoded.warning or "transcoded" in encoded.how:
             return
         try:
@@ -118,14 +119,14 @@ class Encoder:
         return encoded
 
     def _preparer(self) -> core.JpegPreparer:
-        """This thread's own."""
+        """This thread's own JpegPreparer."""
         preparer: core.JpegPreparer | None = getattr(self._local, "preparer", None)
         if preparer is None:
             preparer = self._local.preparer = core.JpegPreparer()
         return preparer
 
     def _pixels(self, pixels: Pixels, name: str, *, gray: bool) -> Encoded:
-        """Pixels of something that was no JPEG, already upright."""
+        """Stores upright pixels of an image that is no JPEG."""
         options = self._options
         height, width = pixels.shape[:2]
         if width * height > options.max_pixels:
@@ -159,7 +160,7 @@ class Encoder:
             or found.kind in ("lossless", "hierarchical")
             or found.width * found.height > options.max_pixels
         ):
-            core.jpeg_header(data, options.max_pixels)  # raises, with the reason
+            core.jpeg_header(data, options.max_pixels)  # raises the error with the reason
         warning = ""
         if not found.sound:
             count, first = core.jpeg_check(data, options.max_pixels)
@@ -178,24 +179,24 @@ class Encoder:
         return self._lossless(data, found, warning)
 
     def _lossless(self, data: bytes, found: core.Prepared, warning: str) -> Encoded:
-        """The same coefficients in the form that decodes best."""
+        """Stores the same coefficients in the form that decodes fastest."""
         if found.kind == "progressive" or found.arithmetic or found.scans > 1:
             try:
                 stored = core.jpeg_to_baseline(data, self._options.max_pixels)
             except SampleError:
-                # Either it cannot be decoded, which this raises, or baseline cannot hold the same pixels: stored as it is.
+                # Either the file cannot be decoded, and this raises, or baseline cannot hold the same pixels, and it is stored unchanged.
                 core.jpeg_check(data, self._options.max_pixels)
             else:
                 if self._same_pixels(stored, data):
                     return Encoded("jpeg", stored, found.height, found.width, ("transcoded",), "jpeg", warning)
         if found.data is None or found.data is data or not (found.sound or self._same_pixels(found.data, data)):
             return Encoded("jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index)
-        # Of the same coded data; of a file with something amiss between its markers none was made, but stripping may have mended that.
+        # The index is of the same coded data. A file with errors between its markers has none yet, but stripping may have repaired it.
         index: bytes | None = found.entropy_index if found.whole else None
         return Encoded("jpeg", found.data, found.height, found.width, ("stripped",), "jpeg", warning, index)
 
     def _same_pixels(self, stored: bytes, source: bytes) -> bool:
-        """Whether a JPEG decodes, and to the pixels of the one that it is made from."""
+        """Whether a JPEG decodes to the same pixels as the source that it is made from."""
         try:
             pixels = self._decode(stored)
         except SampleError:
@@ -203,7 +204,7 @@ class Encoder:
         return np.array_equal(pixels, self._decode(source))
 
     def _turned(self, data: bytes, found: core.Prepared, turn: int, warning: str) -> Encoded:
-        """Upright by moving coefficients where the sides allow it, else decoded and encoded again."""
+        """Turns a JPEG upright: by moving coefficients if its sides allow that, else by decoding and encoding it again."""
         stored = self._moved(data, turn)
         if stored is None:
             pixels = upright(self._decode(data), turn)
@@ -222,7 +223,7 @@ class Encoder:
         return Encoded("jpeg", stored, height, width, ("rotated",), "jpeg", warning)
 
     def _moved(self, data: bytes, turn: int) -> bytes | None:
-        """The JPEG with its coefficients turned; None where they are not all there again when it is turned back."""
+        """The JPEG with its coefficients turned; None if turning it back does not restore all of them."""
         limit, back = self._options.max_pixels, {6: 8, 8: 6}.get(turn, turn)
         try:
             stored = core.jpeg_transform(data, turn, limit)
@@ -233,7 +234,7 @@ class Encoder:
         return stored if same and self._same_pixels(unturned, data) else None
 
     def _decoded(self, data: bytes, found: core.Prepared, turn: int, size: tuple[int, int] | None, warning: str) -> Encoded:
-        """Decoded, shrunk and turned as asked, then stored as the mode says."""
+        """Decodes, shrinks and turns an image as requested, and stores it by the mode."""
         options = self._options
         how: tuple[str, ...] = ()
         if size is None:
@@ -241,7 +242,7 @@ class Encoder:
         else:
             eighths = core.jpeg_scale((found.width, found.height), size)
             pixels = core.jpeg_decode(data, None, eighths, options.max_pixels)
-            # The last scaled row and column may be a fraction of a pixel: the box keeps the picture where it was.
+            # The last scaled row and column may be a fraction of a pixel; the box keeps the picture in its place.
             box = (0.0, 0.0, found.width * eighths / 8, found.height * eighths / 8)
             pixels, how = resample(pixels, size, box), ("shrunk",)
         pixels = upright(pixels, turn)
@@ -273,7 +274,7 @@ class Encoder:
 
 
 def _rgb(pixels: Pixels) -> Pixels:
-    """(height, width, 3) of pixels that may be grey."""
+    """Pixels as (height, width, 3), from RGB or grey ones."""
     return np.repeat(pixels[:, :, None], 3, axis=2) if pixels.ndim == 2 else pixels
 
 

@@ -1,4 +1,4 @@
-"""Walking a tree of folders with links followed, so that it ends whatever the links say."""
+"""Walk of a folder tree that follows symbolic links, and ends wherever they lead."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from fastload.errors import PackError
 
 VISITS = 1000
-"""Paths that may lead to one folder. Links from each of n folders to two places in the next make 2**n paths of no loop."""
+"""Limit on the paths that lead to one folder. If each of n folders has two links to the next, there are 2**n paths without a loop."""
 
 _Identity = tuple[int, int]  # (device, inode)
 
 
 def walk(top: str) -> list[tuple[str, list[str]]]:
-    """Every folder from top downwards, in the order of ``sorted(os.walk(top, followlinks=True))``, which is ImageFolder's.
+    """Lists every folder from `top` downwards, in the order of ``sorted(os.walk(top, followlinks=True))``, which is ImageFolder's.
 
     Returns:
-        (path, sorted names of what is no folder in it) of each.
+        For each folder (path, sorted names of the entries in it that are not folders).
 
     Raises:
         PackError: a folder cannot be listed, lies within itself by a link, or is reached by more than `VISITS` paths.
@@ -53,11 +53,11 @@ class _Folder:
     """A folder to be listed.
 
     Attributes:
-        path: as it was reached.
+        path: the path by which it was reached.
         real: its path without links.
         link: whether the last part of `path` is a link.
-        holder: the path, without links, of the folder that it was found in.
-        above: the folders on the way to it.
+        holder: the path, without links, of the folder that contains it.
+        above: the folders on the path to it.
     """
 
     path: str
@@ -67,7 +67,7 @@ class _Folder:
     above: frozenset[_Identity]
 
     def identity(self) -> _Identity:
-        """Device and inode. Raises PackError where the folder holds the link that leads to it, before anything of it is listed."""
+        """Device and inode. Raises PackError if the folder contains the link that leads to it, before it is listed."""
         status = os.stat(self.path)
         identity = (status.st_dev, status.st_ino)
         if identity in self.above or (self.link and os.path.commonpath((self.real, self.holder)) == self.real):
@@ -76,7 +76,7 @@ class _Folder:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder or a link to one; a link that leads nowhere, or to itself, is none."""
+    """Whether an entry is a folder or a link to one. A link that leads nowhere, or to itself, is not."""
     try:
         return entry.is_dir()
     except OSError:

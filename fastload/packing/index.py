@@ -1,7 +1,7 @@
-"""The entropy index for a dataset that was packed without: what `pack` with index=True would have made, added shard by shard.
+"""Entropy indexing of a packed dataset: adds, shard by shard, the indexes that `pack` with index=True makes.
 
-The indexes are those that packing makes, so the result is the dataset that it would have made. What is durable when, and what a
-kill leaves, is `fastload.store.rewrite`'s business.
+The result is the dataset that packing with the index would have made. `fastload.store.rewrite` describes what is durable when, and what a
+kill leaves.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _GO_ON = "run `fastload index` again: nothing is lost, and shards that have thei
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """What `index` did.
+    """Result of `index`.
 
     Attributes:
         samples: samples in the dataset.
-        jpegs: those whose image is a JPEG.
-        indexed: those with an entropy index now; the rest are of a kind that has none (progressive, damaged, very small).
-        added: those that got it in this call.
-        shards: shards that were written anew for it.
+        jpegs: samples whose image is a JPEG.
+        indexed: samples that now have an entropy index; other JPEGs are of a kind without one (progressive, damaged, very small).
+        added: samples that got it in this call.
+        shards: shards that this call rewrote.
         seconds: wall-clock time of this call.
     """
 
@@ -45,9 +45,9 @@ class IndexSummary:
 def index(path: str | os.PathLike[str], *, workers: int | None = None, progress: bool = False) -> IndexSummary:
     """Adds the entropy index, with which crops are decoded faster, to each JPEG of a packed dataset that has none.
 
-    Afterwards the dataset equals, in every sample and field, one packed with index=True. A shard that gains by it is written
-    anew beside the old one, which then goes: the disk needs room for one shard more. Processes that have the dataset open go on
-    undisturbed. Whenever it is stopped, by a kill too, the dataset is whole; another call does the rest.
+    Afterwards the dataset equals, in every sample and field, one packed with index=True. A shard that gets indexes is written
+    beside the old one, which is then removed: the disk needs room for one more shard. Processes that have the dataset open are
+    not disturbed. If the call is stopped, even by a kill, the dataset is whole; another call does the rest.
 
     Args:
         path: the dataset's directory.
@@ -55,11 +55,11 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
         progress: show a bar on the terminal.
 
     Returns:
-        IndexSummary: what was done, counted.
+        IndexSummary: the counts of what was done.
 
     Raises:
         ArgumentError: workers is out of range.
-        DatasetError: there is no finished dataset, or it does not hold.
+        DatasetError: there is no finished dataset, or it is damaged.
         SampleError: a record is not what was packed; its shard stays as it was.
         PackError: the disk is full or fails, or another process is writing to the dataset.
     """
@@ -72,7 +72,7 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
         job = _Job(rewriter, threads, bar)
         for number in range(len(rewriter.manifest.shards)):
             job.shard(number)
-        # last, so that options tell of the whole dataset
+        # last, so that the options hold for the whole dataset
         manifest = rewriter.manifest
         rewriter.describe({**manifest.options, "index": True}, {**manifest.summary, "indexed": job.indexed})
     return IndexSummary(manifest.count, job.jpegs, job.indexed, job.added, job.rewritten, time.monotonic() - started)
@@ -80,7 +80,7 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a thread found of a sample: its new record, or None where the old one stays."""
+    """Result for one sample: its new record, or None if the old one stays."""
 
     record: bytes | None
     crc: int
@@ -90,12 +90,12 @@ class _Seen:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it holds."""
+        """Bytes of memory that it holds."""
         return 0 if self.record is None else len(self.record)
 
 
 class _Job:
-    """One dataset on its way; counts what it sees."""
+    """The indexing of one dataset, and its counts."""
 
     def __init__(self, rewriter: DatasetRewriter, workers: int, bar: Progress) -> None:
         self._rewriter = rewriter
@@ -131,7 +131,7 @@ class _Job:
         self.added += seen.record is not None
 
     def _look(self, reader: DatasetReader, at: int) -> _Seen:
-        """Runs in threads. Raises SampleError, naming the sample, where its record does not hold."""
+        """Indexes one sample; runs in threads. Raises SampleError, which names the sample, if its record is damaged."""
         fields = reader.record_fields(at)
         read = sum(len(data) for _, _, data in fields)
         image = next(((number, data) for number, kind, data in fields if kind == core.KIND_JPEG), None)
@@ -144,17 +144,17 @@ class _Job:
             return _Seen(None, 0, True, False, read)
         try:
             record, crc = core.build_record(with_index(fields, made))
-        except ArgumentError:  # no room for one more entry: as large, or of as many fields, as a record may be
+        except ArgumentError:  # the record is as large, or has as many fields, as a record may have
             return _Seen(None, 0, True, False, read)
         return _Seen(record, crc, True, True, read)
 
     def _make(self, jpeg: bytes) -> bytes:
-        """The index that packing makes of these bytes, of which it leaves out the metadata first; b"" for none."""
+        """The index that packing makes of a JPEG, after it strips the metadata; b"" if it makes none."""
         preparer: core.JpegPreparer | None = getattr(self._local, "preparer", None)
         if preparer is None:
             preparer = self._local.preparer = core.JpegPreparer()
         try:
             found = preparer.prepare(jpeg, entropy=False)
         except SampleError:
-            return b""  # no JPEG: what was stored is not this command's business
+            return b""  # not a valid JPEG: `verify` reports it, this command does not
         return preparer.index(found.data) if found.whole and found.data is not None else b""

@@ -1,4 +1,4 @@
-"""What a pack tells about: things left out, and images of which less was kept than they hold. Counted by kind, with examples."""
+"""Notices of a pack: files left out, and images stored with less than they hold. They are counted by kind, with examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 EXAMPLES = 20
-"""Names kept of each kind; all are counted."""
+"""Limit on the names kept for each kind; all are counted."""
 
 ORIENTATION = "orientation"
 ALPHA = "alpha"
@@ -34,16 +34,16 @@ TEXTS = {
     INDEX: "unnamed first column of a table left out, as pandas' index",
     NO_LABEL: "columns of the table, none of which is taken for the label; --label-column names it",
 }
-"""What each kind says, to follow the count; the kind of pictures of another type is their extension."""
+"""Text of each kind, printed after its count. Pictures of a type that is not packed have their extension as kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One kind of thing that a pack tells about.
+    """A notice of one kind.
 
     Attributes:
-        kind: "orientation", "alpha", ".gif", ...: what programs may look for.
-        text: the same in words, to follow the count.
+        kind: "orientation", "alpha", ".gif", ...: a name for programs.
+        text: the same in words, printed after the count.
         count: how many there are.
         examples: names of the first ones, at most `EXAMPLES`.
     """
@@ -56,28 +56,28 @@ class Notice:
 
 @dataclass(slots=True)
 class Notices:
-    """Counts by kind while they grow."""
+    """Notices of a running pack, counted by kind."""
 
     _found: dict[str, tuple[str, int, list[str]]] = field(default_factory=dict)
 
     def add(self, kind: str, name: str, text: str = "") -> None:
-        """Counts one thing of a kind; `text` is for kinds that `TEXTS` does not name."""
+        """Counts one notice of a kind; `text` is for kinds that are not in `TEXTS`."""
         said, count, examples = self._found.get(kind) or (text or TEXTS[kind], 0, [])
         if len(examples) < EXAMPLES:
             examples.append(name)
         self._found[kind] = (said, count + 1, examples)
 
     def all(self) -> tuple[Notice, ...]:
-        """Every kind, in the order in which they were met."""
+        """The notices of all kinds, in the order of their first occurrence."""
         return tuple(Notice(kind, text, count, tuple(examples)) for kind, (text, count, examples) in self._found.items())
 
     def state(self) -> list[dict[str, Any]]:
-        """All of it, as JSON holds it."""
+        """All counts and examples, as JSON values."""
         return to_json(self.all())
 
     @classmethod
     def of(cls, state: object) -> Notices:
-        """Continues from `state`, as a journal or a manifest has it; passes over what is none."""
+        """Notices that continue from the `state` in a journal or manifest; invalid entries are ignored."""
         found = cls()
         for each in state if isinstance(state, list) else ():
             if isinstance(each, dict):
@@ -88,5 +88,5 @@ class Notices:
 
 
 def to_json(notices: Iterable[Notice]) -> list[dict[str, Any]]:
-    """Notices as a manifest's summary holds them."""
+    """Notices in the form that a manifest's summary stores."""
     return [{"kind": n.kind, "text": n.text, "count": n.count, "examples": list(n.examples)} for n in notices]

@@ -1,4 +1,4 @@
-"""Reading a .npy that came in a tar: its header is checked before anything is allocated. No pickle, no .npz."""
+"""Reader of .npy files from tar files. It checks the header before it allocates memory, and reads no pickles and no .npz."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-"""Version 3.0 exists for structured arrays alone, which no field holds."""
+"""Header readers by version. Version 3.0 exists for structured arrays alone, which no field can hold."""
 
 
 def read_npy(data: bytes) -> npt.NDArray[Any]:
-    """The array in the bytes of a .npy file (NEP 1), read-only and not copied.
+    """Reads the array in the bytes of a .npy file (NEP 1), read-only and not copied.
 
     Raises:
-        ValueError: it is none, of objects, or shorter than its header says.
+        ValueError: the bytes are no .npy file, hold objects, or are shorter than the header says.
     """
     if not data.startswith(np.lib.format.MAGIC_PREFIX):
         raise ValueError("it does not begin as a .npy file does")

@@ -1,7 +1,7 @@
-"""Every option of a pack, in three frozen objects: names, types, defaults and limits. Each object is checked when it is made.
+"""Options of a pack in three frozen dataclasses, with names, types, defaults and limits. Each is checked when it is created.
 
-`fastload.packing.pack` takes the fields of all three as keywords, and `fastload pack` as flags. tests/packing/test_options.py holds names
-and defaults equal.
+`fastload.packing.pack` takes the fields of all three as keywords, and `fastload pack` as flags. tests/packing/test_options.py checks that
+names and defaults are equal.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Check = Literal["structure", "entropy"]
 OnError = Literal["raise", "skip"]
 
 CHOICES = {"encode": Encode, "subsampling": Subsampling, "exif": Exif, "check": Check, "on_error": OnError}
-"""The type of each option that is one of some words."""
+"""The type of each option that takes one of a few words."""
 
 JPEG_SIDE_MOST = 65500
-"""Pixels of a JPEG's longer side: libjpeg's limit, below the format's 65535."""
+"""Limit on a JPEG's longer side, in pixels: it is libjpeg's, below the format's 65535."""
 LIMITS = {
     "quality": (1, 100),
     "max_side": (1, JPEG_SIDE_MOST),
@@ -33,14 +33,14 @@ LIMITS = {
     "seed": (0, 2**64 - 1),
     "workers": (1, 1024),
 }
-"""(least, most) of each option that is a whole number, but for max_pixels: `fastload.limits` checks it wherever it is given."""
+"""(least, most) of each option that is an integer, but for max_pixels, which `fastload.limits` checks."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class PackOptions:
-    """How samples become records. See `fastload.packing.pack` for what each means.
+    """Options for how samples become records. See `fastload.packing.pack` for the meaning of each.
 
     Raises:
         ArgumentError: a value out of range, or two that contradict each other.
@@ -80,22 +80,22 @@ class PackOptions:
 
     @property
     def shrinks(self) -> bool:
-        """Whether images may be made smaller."""
+        """Whether images may be shrunk."""
         return self.max_side is not None or self.min_side is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """What the manifest keeps."""
+        """The options that the manifest stores."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What the user says of a table.
+    """Options for reading a table.
 
     Attributes:
-        path_column: the column of paths, by its name in the header line or by its number from 0; None: recognised.
+        path_column: the column of paths, by its name in the header line or by its number from 0; None: detected.
         label_column: the column of labels, likewise.
-        header: whether the first line names the columns; None: recognised.
+        header: whether the first line names the columns; None: detected.
     """
 
     path_column: str | int | None = None
@@ -105,7 +105,7 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a pack runs and where its shards end. The samples and their order do not depend on it.
+    """Options for how a pack runs and where its shards end. The samples and their order do not depend on them.
 
     Raises:
         ArgumentError: a value out of range, or two that contradict each other.
@@ -130,12 +130,12 @@ class RunOptions:
 
     @property
     def threads(self) -> int:
-        """Threads that read and encode."""
+        """Number of threads that read and encode."""
         return min(available_cpus(), LIMITS["workers"][1]) if self.workers is None else self.workers
 
 
 def table_options(path_column: str | int | None, label_column: str | int | None, header: bool | None) -> TableOptions | None:
-    """The options that were given, checked; None without any.
+    """The TableOptions of these arguments, checked; None if none is given.
 
     Raises:
         ArgumentError: a column that is neither a name nor a number, or a header that is neither True, False nor None.
@@ -154,7 +154,7 @@ def table_options(path_column: str | int | None, label_column: str | int | None,
 
 
 def parse_size(size: str | int) -> int:
-    """Bytes of a size such as 1GiB, 500MB (decimal), 64M (binary) or a plain number.
+    """Number of bytes in a size such as 1GiB, 500MB (decimal), 64M (binary) or a plain number.
 
     Raises:
         ArgumentError: not a size, or less than 1 MiB.

@@ -1,10 +1,10 @@
-"""The pack itself: source → encode on threads → one writer, in order.
+"""pack: reads a source, encodes its images on threads, and writes the samples in order by one writer.
 
 NOTE [ pack: resume ]
-Samples are written in the order of positions. With every sample the writer is handed the tally as it stands after it, and keeps the
-one that belongs to its last commit, with a note on each sample up to there. A resumed pack goes on after those samples if the source
-still has them as they were (see NOTE [ pack: what a resume checks ]), so what it writes is what an uninterrupted pack would have written.
-The options must be the same but for those that concern samples not written yet: `VARYING`.
+Samples are written in the order of positions. The writer receives each sample with the tally after it. It stores the tally of its last
+commit, and a log entry for each sample up to there. A resumed pack continues after those samples if the source still has them unchanged
+(see NOTE [ pack: what a resume checks ]), so it writes what an uninterrupted pack would have written.
+The options must be the same, but for those that concern samples not written yet: `VARYING`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fastload.store import DatasetWriter, Field, Manifest, Prepared, Schema
 
 IMAGE_FIELD = "image"
 VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
-"""What a resume may change of a pack's options."""
+"""Options of a pack that a resume may change."""
 
 
 def pack(
@@ -76,14 +76,14 @@ def pack(
         encode: "lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and
             arithmetic ones become baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every
             JPEG byte for byte), "jpeg" (all encoded anew) or "raw" (all decoded).
-        quality: of JPEGs that are encoded, 1 to 100.
-        subsampling: of their chroma: "4:4:4", "4:2:2", "4:2:0", "gray".
+        quality: quality of JPEGs that are encoded, 1 to 100.
+        subsampling: chroma subsampling of these JPEGs: "4:4:4", "4:2:2", "4:2:0", "gray".
         max_side: images whose longer side is longer are shrunk to it.
         min_side: images whose shorter side is longer are shrunk to it; with both, the smaller result.
         shard_size: bytes at which a new shard is begun, a number or "500MB", "1GiB".
         workers: threads that read and encode; the CPUs this process may use by default.
         shuffle: pack in a random order that `seed` decides.
-        seed: of the shuffle.
+        seed: seed of the shuffle.
         exif: "ignore" the orientation, as ImageFolder does, or "apply" it.
         check: "entropy" walks the coded data of every JPEG, so that each that libjpeg-turbo would only decode with warnings is named; it
             costs about 0.4 ms of CPU time for 100 KB. "structure" walks the markers, and looks into the coded data of those files only
@@ -105,7 +105,7 @@ def pack(
         progress: show a bar on the terminal.
 
     Returns:
-        PackSummary: what was done, counted.
+        PackSummary: the counts of what was done.
 
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
@@ -146,12 +146,12 @@ def pack(
     except OSError as error:
         raise _write_failure(out, error) from error
     finally:
-        writer.abort()  # after finish() it has nothing to do; otherwise what was committed stays for resume
+        writer.abort()  # does nothing after finish(); otherwise committed shards stay for a resume
 
 
 @dataclass(slots=True)
 class Outcome:
-    """A sample ready to be written, or the reason why there is none."""
+    """Result of encoding one sample: a record ready to be written, or the reason why there is none."""
 
     name: str
     prepared: Prepared | None
@@ -167,12 +167,12 @@ class Outcome:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it holds."""
+        """Bytes of memory that it holds."""
         return self.bytes_out
 
 
 class _Job:
-    """One pack: the source in its order, and what becomes of each sample."""
+    """One pack: the order of the source's samples, and the work on each."""
 
     def __init__(self, source: Source, options: PackOptions) -> None:
         self.source = source
@@ -186,7 +186,7 @@ class _Job:
         self._encoder = Encoder(options)
 
     def identity(self) -> dict[str, Any]:
-        """What the manifest keeps of how it was packed, and a resumed pack must share but for `VARYING`."""
+        """The options that the manifest stores. A resumed pack must have the same, but for `VARYING`."""
         digest = hashlib.blake2b(self._names.tobytes(), digest_size=16).hexdigest()
         return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": digest}
 
@@ -217,7 +217,7 @@ class _Job:
         return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
 
     def _resumed(self, writer: DatasetWriter, workers: int) -> Tally:
-        """The tally of what is written already, at the place where this call goes on; an empty one at the start."""
+        """The tally of the samples written already, with the position at which this call continues; an empty one at the start."""
         tally = Tally(writer.state)
         tally.max_pixels = max(tally.max_pixels, self.options.max_pixels)
         if tally.noted * ENTRY.itemsize != len(writer.noted):
@@ -229,7 +229,7 @@ class _Job:
         return tally
 
     def _refuse_others(self, writer: DatasetWriter) -> None:
-        """Refuses to take a finished dataset of other samples for that of these."""
+        """Raises PackError if the dataset is finished, but was packed from other samples than the source has."""
         assert writer.finished is not None
         stored, now = writer.finished.options, self.identity()
         for name in ("source_digest", "limit"):
@@ -275,7 +275,7 @@ class _Job:
         writer.append_prepared(outcome.prepared, state=tally.state)
 
     def _read(self, place: int) -> _Read:
-        """Runs in the thread that writes, for sources that must not be asked from several."""
+        """Reads one sample in the thread that writes, for sources that only one thread may use."""
         position = int(self.order[place])
         try:
             return _Read(self.source.read(position))
@@ -283,7 +283,7 @@ class _Job:
             return _Read(None, error)
 
     def _outcome(self, writer: DatasetWriter, place: int, read: _Read | None) -> Outcome:
-        """Reads, encodes and builds the record of one sample. A failure that is the sample's own is an outcome."""
+        """Reads and encodes one sample and builds its record. A failure of the sample itself is returned as an outcome."""
         position = int(self.order[place])
         try:
             if read is not None and read.error is not None:
@@ -313,7 +313,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Read:
-    """An item that was read ahead, or why it could not be."""
+    """An item that was read ahead, or the error of reading it."""
 
     item: Item | None
     error: BaseException | None = None
@@ -325,7 +325,7 @@ class _Read:
 
 
 def _finished(manifest: Manifest, started: float) -> PackSummary:
-    """The summary of a dataset that a resume found complete."""
+    """The summary of a dataset that was complete before the resume."""
     tally = Tally({"counts": manifest.summary, **manifest.summary})
     tally.counts = {name: tally.counts[name] for name in COUNTS}
     return tally.summary(samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0)
@@ -360,7 +360,7 @@ def _write_failure(out: str | os.PathLike[str], error: OSError) -> FastloadError
 
 
 def _refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:
-    """Overwriting must not remove what is about to be packed."""
+    """Raises PackError if the source lies inside `out`: overwriting would remove what is to be packed."""
     if not isinstance(source, str | os.PathLike):
         return
     inner, outer = os.path.realpath(expanded(source)), os.path.realpath(expanded(out))

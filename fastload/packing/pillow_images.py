@@ -1,6 +1,6 @@
-"""Images as Pillow reads them, to 8-bit RGB: what cannot become that is refused, and what is lost on the way is named.
+"""Conversion of images that Pillow reads to 8-bit RGB. Deeper images are refused, and notices name what is lost.
 
-Pillow converts without a word: of 16-bit grey all values over 255 become white, of 16-bit RGB the low bytes go when the file is opened.
+Pillow itself converts silently: values over 255 of 16-bit grey become white, and 16-bit RGB loses its low bytes when the file is opened.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]
-"""An image that is decoded: (height, width, 3) RGB or (height, width) grey."""
+"""A decoded image: (height, width, 3) RGB or (height, width) grey."""
 
 _RAW_MODE = re.compile(r"(?!BGR)[A-Za-z]+;(12|16|32|64)[A-Z]+|[IF];\d+")
-"""Pillow's names for channels as they lie in the file: "RGB;16B", "I;12"; but "RGB;16" and "BGR;16" are 16 bits a pixel."""
+"""Pillow's names for raw channels of more than 8 bits: "RGB;16B", "I;12"; but "RGB;16" and "BGR;16" have 16 bits a pixel."""
 _EXIF_ORIENTATION = 0x0112
 
 
 FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "JXL", "PNG", "PPM", "TIFF", "WEBP")
-"""Formats that Pillow may take a file for, by its bytes. All are decoded within the process. Of Pillow's others, EPS hands the file to
-Ghostscript, which runs it as a program, and most have had no user, and no fuzzing, for decades."""
+"""Formats that Pillow may recognise by a file's bytes. All are decoded within the process. Of Pillow's others, EPS passes the file to
+Ghostscript, which runs it as a program, and most have had no users, and no fuzzing, for decades."""
 
 
 def open_image(file: IO[bytes]) -> Image:
-    """An image of one of `FORMATS`, its pixels not decoded yet: the one place where fastload has Pillow look at a file.
+    """Opens an image of one of `FORMATS`, without decoding its pixels. This is the only place where fastload lets Pillow open a file.
 
     Raises:
-        PIL.UnidentifiedImageError: it is none.
-        Exception: whatever Pillow's plugins meet in a damaged file.
+        PIL.UnidentifiedImageError: the file is no such image.
+        Exception: whatever Pillow's plugins raise on a damaged file.
     """
     from PIL import Image
 
-    Image.init()  # HEIF and JXL are there if the user registered them, AVIF if Pillow was built with it
+    Image.init()  # HEIF and JXL are available if the user registered them, AVIF if Pillow was built with it
     return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 class DeepImageError(SampleError):
-    """An image of more than 8 bits a channel: whole and readable, but 8 bits are all that is stored."""
+    """An image of more than 8 bits a channel. It is readable, but fastload stores only 8 bits."""
 
     def __init__(self, bits: str) -> None:
         reason = f"{bits} a channel; fastload stores 8, and does not throw the rest away: convert it to 8 bits first"
@@ -55,13 +55,13 @@ class DeepImageError(SampleError):
 
 
 def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: bool = True) -> tuple[Pixels, tuple[str, ...]]:
-    """RGB pixels (height, width, 3) as Pillow's ``convert("RGB")`` makes them, and the kinds of notices for what they lack.
+    """RGB pixels (height, width, 3) as Pillow's ``convert("RGB")`` makes them, and the kinds of notices on what they lack.
 
     Args:
-        image: the image, of an animation the first frame.
-        data: the file that it was opened from, where there is one: some formats' depth can only be seen there.
+        image: the image; of an animation, its first frame.
+        data: the bytes of the file that it was opened from, if any: only these show the depth of some formats.
         turn: turn it upright by its EXIF orientation.
-        oriented: tell of an orientation that was not applied.
+        oriented: add a notice for an orientation that was not applied.
 
     Raises:
         DeepImageError: it has more than 8 bits a channel.
@@ -72,7 +72,7 @@ def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: boo
         lost.append(FRAMES)
     if image.mode in ("CMYK", "YCbCr", "LAB", "HSV"):
         lost.append(COLOUR)
-    image.load()  # TIFFs are turned upright by this, and then carry no orientation
+    image.load()  # this turns TIFFs upright and removes their orientation
     turned = _orientation(image) != 1
     if turned and turn:
         from PIL import ImageOps
@@ -81,14 +81,14 @@ def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: boo
     elif turned and oriented:
         lost.append(ORIENTATION)
     if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
-        image = image.convert("RGBA")  # the same colours; convert("RGB") warns of what the notice says
+        image = image.convert("RGBA")  # the same colours; convert("RGB") would warn, and the notice says it already
     if _is_transparent(image):
         lost.append(ALPHA)
     return np.array(image.convert("RGB")), tuple(lost)
 
 
 def refuse_deep(image: Image, data: bytes = b"") -> None:
-    """Raises DeepImageError for an image of more than 8 bits a channel, by its header alone."""
+    """Raises DeepImageError for an image of more than 8 bits a channel, judged by its header alone."""
     if bits := _more_than_8_bits(image, data):
         raise DeepImageError(bits)
 
@@ -96,15 +96,15 @@ def refuse_deep(image: Image, data: bytes = b"") -> None:
 def _is_animated(image: Image) -> bool:
     try:
         return bool(getattr(image, "is_animated", False))
-    except Exception:  # a second frame that is damaged, which is not packed anyway
+    except Exception:  # a damaged second frame, which is not packed anyway
         return True
 
 
 def _orientation(image: Image) -> int:
-    """EXIF's orientation, 1 to 8; 1 where there is none, or none that can be read."""
+    """EXIF's orientation, 1 to 8; 1 if there is none, or none that can be read."""
     try:
         found = image.getexif().get(_EXIF_ORIENTATION, 1)
-    except Exception:  # Pillow's parser raises, or warns of, whatever it meets in a damaged block: no reason to refuse the pixels
+    except Exception:  # Pillow's parser raises many errors on a damaged block, which is no reason to refuse the pixels
         return 1
     return found if found in range(1, 9) else 1
 
@@ -120,7 +120,7 @@ def _is_transparent(image: Image) -> bool:
 
 
 def _more_than_8_bits(image: Image, data: bytes) -> str:
-    """How many bits its channels have, in words; "" for 8 or fewer."""
+    """The bits of an image's channels, in words; "" for 8 or fewer."""
     if image.mode.startswith(("I", "F")):
         return {"I": "16 or 32 bits", "F": "32 bits (floats)"}.get(image.mode, "16 bits")
     for codec, _, _, arguments in getattr(image, "tile", ()):
@@ -138,20 +138,20 @@ def _number(value: Any) -> int:
 
 
 def _avif_bits(data: bytes) -> int:
-    """By the AV1 configuration (AV1 in ISOBMFF, 2.3.3): the flags high_bitdepth and twelve_bit of its third byte."""
+    """Bits a channel, by the AV1 configuration (AV1 in ISOBMFF, 2.3.3): the flags high_bitdepth and twelve_bit of its third byte."""
     at = data.find(b"av1C")
     flags = data[at + 6] if 0 <= at < len(data) - 6 else 0
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
 
 
 def _heif_bits(data: bytes) -> int:
-    """By the HEVC configuration (ISO/IEC 14496-15, 8.3.3.1), bit_depth_luma_minus8, or the AV1 one."""
+    """Bits a channel, by the HEVC configuration (ISO/IEC 14496-15, 8.3.3.1), bit_depth_luma_minus8, or the AV1 one."""
     at = data.find(b"hvcC")
     return 8 + (data[at + 21] & 7) if 0 <= at < len(data) - 21 else _avif_bits(data)
 
 
 def _jpeg2000_bits(data: bytes) -> int:
-    """By the codestream's SIZ segment (ISO/IEC 15444-1, A.5.1): the largest depth of its components."""
+    """Bits a channel, by the codestream's SIZ segment (ISO/IEC 15444-1, A.5.1): the largest depth of its components."""
     at = data.find(b"\xff\x4f\xff\x51")
     if not 0 <= at < len(data) - 42:
         return 8

@@ -1,4 +1,4 @@
-"""Work on threads, results in order, memory bounded: the packer's middle."""
+"""OrderedPipeline: runs work on threads and yields results in order, within a memory limit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 CHUNK = 16
-"""Positions a thread takes at once: one hand-over between threads costs as much as copying a small image."""
+"""Positions that a thread takes at once: one hand-over between threads costs as much as copying a small image."""
 FLUSH_BYTES = 4 << 20
 HELD_BYTES = 256 << 20
 
 
 class Sized(Protocol):
-    """What flows through: it knows the memory that it holds."""
+    """A result that knows how much memory it holds."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of memory that it holds."""
 
 
 I = TypeVar("I", bound=Sized)  # noqa: E741
@@ -30,11 +30,11 @@ class OrderedPipeline(Generic[I, R]):
     """Runs ``work(position, prepared)`` on threads and yields lists of results in the order of positions.
 
     1. `work` is called once for each position of [first, last) and must not raise: a failure is a result too. If it
-       does raise, `results` raises that at its place.
+       does raise, `results` raises that in its place.
     2. With `prepare`, ``prepare(position)`` is called in the thread that iterates `results`, in order, and its value
        is handed to `work`; without, `work` gets None.
     3. At most about `held` bytes of results wait for the consumer. The thread whose chunk is the next to be consumed
-       never waits, so the pipeline cannot stand still.
+       never waits, so the pipeline cannot deadlock.
     4. Leaving the ``with`` block stops and joins the threads, wherever iteration was.
     """
 
@@ -57,7 +57,7 @@ class OrderedPipeline(Generic[I, R]):
         # Everything below is read and written under _changed.
         self._changed = threading.Condition()
         self._taken = 0  # chunks given to threads
-        self._head = 0  # the chunk that the consumer is at
+        self._head = 0  # the chunk that the consumer takes next
         self._fed = self._chunks if prepare is None else 0  # chunks that may be taken
         self._inputs: dict[int, list[I]] = {}
         self._ready: dict[int, deque[tuple[list[R], int]]] = {}
@@ -82,7 +82,7 @@ class OrderedPipeline(Generic[I, R]):
             thread.join()
 
     def results(self) -> Iterator[list[R]]:
-        """Lists of results, in order; an exception of `work` at the place where its result would have been."""
+        """Yields lists of results, in order. An exception of `work` is raised in the place of its result."""
         for chunk in range(self._chunks):
             finished = False
             while not finished:
@@ -105,7 +105,7 @@ class OrderedPipeline(Generic[I, R]):
                 self._changed.notify_all()
 
     def _feed(self, chunk: int) -> None:
-        """Prepares inputs for the chunk that is next, and for those after it while there is room."""
+        """Prepares inputs for the next chunk, and for those after it while there is room."""
         if self._prepare is None:
             return
         while self._fed < min(self._chunks, chunk + self._window):
@@ -129,7 +129,7 @@ class OrderedPipeline(Generic[I, R]):
         while (chunk := self._take()) is not None:
             try:
                 self._run_chunk(chunk)
-            except BaseException as error:  # whatever it is, the consumer must hear of it rather than wait for ever
+            except BaseException as error:  # the consumer must get every error: it would wait for ever
                 with self._changed:
                     self._failure[chunk] = error
             with self._changed:

@@ -1,4 +1,4 @@
-"""What packing does to pixels, and the two libraries that it borrows for that: PyTurboJPEG to encode, Pillow to read other formats."""
+"""Pixel operations of packing, and its uses of two libraries: PyTurboJPEG encodes JPEGs, Pillow reads other formats."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class MissingLibrary(PackError):
-    """A library that an image needs is not installed: no fault of the sample, so never skipped."""
+    """A library that an image needs is not installed. The sample is not at fault, so on_error does not skip it."""
 
 
 def upright(pixels: Pixels, orientation: int) -> Pixels:
-    """The image as it is to be seen, from the pixels as stored and EXIF's orientation, 1 to 8 (EXIF 2.3, 4.6.4)."""
+    """Turns stored pixels upright by EXIF's orientation, 1 to 8 (EXIF 2.3, 4.6.4)."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     rows = -1 if orientation in (3, 4, 7, 8) else 1
@@ -46,13 +46,13 @@ def shrunk_size(width: int, height: int, max_side: int | None, min_side: int | N
 
 
 def resample(pixels: Pixels, size: tuple[int, int], box: tuple[float, float, float, float] | None = None) -> Pixels:
-    """Antialiased bicubic resampling to size (width, height), as Pillow's."""
+    """Resamples to `size` (width, height) by antialiased bicubic interpolation, as Pillow does."""
     resized: Pixels = core.resize(pixels, box, size, filter="bicubic")
     return resized
 
 
 def encode_jpeg(pixels: Pixels, quality: int, subsampling: str) -> bytes:
-    """A baseline JPEG of RGB pixels (height, width, 3), by libjpeg-turbo.
+    """Encodes RGB pixels (height, width, 3) as a baseline JPEG, by libjpeg-turbo.
 
     Raises:
         MissingLibrary: PyTurboJPEG or the libturbojpeg that it loads is not installed.
@@ -94,10 +94,10 @@ def _turbojpeg() -> tuple[Any, dict[str, int]]:
 
 
 def read_other(data: bytes, max_pixels: int, turn: bool) -> tuple[Pixels, tuple[str, ...], str]:
-    """RGB pixels (height, width, 3) of any image that Pillow reads, turned upright when asked; what they lack; the format's name.
+    """RGB pixels (height, width, 3) of any image that Pillow reads, turned upright on request; what they lack; the format's name.
 
     Palettes, transparency and grey become RGB as Pillow's ``convert("RGB")`` makes them: what torchvision's
-    ImageFolder would have trained on. Of an animation, the first frame. What they lack are kinds of notices.
+    ImageFolder would have trained on. Of an animation, the first frame is read. What they lack is given as kinds of notices.
 
     Raises:
         MissingLibrary: Pillow is not installed.
@@ -113,11 +113,11 @@ def read_other(data: bytes, max_pixels: int, turn: bool) -> tuple[Pixels, tuple[
 
 
 def check_depth(data: bytes) -> None:
-    """Looks at the header of an image that is no JPEG.
+    """Checks the depth in the header of an image that is no JPEG.
 
     Raises:
         DeepImageError: it has more than 8 bits a channel.
-        SampleError, MissingLibrary: as `read_other`.
+        SampleError, MissingLibrary: as for `read_other`.
     """
     if data[:2] != b"\xff\xd8":
         with _opened(data) as image:
@@ -126,7 +126,7 @@ def check_depth(data: bytes) -> None:
 
 @contextmanager
 def _opened(data: bytes) -> Iterator[Image]:
-    """An image that Pillow reads, its pixels not decoded yet; whatever Pillow raises of it is a SampleError."""
+    """Opens an image with Pillow, without decoding its pixels. Whatever Pillow raises becomes a SampleError."""
     try:
         from PIL.Image import DecompressionBombError
     except ImportError as error:
@@ -141,7 +141,7 @@ def _opened(data: bytes) -> Iterator[Image]:
     except DecompressionBombError as error:
         reason = f"{error}: this limit is Pillow's, PIL.Image.MAX_IMAGE_PIXELS"
         raise SampleError(reason, reason=reason) from error
-    except Exception as error:  # Pillow's plugins raise whatever they meet: ValueError, struct.error, SyntaxError, ...
+    except Exception as error:  # Pillow's plugins raise many kinds of errors: ValueError, struct.error, SyntaxError, ...
         text = str(error).split("<_io.BytesIO")[0].rstrip() or type(error).__name__
         reason = f"neither a JPEG nor another image that is read ({', '.join(FORMATS)}): {text}"
         raise SampleError(reason, reason=reason) from error

@@ -1,4 +1,4 @@
-"""Progress of a long job: a bar on a terminal, a line now and then in a log."""
+"""Progress display of a long job: a bar on a terminal, or lines at intervals in a log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _DRAW_EVERY = 0.1
 """Seconds between two updates of a bar: drawing costs more than packing a small image."""
 _LINE_EVERY = 15.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Seconds between two lines if stderr is not a terminal."""
 
 
 class _View(Protocol):
-    """How progress is shown; `every` is the least time between two updates, seconds."""
+    """A way to show progress; `every` is the least time between two updates, in seconds."""
 
     every: float
 
@@ -29,7 +29,7 @@ class _View(Protocol):
 
 
 class Progress:
-    """Shows how far a job is; with shown=False it does nothing and imports nothing."""
+    """Shows the progress of a job. With shown=False it does nothing and imports nothing."""
 
     def __init__(self, total: int, title: str, *, shown: bool) -> None:
         self._total = total
@@ -46,7 +46,7 @@ class Progress:
             self._view.stop()
 
     def start(self, done: int, size: int) -> None:
-        """The job begins with so many samples and bytes done before, which do not count as speed."""
+        """Starts the display. `done` samples and `size` bytes were done before, and do not count for the speed."""
         self._began = time.monotonic()
         self._from = (done, size)
         if self._view is not None:
@@ -54,7 +54,7 @@ class Progress:
             self._view.start(done)
 
     def update(self, done: int, size: int) -> None:
-        """So many samples and bytes are done now."""
+        """Shows that `done` samples and `size` bytes are done."""
         if self._view is None:
             return
         now = time.monotonic()
@@ -127,7 +127,7 @@ def _make_view(total: int, title: str) -> _View:
 
 
 def human_bytes(size: float) -> str:
-    """A size for people: 1.5 GiB."""
+    """A size in readable form: 1.5 GiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -136,7 +136,7 @@ def human_bytes(size: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """A time for people: 45 s, 12 min, 3 h 20 min."""
+    """A time in readable form: 45 s, 12 min, 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -1,4 +1,4 @@
-"""What a pack did, counted; the same numbers travel through a crash and a resume."""
+"""PackSummary and Tally: the counts of a pack, which are kept through a crash and a resume."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from fastload.packing.notices import Notice, Notices, to_json
 
 NAMES_KEPT = 1000
-"""How many names of skipped or doubtful samples are kept; all are counted."""
+"""Limit on the kept names of samples that were skipped or decode with warnings; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackSummary:
-    """The outcome of a pack.
+    """Counts of a finished pack.
 
     Attributes:
         samples: samples in the dataset.
@@ -31,12 +31,12 @@ class PackSummary:
         shrunk: images made smaller.
         optimized: JPEGs given smaller Huffman tables, coefficients untouched.
         indexed: JPEGs stored with an entropy index.
-        formats: samples by the format that their bytes showed.
+        formats: number of samples by the format of their bytes.
         warnings: (name, what libjpeg-turbo said) of JPEGs that decode only with warnings, at most `NAMES_KEPT`.
         warning_count: how many there are in all.
         skipped: (name, reason) of samples left out under ``on_error="skip"``, at most `NAMES_KEPT`.
         skipped_count: how many there are in all.
-        notices: what the source leaves out and what was lost of images, counted by kind with examples.
+        notices: what the source left out and what images lost, counted by kind with examples.
         seconds: wall-clock time of this call.
         packed_now: samples that this call packed; fewer than `samples` after a resume.
     """
@@ -66,16 +66,16 @@ class PackSummary:
 
     @property
     def images_per_second(self) -> float:
-        """Samples that this call packed, a second."""
+        """Samples that this call packed per second."""
         return self.packed_now / self.seconds if self.seconds > 0 else 0.0
 
     def stored(self) -> dict[str, Any]:
-        """What the manifest keeps: all but the figures that differ from run to run."""
+        """The counts that the manifest stores: all but the figures that differ from run to run."""
         left_out = ("seconds", "packed_now", "shards", "notices")
         return {**{f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}, "notices": to_json(self.notices)}
 
     def noticed(self, kind: str) -> int:
-        """How many things of a kind there are among `notices`."""
+        """The count of one kind in `notices`."""
         return sum(notice.count for notice in self.notices if notice.kind == kind)
 
 
@@ -83,12 +83,12 @@ COUNTS = ("kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw
 
 
 class Tally:
-    """The counts while they grow. `state()` is plain JSON; `Tally(state)` continues from it."""
+    """Counts of a running pack. `state()` returns them as plain JSON, and `Tally(state)` continues from it."""
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         state = state or {}
         self.position: int = state.get("position", 0)
-        self.noted: int = state.get("noted", 0)  # samples come past; position is smaller once some of those left out are gone
+        self.noted: int = state.get("noted", 0)  # samples logged; `position` is smaller if some that were left out are gone
         self.bytes_in: int = state.get("bytes_in", 0)
         self.bytes_out: int = state.get("bytes_out", 0)
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0) | dict(state.get("counts", {}))
@@ -107,13 +107,13 @@ class Tally:
             self.warnings.append((name, text))
 
     def skip(self, name: str, reason: str) -> None:
-        """Counts a sample left out."""
+        """Counts a sample that was skipped."""
         self.skipped_count += 1
         if len(self.skipped) < NAMES_KEPT:
             self.skipped.append((name, reason))
 
     def state(self) -> dict[str, Any]:
-        """All of it, as JSON holds it: a copy, for a writer that stores it in a thread while the counts go on."""
+        """A copy of all counts, as JSON values: the writer stores it in a thread while counting goes on."""
         return {
             "position": self.position,
             "noted": self.noted,
@@ -130,7 +130,7 @@ class Tally:
         }
 
     def summary(self, *, samples: int, shards: int, seconds: float, packed_now: int, source: Iterable[Notice] = ()) -> PackSummary:
-        """The frozen outcome; `source`: what the source itself leaves out."""
+        """The frozen summary; `source` are notices on what the source itself left out."""
         return PackSummary(
             samples=samples,
             shards=shards,

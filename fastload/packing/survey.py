@@ -1,4 +1,4 @@
-"""A look at a source's images before, or in the midst of, packing it: how many of them cannot be stored at all."""
+"""Survey of a source's images before or during a pack: how many have more than 8 bits a channel, and cannot be stored."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Source
 
 SAMPLES = 4096
 BYTES = 256 << 20
-"""Limits on what is read: a look must cost nothing beside the pack, whatever the source."""
+"""Limits on what a survey reads, so that its cost is small beside the pack's for any source."""
 
 _OTHERS = tuple(extension for extension in IMAGE_EXTENSIONS if extension not in (".jpg", ".jpeg"))
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a look at some samples found.
+    """Result of a survey of some samples.
 
     Attributes:
         looked: how many images were looked at.
@@ -41,16 +41,16 @@ def survey(source: Source, positions: Iterable[int], *, by_name: bool) -> Survey
     """Looks at the headers of at most `SAMPLES` images and `BYTES` bytes, evenly spread over the positions.
 
     Args:
-        source: where to read; one that only one thread may ask is not looked at.
-        positions: the samples that count.
-        by_name: only those whose name is that of a picture other than a JPEG.
+        source: the source; one that only one thread may use is not surveyed.
+        positions: the samples to choose from.
+        by_name: choose only samples that are pictures of another format than JPEG, by their file names.
     """
     if not source.concurrent:
         return Survey(0, 0, "", "")
     chosen = [p for p in map(int, positions) if not by_name or os.path.splitext(source.name(p))[1].lower() in _OTHERS]
     looked = size = 0
     deep: dict[int, str] = {}
-    # in random order, so that what has been looked at is spread evenly wherever the limit on bytes ends it
+    # in random order, so that the samples are spread evenly wherever the limit on bytes ends the survey
     for place in map(int, np.random.default_rng(0).permutation(len(chosen))[:SAMPLES]):
         try:
             image = source.read(chosen[place]).image
@@ -61,7 +61,7 @@ def survey(source: Source, positions: Iterable[int], *, by_name: bool) -> Survey
         except DeepImageError as error:
             deep[place] = error.reason
         except (FastloadError, OSError):
-            continue  # what cannot be read is for the pack to say, or to leave out
+            continue  # the pack itself reports or skips unreadable samples
         if size > BYTES:
             break
     first = min(deep, default=-1)

@@ -1,14 +1,14 @@
-"""What each sample was made from, noted as it is written; and where a resume goes on, decided sample by sample from those notes.
+"""Tracer: logs what each written sample was made from, and decides from that log, sample by sample, where a resume continues.
 
 NOTE [ pack: what a resume checks ]
-The writer keeps an entry for each sample that the pack came past: whether it was written or left out, digests of its name and of its
-fields, the size and the time of change of its file, and the CRC32C of the image's bytes. A resume compares the source, in its order, with
-these entries and with nothing after them:
-1. Samples that were written are there still, in the same order, with none between them that is new.
-2. Each has the same fields and the same image: by the file's size and time, and by its bytes where only the time differs.
+The writer stores an entry for each sample that the pack has handled: whether it was written or left out, digests of its name and of its
+fields, the size and the modification time of its file, and the CRC32C of the image's bytes. A resume compares the source, in its order,
+with these entries, and checks no sample after them:
+1. All written samples are still there, in the same order, without new samples between them.
+2. Each has the same fields and the same image: by the file's size and time, and by its bytes if only the time differs.
 3. Samples that were left out may be gone or changed. They stay left out.
-So any file that is not written yet may be mended, removed or added. Of a source that cannot say what its samples come from (a Dataset), the
-names are compared.
+So a file that is not written yet may be repaired, removed or added. For a source that does not know the files of its samples (a Dataset),
+the names are compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AGAIN = "--overwrite starts again"
 
 
 class _Entry(NamedTuple):
-    """One of `ENTRY`, as Python has it."""
+    """An entry of dtype `ENTRY`, as Python values."""
 
     name: int
     fields: int
@@ -49,20 +49,20 @@ class _Entry(NamedTuple):
 
 @runtime_checkable
 class Traced(Protocol):
-    """What a source may also offer, so that a resume can check more than names."""
+    """Optional methods of a source, with which a resume can check more than names."""
 
     def key(self, position: int) -> str:
-        """The sample's name, without where the source lies."""
+        """The sample's name, without the path of the source."""
 
     def stamp(self, position: int) -> tuple[int, int]:
-        """Size in bytes and time of change in nanoseconds of what holds the sample. Raises OSError."""
+        """Size in bytes and modification time in nanoseconds of the file that holds the sample. Raises OSError."""
 
     def fields_of(self, position: int) -> dict[str, Value] | None:
-        """The sample's fields besides the image; None where only reading it tells."""
+        """The sample's fields besides the image; None if they are known only after reading it."""
 
 
 def name_digests(source: Source) -> npt.NDArray[np.uint64]:
-    """A digest of the name of each sample, the same wherever the source lies."""
+    """A digest of each sample's name, which does not depend on the path of the source."""
     title = source.title
     key: Callable[[int], str] = source.key if isinstance(source, Traced) else lambda position: source.name(position).removeprefix(title)
     texts = (key(position).encode("utf-8", "surrogateescape") for position in range(len(source)))
@@ -70,9 +70,9 @@ def name_digests(source: Source) -> npt.NDArray[np.uint64]:
 
 
 def shuffled(names: npt.NDArray[np.uint64], seed: int) -> Order:
-    """Positions in a random order, in which the place of a sample before another follows from the seed and their two names alone.
+    """Positions in a random order. Whether one sample comes before another depends only on the seed and their two names.
 
-    So a file more or less leaves the order of the others as it is. Equal names are told apart by their order.
+    So adding or removing a file does not change the order of the others. Equal names are told apart by their order.
     """
     by_name = np.argsort(names, kind="stable")
     ordered = names[by_name]
@@ -99,10 +99,10 @@ class Tracer:
         self._source = source
         self._traced: Traced | None = source if isinstance(source, Traced) else None
         self._names = names
-        self._labels: dict[int, int] = {}  # digests of fields that are a label and nothing else, as those of most sources are
+        self._labels: dict[int, int] = {}  # cached digests of fields that are a label alone, as in most sources
 
     def stamp(self, position: int) -> tuple[int, int]:
-        """Size and time of a sample's file; (-1, -1) where the source does not tell. To be taken before the sample is read."""
+        """Size and time of a sample's file; (-1, -1) if the source does not know them. Call it before the sample is read."""
         try:
             return (-1, -1) if self._traced is None else self._traced.stamp(position)
         except (OSError, ValueError):
@@ -113,14 +113,14 @@ class Tracer:
         return _PACKED.pack(int(self._names[position]), self._fields(item.values), *stamp, _image_crc(item), 1)
 
     def left_out(self, position: int) -> bytes:
-        """The entry of a sample that is passed over."""
+        """The entry of a sample that is left out."""
         return _PACKED.pack(int(self._names[position]), 0, -1, -1, 0, 0)
 
     def resume_at(self, noted: bytes, order: Order, workers: int) -> int:
         """The place in the order at which a pack goes on after the samples of `noted`.
 
         Raises:
-            PackError: what was written is not what the source has; the message names the sample.
+            PackError: the source differs from what was written; the message names the sample.
         """
         if len(noted) % ENTRY.itemsize:
             raise PackError(f"its notes on samples are of another version of fastload: {_AGAIN}")
@@ -141,7 +141,7 @@ class Tracer:
         return place
 
     def _places(self, entries: npt.NDArray[Any], order: Order) -> tuple[npt.NDArray[np.int64], int]:
-        """For each entry its place in the order, -1 for one that was left out and is gone; and the place after them."""
+        """The place of each entry in the order, -1 for one that was left out and is gone; and the place after the last."""
         count = len(entries)
         if len(order) >= count and bool((self._names[order[:count]] == entries["name"]).all()):
             return np.arange(count), count
@@ -156,7 +156,7 @@ class Tracer:
         return places, place
 
     def _moved(self, entries: npt.NDArray[Any], order: Order, place: int) -> str:
-        """Why the sample at a place of the order is not the one of the first entry."""
+        """The message that the sample at a place of the order is not that of the first entry."""
         before = f"after {self._source.name(int(order[place - 1]))}" if place else "at the beginning"
         if place == len(order):
             return (
@@ -169,7 +169,7 @@ class Tracer:
         return f"{name} was not there when the pack was begun, and comes before samples that are written already: take it out, or {_AGAIN}"
 
     def _check(self, position: int, entry: _Entry) -> None:
-        """Refuses a sample that was written from other fields or another image than the source has now."""
+        """Raises PackError if a sample was written from other fields or another image than the source has now."""
         changed = f"{self._source.name(position)} has changed since it was written"
         if self._traced is None:
             return
@@ -220,6 +220,6 @@ def _digest(data: bytes) -> int:
 
 
 def _run_all(results: Iterable[None]) -> None:
-    """Waits for every check; the first refusal in the order of samples is raised."""
+    """Waits for all checks, and raises the first error in the order of samples."""
     for _ in results:
         pass

@@ -1,9 +1,8 @@
-"""From a packed dataset back to files, one an image, in class folders.
+"""unpack: writes the images of a packed dataset back to files, one for each image, in class folders.
 
 NOTE [ unpack: names ]
-Class names come out of a manifest that anybody may have written. What becomes part of a path is therefore made of them here: no separator,
-no control character, no "..", never too long, never the same as another's; and every file is created anew (mode "x"), in a
-folder that was empty.
+Class names come from an untrusted manifest. So a safe folder name is made of each: without separators, control characters or "..", not
+too long, and different from all others. Every file is created by mode "x", in a folder that was empty.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _RESERVED = '<>:"/\\|?*'
 
 @dataclass(frozen=True, slots=True)
 class UnpackSummary:
-    """What `unpack` wrote.
+    """Result of `unpack`.
 
     Attributes:
-        files: image files.
-        bytes: their size.
-        folders: class folders.
+        files: number of image files.
+        bytes: size of these files.
+        folders: number of class folders.
     """
 
     files: int
@@ -63,8 +62,8 @@ def unpack(
 
     Raises:
         DatasetError: the dataset cannot be read.
-        SampleError: one of its samples cannot.
-        PackError: `out` is in the way, or the disk is full.
+        SampleError: a sample cannot be read.
+        PackError: `out` is not empty, or the disk is full.
     """
     target = Path(expanded(out))
     with DatasetReader(path) as reader:
@@ -83,7 +82,7 @@ def unpack(
 
 
 class _Job:
-    """One dataset on its way to files."""
+    """The unpacking of one dataset."""
 
     def __init__(self, reader: DatasetReader, target: Path) -> None:
         self._reader = reader
@@ -101,12 +100,12 @@ class _Job:
         self._digits = max(8, len(str(reader.count - 1)))
 
     def _name_folders(self) -> dict[int, str]:
-        """The folder of every label that occurs."""
+        """The folder name of each label that occurs."""
         if self._labels is None:
             return {}
         classes = self._reader.manifest.classes
         present = [int(label) for label in np.unique(self._labels)]
-        # Padded, so that folders sort as the labels do and a second packing gives the same numbers.
+        # Padded, so that folders sort like the labels, and packing them again gives the same numbers.
         digits = len(str(max(0, *present))) if present else 1
         folders: dict[int, str] = {}
         used: set[str] = set()
@@ -181,7 +180,7 @@ class _Job:
 
 
 def safe_name(name: str) -> str:
-    """A folder's name made of any text: what no file system takes for more than a plain name. See NOTE [ unpack: names ]."""
+    """A folder name made of any text, which every file system takes as a plain name. See NOTE [ unpack: names ]."""
     plain = "".join("_" if c in _RESERVED or not c.isprintable() else c for c in name).strip()
     encoded = plain.encode("utf-8", "replace")[:_NAME_BYTES]
     plain = encoded.decode("utf-8", "ignore").rstrip(" .")

@@ -1,4 +1,4 @@
-"""Is a packed dataset what was packed? Manifest, files, every record; on request every picture."""
+"""verify: checks a packed dataset's manifest, files and records, and on request decodes every image."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ RAW_HEADER = 12
 
 @dataclass(frozen=True, slots=True)
 class BadSample:
-    """One sample that does not hold.
+    """One damaged sample.
 
     Attributes:
         index: its index in the dataset.
         shard: the file that holds it.
-        reason: what is wrong.
+        reason: what is wrong with it.
     """
 
     index: int
@@ -39,17 +39,17 @@ class BadSample:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify` found.
+    """Result of `verify`.
 
     Attributes:
         samples: samples that the manifest names.
-        shards: shards that it names.
+        shards: shards that the manifest names.
         bytes: size of the shards.
-        problems: what is wrong with files, each in words; () when nothing is.
-        bad: samples that do not hold.
+        problems: descriptions of what is wrong with files; () if nothing is.
+        bad: damaged samples.
         warnings: samples whose JPEG decodes only with libjpeg warnings (counted with decode=True).
         decoded: whether every picture was decoded.
-        unchecked: samples of which nothing is known, because the files do not open.
+        unchecked: samples that were not checked, because the files cannot be opened.
     """
 
     samples: int
@@ -70,8 +70,9 @@ class VerifyReport:
 def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int | None = None, progress: bool = False) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
-    Every shard's size and checksum, its tree, its columns; every record's checksum, lengths and kinds, that its image
-    is of the size that the columns say, and that its entropy index, if it has one, is true; with `decode` every pixel.
+    It checks the size, checksum, tree and columns of every shard, and the checksum, lengths and kinds of every record. The
+    size of each image must be that in the columns, and its entropy index, if it has one, must be right. With `decode`, every
+    image is decoded.
 
     Args:
         path: the dataset's directory.
@@ -80,7 +81,7 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
         progress: show a bar on the terminal.
 
     Raises:
-        DatasetError: there is no finished dataset to check, its manifest does not hold, or it was changed meanwhile and did not hold.
+        DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the dataset was changed meanwhile.
     """
     folder = Path(expanded(path))
     manifest = Manifest.load(folder)
@@ -94,7 +95,7 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
             reader = DatasetReader(folder)
         except DatasetError as error:
             text = str(error)
-            # The same file told twice helps nobody, but a reason that only the reader sees must not be lost.
+            # This may repeat a problem of a file, but a reason that only the reader finds must not be lost.
             problems.append(text + (" (its samples were not checked)" if manifest.count else ""))
             unchecked = manifest.count
         else:
@@ -112,7 +113,7 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
 
 
 def _check_file(folder: Path, shard: ShardEntry) -> str:
-    """What is wrong with a shard's file, "" for nothing."""
+    """Describes what is wrong with a shard's file; "" if nothing is."""
     path = folder / shard.file
     again = "copy it again, or pack again"
     try:
@@ -128,13 +129,13 @@ def _check_file(folder: Path, shard: ShardEntry) -> str:
 
 
 class _RecordCheck:
-    """Checks records of an open dataset; any thread may call `block`."""
+    """Checker of the records of an open dataset. Any thread may call `block`."""
 
     def __init__(self, reader: DatasetReader, decode: bool) -> None:
         self._reader = reader
         self._decode = decode
         self._schema: Schema = reader.schema
-        # Images that were packed under a raised limit are no fault of the dataset.
+        # Images that were packed under a raised limit are valid.
         packed_with = reader.manifest.options.get("max_pixels")
         self._max_pixels = max(default_max_pixels(), packed_with if isinstance(packed_with, int) else 0)
         self._heights = reader.column(HEIGHT_COLUMN)
@@ -148,7 +149,7 @@ class _RecordCheck:
         return self._read
 
     def block(self, start: int) -> tuple[list[BadSample], int, int]:
-        """Bad samples of a block, the number of those with warnings, and the bytes read."""
+        """Checks a block. Returns its damaged samples, the number of samples with warnings, and the bytes read."""
         bad = []
         warned = size = 0
         for index in range(start, min(start + _BLOCK, self._reader.count)):
@@ -160,7 +161,7 @@ class _RecordCheck:
         return bad, warned, size
 
     def _sample(self, index: int) -> tuple[str, int, int]:
-        """What is wrong with a sample ("" for nothing), 1 when it decodes only with warnings, and its bytes."""
+        """Checks a sample. Returns what is wrong with it ("" if nothing is), 1 if it decodes only with warnings, and its bytes."""
         try:
             fields = self._reader.record_fields(index)
             return "", self._check(index, fields), sum(len(data) for _, _, data in fields)
@@ -170,7 +171,7 @@ class _RecordCheck:
             return str(error), 0, 0
 
     def _check(self, index: int, fields: list[tuple[int, int, bytes]]) -> int:
-        """1 when the image decodes only with warnings, else 0; raises when the record is not of the schema."""
+        """Checks a record. Returns 1 if the image decodes only with warnings, else 0. Raises if the record does not fit the schema."""
         wanted = {number: field for number, field in enumerate(self._schema) if not field.is_column}
         found: Mapping[int, tuple[int, bytes]] = {number: (kind, data) for number, kind, data in fields}
         warned = 0
@@ -222,4 +223,4 @@ class _RecordCheck:
 
 
 class _Wrong(Exception):
-    """A record that is whole, but not what the schema or the columns say."""
+    """A record that is intact, but does not fit the schema or the columns."""

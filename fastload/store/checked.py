@@ -1,4 +1,4 @@
-"""Values out of JSON files that nobody vouches for: type and range before use, one function per kind."""
+"""Validation of values from untrusted JSON files: one function per type checks type and range before use."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from fastload._native import core
 from fastload.errors import DatasetError
 
 JSON_BYTES = 64 << 20
-"""Limit on the JSON of one sample: as Python's objects it takes ten times its size."""
+"""Limit on the JSON of one sample, in bytes: as Python objects it takes ten times its size."""
 JSON_DEPTH = 200
-"""Limit on how deep lists and objects lie in each other; the parser, which recurses, ends with an error at about 1,000 less its callers."""
+"""Limit on the nesting of lists and objects. The recursive parser fails at about 1,000 levels, minus those of its callers."""
 _TOO_DEEP = f"lists and objects lie more than {JSON_DEPTH} deep in each other"
 CHECKSUM_KEY = "crc32c"
 
 
 class Bad(ValueError):
-    """A stored value that does not hold; whoever knows the file turns it into a DatasetError."""
+    """An invalid stored value. The caller that knows the file turns it into a DatasetError."""
 
 
 def get_object(value: object, what: str) -> dict[str, Any]:
-    """Value as a JSON object."""
+    """Checks that a value is a JSON object, and returns it."""
     if not isinstance(value, dict):
         raise Bad(f"{what} is {shown(value)}, not an object")
     return value
 
 
 def get_list(value: object, what: str) -> list[Any]:
-    """Value as a JSON array."""
+    """Checks that a value is a JSON array, and returns it."""
     if not isinstance(value, list):
         raise Bad(f"{what} is {shown(value)}, not a list")
     return value
 
 
 def get_str(value: object, what: str) -> str:
-    """Value as a string."""
+    """Checks that a value is a string, and returns it."""
     if not isinstance(value, str):
         raise Bad(f"{what} is {shown(value)}, not a text")
     return value
 
 
 def get_int(value: object, what: str, low: int, high: int) -> int:
-    """Value as an integer of low .. high; true and false are none."""
+    """Checks that a value is an integer of low .. high, and returns it; true and false are no integers."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise Bad(f"{what} is {shown(value)}, not a whole number")
     if not low <= value <= high:
@@ -52,16 +52,16 @@ def get_int(value: object, what: str, low: int, high: int) -> int:
 
 
 def shown(value: object) -> str:
-    """Value for a message, cut to a length that fits one."""
+    """Text of a value for an error message, cut to 60 characters."""
     text = repr(value) if not isinstance(value, dict | list) else type(value).__name__
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text from a file that anybody may have written.
+    """Parses a JSON text from an untrusted file.
 
     Raises:
-        ValueError: no JSON, longer than `JSON_BYTES`, or nested deeper than `JSON_DEPTH`.
+        ValueError: the text is not JSON, longer than `JSON_BYTES`, or nested deeper than `JSON_DEPTH`.
     """
     if len(text) > JSON_BYTES:
         raise ValueError(f"{len(text):,} bytes of JSON are more than the limit of {JSON_BYTES:,}")
@@ -75,7 +75,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def nested_too_deeply(value: object) -> bool:
-    """Whether lists and objects lie in each other more than `JSON_DEPTH` deep."""
+    """Whether lists and objects are nested more than `JSON_DEPTH` deep."""
     level = [value]
     for _ in range(JSON_DEPTH + 1):
         holders = [each for each in level if isinstance(each, dict | list | tuple)]
@@ -86,20 +86,20 @@ def nested_too_deeply(value: object) -> bool:
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    """Content as JSON that carries its own CRC32C, so that a flipped byte is noticed.
+    """JSON text of `content` with its own CRC32C, so that a flipped byte is noticed.
 
     Raises:
-        ValueError, TypeError: a value that JSON does not have.
+        ValueError, TypeError: JSON cannot represent a value.
     """
     sealed = {**content, CHECKSUM_KEY: _checksum(content)}
     return json.dumps(sealed, indent=1, allow_nan=False).encode() + b"\n"
 
 
 def parse(data: bytes, what: str) -> dict[str, Any]:
-    """The JSON object in data, its checksum not yet looked at.
+    """Parses the JSON object in `data`, without checking its checksum.
 
     Raises:
-        DatasetError: no JSON, or no object.
+        DatasetError: `data` is not JSON, or not an object.
     """
     try:
         return get_object(json.loads(data), what)
@@ -108,10 +108,10 @@ def parse(data: bytes, what: str) -> dict[str, Any]:
 
 
 def unseal(content: dict[str, Any], what: str) -> dict[str, Any]:
-    """Content without its checksum, which it must match.
+    """Checks the checksum of `content`, and returns the content without it.
 
     Raises:
-        DatasetError: it does not.
+        DatasetError: the checksum does not match.
     """
     rest = {key: value for key, value in content.items() if key != CHECKSUM_KEY}
     try:

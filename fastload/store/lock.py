@@ -1,4 +1,4 @@
-"""One writer per dataset: a lock on its folder, which ends with the process however that ends."""
+"""Lock on a dataset's folder, so that it has one writer at a time. It ends with the process, however that ends."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def lock_folder(folder: Path) -> int:
         os.close(descriptor)
         raise PackError(f"another process is writing to {folder}; wait until it is done") from None
     except OSError:
-        pass  # some network file systems have no locks
+        pass  # some network file systems do not support locks
     return descriptor

@@ -1,4 +1,4 @@
-"""manifest.json: what a packed dataset holds. Written last, by rename; a folder without one is no dataset."""
+"""Manifest: the description of a packed dataset in manifest.json. It is written last, by rename; a folder without it is no dataset."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ MANIFEST_BYTES = 1 << 28
 """Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards, fit."""
 LOST = f"holds shards, but its {MANIFEST_NAME} is lost: copy that file again from where the dataset came from"
 COUNT_LIMIT = 2**48
-"""Samples, and bytes of a shard: far above any dataset, far below where arithmetic on them could wrap."""
+"""Limit on samples, and on bytes of a shard: far above any dataset, and far below where arithmetic on them could overflow."""
 
 _U32 = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """One shard.
+    """The manifest's entry for one shard.
 
     Attributes:
         file: its name in the dataset's folder.
         first: index of its first sample.
         count: samples in it.
         bytes: size of the file.
-        crc32c: of the whole file.
-        columns: CRC32C of its chunk of each column, by name.
+        crc32c: CRC32C of the whole file.
+        columns: CRC32C of its chunk of each column, by the column's name.
     """
 
     file: str
@@ -51,7 +51,7 @@ class ShardEntry:
     columns: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """The entry in the form that the manifest stores."""
         return {
             "file": self.file,
             "first": self.first,
@@ -63,10 +63,10 @@ class ShardEntry:
 
 
 def parse_shards(value: object, schema: Schema) -> tuple[ShardEntry, ...]:
-    """The shard list of a manifest or journal: plain names, contiguous from sample 0, a checksum for every column.
+    """Parses the shard list of a manifest or journal: plain file names, samples contiguous from 0, a checksum for every column.
 
     Raises:
-        Bad: it does not hold.
+        Bad: the list is invalid.
     """
     shards: list[ShardEntry] = []
     names: set[str] = set()
@@ -123,7 +123,7 @@ class Manifest:
         return sum(shard.bytes for shard in self.shards)
 
     def same_samples(self, other: Manifest) -> bool:
-        """Whether other names the same samples, by their number in each shard and every column but the records' checksums."""
+        """Whether `other` has the same samples, judged by their number in each shard and the checksums of all columns but the records'."""
 
         def rows(manifest: Manifest) -> list[tuple[int, dict[str, int]]]:
             return [(shard.count, {name: crc for name, crc in shard.columns.items() if name != CRC_COLUMN}) for shard in manifest.shards]
@@ -131,7 +131,7 @@ class Manifest:
         return self.schema == other.schema and rows(self) == rows(other)
 
     def to_bytes(self) -> builtins.bytes:
-        """The file's content, its own checksum included. Raises ValueError or TypeError for what JSON does not have."""
+        """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON cannot represent."""
         return checked.seal(
             {
                 "format": FORMAT,
@@ -147,10 +147,10 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: builtins.bytes, path: Path) -> Manifest:
-        """The manifest in data; path is the dataset's folder, for messages.
+        """Parses the manifest in `data`; `path` is the dataset's folder, for error messages.
 
         Raises:
-            DatasetError: of a later version, damaged, or a value out of range.
+            DatasetError: the manifest is of a later version or damaged, or a value is out of range.
         """
         what = f"{path / MANIFEST_NAME}"
         content = checked.parse(data, what)
@@ -178,10 +178,10 @@ class Manifest:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Manifest:
-        """The manifest of the dataset in folder path.
+        """Loads the manifest of the dataset in the folder `path`.
 
         Raises:
-            DatasetError: no such folder, no dataset in it, an unfinished one, or a damaged or later manifest.
+            DatasetError: there is no such folder, or no finished dataset in it, or its manifest is damaged or of a later version.
         """
         folder = Path(expanded(path))
         try:
@@ -195,7 +195,7 @@ class Manifest:
         return cls.from_bytes(data, folder)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Puts it into folder path in one step: afterwards the old file is there or the new one, never a part.
+        """Writes the manifest into the folder `path` atomically: a reader finds the old file or the new one, never a part.
 
         Raises:
             OSError: it could not be written.
@@ -222,15 +222,15 @@ def looks_unfinished(folder: Path) -> bool:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Whether a pack that stopped in this folder can go on: it keeps its journal until the manifest is there."""
+    """Whether a pack that stopped in this folder can be resumed: its journal stays until the manifest is written."""
     return (folder / JOURNAL_NAME).exists()
 
 
 def check_version(content: Mapping[str, Any], form: str, version: int, what: str) -> None:
-    """Refuses other formats and later versions before anything else is looked at.
+    """Checks the format and version of a file, before anything else in it.
 
     Raises:
-        DatasetError: naming which.
+        DatasetError: the file has another format or a later version.
     """
     if content.get("format") != form:
         raise DatasetError(f"{what} is not fastload's (its format is {shown(content.get('format'))})")
@@ -246,16 +246,16 @@ def check_version(content: Mapping[str, Any], form: str, version: int, what: str
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
-    """Writes a file by way of a temporary one renamed over path: a kill leaves the old file or the new.
+    """Writes a file atomically, through a temporary file renamed over `path`: a kill leaves the old file or the new one.
 
     Args:
         path: the file.
         data: its new content.
-        durable: also syncs file and folder, so that the same holds for a power cut.
+        durable: also syncs file and folder, so that this holds for a power failure too.
     """
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
-    with open(temporary, "xb") as file:  # anew: what was there may be a link to elsewhere, or a FIFO that nobody reads
+    with open(temporary, "xb") as file:  # "x": an existing file might be a link to elsewhere, or a FIFO without a reader
         file.write(data)
         file.flush()
         if durable:
@@ -266,7 +266,7 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the folder's names durable: a rename or removal survives a power cut after this."""
+    """Syncs a folder, so that renames and removals in it survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

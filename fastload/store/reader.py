@@ -1,4 +1,4 @@
-"""Reading a packed dataset: manifest, columns and records, in any process. Pixels are the engine's business."""
+"""DatasetReader: reads the manifest, columns and records of a packed dataset, in any process. Engines decode the pixels."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fastload.store.schema import CRC_COLUMN, Field, Schema
 T = TypeVar("T")
 
 EAGER_BYTES = 64 << 20
-"""Columns up to this size are compared with their checksums when the dataset is opened, larger ones on first use."""
+"""Columns up to this size are checked when the dataset is opened, larger ones on first use."""
 
 
 def parse_stored(field: Field, data: bytes | None) -> Any:
-    """The value of a field that lies in records, from its bytes (None: the record lacks it). Raises SampleError with the bare reason."""
+    """Parses the bytes of a field stored in records; None: the record lacks it. Raises SampleError with the reason alone."""
     reason = f"its record lacks the field {field.name!r}"
     if data is not None:
         try:
@@ -39,36 +39,36 @@ def parse_stored(field: Field, data: bytes | None) -> Any:
 
 
 class DatasetReader:
-    """An open dataset.
+    """Reader of an open packed dataset.
 
     1. Any thread may read.
-    2. Pickled, it is its path; after a fork the child opens the files again on first use, and keeps the columns that
-       were read before the fork.
-    3. Arrays it hands out are memory of this process: they stay valid, and stay what they are, after `close`, in a
-       forked child, and whatever becomes of the files.
+    2. Its pickle holds the path alone. After a fork the child opens the files again on first use, and keeps the columns
+       that were read before the fork.
+    3. The arrays that it returns are in the memory of this process: they stay valid and unchanged after `close`, in a
+       forked child, and if the files change.
 
     NOTE [ reader: what is checked when ]
       opening      every shard's size against the manifest's, and every page of its trees; columns of up to EAGER_BYTES,
                    and the records' checksums, are read and compared with the manifest's checksums.
       column()     larger columns are read and compared on first use.
       a record     is read and compared with its checksum each time.
-    Whatever is read is read into memory of this process, checked there and used from there; no file is mapped. So a
-    dataset that is cut, overwritten or removed while it is open gives what was packed, or an error.
-    Opening costs one read of the trees and columns (12 bytes a sample besides the fields' own) and their CRC32C. A process
-    holds the columns, and 12 bytes a sample for where the records are; forked workers share what was read before.
+    All data are read into the memory of this process, checked there and used from there; no file is mapped. So a dataset
+    that is truncated, overwritten or removed while it is open gives what was packed, or an error.
+    Opening takes one read of the trees and columns (12 bytes a sample besides the fields' own) and their CRC32C. A process
+    holds the columns, and 12 bytes a sample for the places of the records; forked workers share what was read before.
 
     Attributes:
         path: the dataset's folder, absolute.
-        manifest: its description.
+        manifest: the dataset's manifest.
         count: the number of samples.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens the dataset in folder path.
+        """Opens the dataset in the folder `path`.
 
         Raises:
-            DatasetError: missing, unfinished, of a later version; a shard missing, of another size, or damaged; a
-                column's checksum differs.
+            DatasetError: the dataset is missing, unfinished or of a later version; a shard is missing, damaged or of
+                another size; or a column's checksum differs.
         """
         self.path = Path(expanded(path)).absolute()
         self.manifest = Manifest.load(self.path)
@@ -92,11 +92,11 @@ class DatasetReader:
         self._origins = {name: self._origin(name) for name in columns}
 
     def _origin(self, name: str) -> list[tuple[int, int]]:
-        """What tells whether a column that was read is still the dataset's: rows and checksum, shard by shard."""
+        """Identity of a column: rows and checksum of each shard. If it is unchanged, a column read before is still valid."""
         return [(shard.count, shard.columns[name]) for shard in self.manifest.shards]
 
     def _open_shards(self) -> core.Store:
-        """Opens every file; goes on with the manifest of now where shards were replaced (NOTE [ rewrite: what is durable when ])."""
+        """Opens every shard; if shards were replaced, by the current manifest. See NOTE [ rewrite: what is durable when ]."""
         while True:
             store = core.Store()
             try:
@@ -132,7 +132,7 @@ class DatasetReader:
 
     @property
     def store(self) -> core.Store:
-        """The native store of this process, record checksums set.
+        """The native store of this process, with the records' checksums set.
 
         Raises:
             ClosedError: after `close`.
@@ -145,7 +145,7 @@ class DatasetReader:
         return self._store
 
     def close(self) -> None:
-        """Ends reading; may be called again. Files are let go when the last engine that uses them is."""
+        """Closes the reader; idempotent. The files are closed with the last engine that uses them."""
         if not self._closed:
             self._closed = True
             self._columns = {}
@@ -173,11 +173,11 @@ class DatasetReader:
         return self._read_rows(store, name, range(len(self.manifest.shards)))
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
-        """The rows of column name in shard number, read-only. Raises DatasetError as `column` does."""
+        """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column` does."""
         return self._read_rows(self.store, name, range(number, number + 1))
 
     def _read_rows(self, store: core.Store, name: str, numbers: range) -> npt.NDArray[Any]:
-        """The rows of some shards, read and checked. Memory is made when the shards are known to hold as much."""
+        """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known to hold as many bytes."""
         dtype, shape = self.schema.columns[name]
         row = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         shards = [self.manifest.shards[number] for number in numbers]
@@ -206,17 +206,17 @@ class DatasetReader:
         )
 
     def shard_entry(self, index: int) -> ShardEntry:
-        """The shard that holds sample index. Raises IndexError."""
+        """The shard that holds sample `index`. Raises IndexError."""
         if not 0 <= index < self.count:
             raise IndexError(f"index {index} is out of range for {self.count} samples")
         return self.manifest.shards[bisect_right(self._firsts, index) - 1]
 
     def shard_of(self, index: int) -> str:
-        """The file that holds sample index. Raises IndexError."""
+        """The name of the file that holds sample `index`. Raises IndexError."""
         return self.shard_entry(index).file
 
     def record(self, index: int) -> bytes:
-        """The stored record of sample index, its checksum verified. Raises as `record_fields` does."""
+        """The stored record of sample `index`, with its checksum verified. Raises as `record_fields` does."""
         return self._sample(index, self.store.get)
 
     def record_fields(self, index: int) -> list[tuple[int, int, bytes]]:
@@ -230,17 +230,17 @@ class DatasetReader:
         return self._sample(index, lambda found: core.split_record(self.store.get(found)))
 
     def stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
-        """The values of fields that lie in sample index's record: bytes, str, or what JSON makes.
+        """The values of fields stored in the record of sample `index`: bytes, str, or the value of a JSON text.
 
         Raises:
-            SampleError: as `record_fields`; or a field is missing, no UTF-8 text, or no JSON.
+            SampleError: as `record_fields`; or a field is missing, not UTF-8 text, or not JSON.
         """
         found = {number: data for number, _, data in self.record_fields(index)}
         schema = self.schema
         return self._sample(index, lambda _: {name: parse_stored(schema[name], found.get(schema.number(name))) for name in names})
 
     def sample_error(self, index: int, reason: str) -> SampleError:
-        """The exception that names sample index, its file and what is wrong with it."""
+        """The exception that names sample `index`, its file and the reason."""
         file = self.shard_of(index)
         return SampleError(
             f"sample {index} of {self.path} ({file}): {reason}. `fastload verify {self.path}` lists every bad one",
@@ -250,7 +250,7 @@ class DatasetReader:
         )
 
     def _sample(self, index: int, read: Callable[[int], T]) -> T:
-        self.shard_of(index)  # IndexError first
+        self.shard_of(index)  # raises IndexError
         try:
             return read(index)
         except (SampleError, DatasetError) as error:

@@ -1,13 +1,13 @@
-"""Replacing records of a finished dataset, so that a kill at any point leaves it whole.
+"""DatasetRewriter: replaces records of a finished dataset, so that a kill at any point leaves the dataset whole.
 
 NOTE [ rewrite: what is durable when ]
-1. A shard with other records is a new file, under a name that nothing in the folder has; the old file is not touched.
-2. manifest.json is replaced by one that names the new file in the old one's place, after the file and its name are on the
-   disk. That rename is the commit: before it the dataset is the old one, after it the new one.
-3. The old file goes after that. Whoever has it open keeps it (as deleted files are kept); whoever opens the dataset later,
-   a forked child too, goes by the new manifest.
-4. A file that is named as shards are and that the manifest does not name is what a kill left over. The next rewriter
-   removes it, under the lock that keeps writers apart.
+1. A shard with replaced records is a new file, under an unused name; the old file is not changed.
+2. manifest.json is replaced by one that names the new file in the place of the old one, once the file and its name are on
+   the disk. That rename is the commit: before it the dataset is the old one, after it the new one.
+3. The old file is removed after that. A process that has it open keeps it (as deleted files are kept); one that opens the
+   dataset later, a forked child too, reads the new manifest.
+4. A file with a shard's name that the manifest does not name was left over by a kill. The next rewriter removes it, under
+   the lock that admits one writer.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from fastload.store.schema import CRC_COLUMN
 from fastload.store.shard import ShardFile, durable_entry, write_error
 
 _NUMBERS = 10**9
-"""Shards' names have up to nine digits."""
+"""Limit on shard numbers: the names have up to nine digits."""
 
 
 class DatasetRewriter:
-    """Replaces records of a finished dataset; columns and the order of samples stay.
+    """Replaces records of a finished dataset. The columns and the order of samples do not change.
 
-    1. One shard at a time: ``with rewriter.shard(number) as shard``, each committed by itself.
-    2. Then `describe`, which replaces what the manifest says of options and counts.
-    3. One writer per folder at a time, held by a lock that ends with the process.
+    1. One shard is rewritten at a time, by ``with rewriter.shard(number) as shard``, and committed by itself.
+    2. Then `describe` replaces the options and the summary in the manifest.
+    3. A lock, which ends with the process, admits one writer per folder at a time.
 
     Attributes:
         path: the dataset's folder.
-        go_on: how messages about a failed write end.
-        manifest: the dataset as it is on the disk now.
+        go_on: the last words of messages about a failed write: how to go on.
+        manifest: the manifest that is on the disk now.
     """
 
     def __init__(self, path: str | os.PathLike[str], go_on: str) -> None:
-        """Locks the dataset in folder path and removes what a kill left over there.
+        """Locks the dataset in the folder `path`, and removes files left over by a kill.
 
         Raises:
-            DatasetError: there is no finished dataset, or its manifest does not hold.
-            PackError: another process writes there, or the folder cannot be written to.
+            DatasetError: there is no finished dataset, or its manifest is invalid.
+            PackError: another process is writing there, or the folder is not writable.
         """
         self.path = Path(expanded(path))
         self.go_on = go_on
         self._reader: DatasetReader | None = None
-        Manifest.load(self.path)  # says what is wrong with a path better than a lock on it could
+        Manifest.load(self.path)  # before the lock: its errors say more about a wrong path
         try:
             self._lock = lock_folder(self.path)
         except OSError as error:
@@ -74,7 +74,7 @@ class DatasetRewriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._close_reader()
         if error is not None:
-            # What was under way may have been stopped between any two steps: the manifest on the disk tells which file counts.
+            # A rewrite may have been stopped at any point: the manifest on the disk tells which file counts.
             with suppress(OSError, FastloadError):
                 sync_folder(self.path)
                 self.manifest = Manifest.load(self.path)
@@ -82,7 +82,7 @@ class DatasetRewriter:
         self.close()
 
     def close(self) -> None:
-        """Lets go of files and lock; may be called again."""
+        """Closes the files and releases the lock; idempotent."""
         self._close_reader()
         if self._lock >= 0:
             os.close(self._lock)
@@ -90,17 +90,17 @@ class DatasetRewriter:
 
     @property
     def reader(self) -> DatasetReader:
-        """The dataset as it is now; until the next commit, which closes it. Raises DatasetError as `DatasetReader` does."""
+        """A reader of the dataset as it is now. The next commit closes it. Raises DatasetError as `DatasetReader` does."""
         if self._reader is None:
             self._reader = DatasetReader(self.path)
         return self._reader
 
     def shard(self, number: int) -> ShardRewrite:
-        """A shard whose records are to be replaced. Raises as `reader` does."""
+        """The ShardRewrite that replaces records of one shard. Raises as `reader` does."""
         return ShardRewrite(self, number)
 
     def describe(self, options: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-        """Replaces what the manifest says of options and summary.
+        """Replaces the options and the summary in the manifest.
 
         Raises:
             PackError: the disk is full or fails.
@@ -110,7 +110,7 @@ class DatasetRewriter:
             self._put_manifest(manifest)
 
     def unused_name(self) -> str:
-        """A shard's name that nothing in the folder has: after all others, so that no name soon means another file."""
+        """An unused name for a shard. It comes after all others, so that a name is not soon used again for another file."""
         names = {*os.listdir(self.path), *(shard.file for shard in self.manifest.shards)}
         used = {int(name.removeprefix("shard-").removesuffix(".lmdb")) for name in names if SHARD_NAME.fullmatch(name)}
         number = max(used) + 1
@@ -119,14 +119,14 @@ class DatasetRewriter:
         return f"shard-{number:05d}.lmdb"
 
     def commit(self, number: int, entry: ShardEntry) -> None:
-        """Puts a shard, whose file is on the disk, in the place of shard number; for ShardRewrite. See the NOTE above.
+        """Replaces shard `number` by one whose file is on the disk; called by ShardRewrite. See the NOTE above.
 
         Raises:
             PackError: the disk is full or fails.
         """
         shards = list(self.manifest.shards)
         old, shards[number] = shards[number], entry
-        self._close_reader()  # its maps would keep the space of the file that goes
+        self._close_reader()  # its open files would keep the space of the removed file
         self._put_manifest(replace(self.manifest, shards=tuple(shards)))
         try:
             (self.path / old.file).unlink()
@@ -135,7 +135,7 @@ class DatasetRewriter:
 
     def _put_manifest(self, manifest: Manifest) -> None:
         try:
-            sync_folder(self.path)  # the names of shards before the manifest that says them
+            sync_folder(self.path)  # the shards' names have to be durable before the manifest that names them
             manifest.write(self.path)
         except OSError as error:
             raise write_error(self.path / MANIFEST_NAME, len(manifest.to_bytes()), error, self.go_on) from None
@@ -159,10 +159,10 @@ class DatasetRewriter:
 
 
 class ShardRewrite:
-    """One shard of a dataset in which records are replaced.
+    """Rewrite of one shard, in which records are replaced.
 
-    1. `replace` in order of index, from one thread; records between those are copied.
-    2. `commit` ends it. Without one, leaving the ``with`` block drops what was written; the dataset is as it was.
+    1. Call `replace` in the order of indices, from one thread; the records between are copied.
+    2. `commit` ends the rewrite. Without it, leaving the ``with`` block drops what was written, and the dataset is unchanged.
     3. Nothing is written before the first `replace`.
     """
 
@@ -187,11 +187,11 @@ class ShardRewrite:
                 file.path.unlink(missing_ok=True)
 
     def replace(self, index: int, record: bytes, crc: int) -> None:
-        """Gives sample index another record, of CRC32C crc.
+        """Replaces the record of sample `index` by `record`, whose CRC32C is `crc`.
 
         Raises:
-            ArgumentError: index is not in this shard, or not after the last.
-            SampleError: a record before it is not what was packed.
+            ArgumentError: `index` is not in this shard, or not after the last one replaced.
+            SampleError: a record to be copied is not what was packed.
             PackError: the disk is full or fails.
         """
         if not self._next <= index < self._entry.first + self._entry.count:
@@ -201,10 +201,10 @@ class ShardRewrite:
         self._next = index + 1
 
     def commit(self) -> bool:
-        """Puts the shard with its new records in the place of the old one; False when nothing was replaced.
+        """Replaces the old shard by the one with the new records. Returns False if nothing was replaced.
 
         Raises:
-            SampleError, DatasetError: what has to be copied is not what was packed.
+            SampleError, DatasetError: a record or column to be copied is not what was packed.
             PackError: the disk is full or fails.
         """
         if self._file is None:
@@ -216,12 +216,12 @@ class ShardRewrite:
             new = durable_entry(file.path, file.first, file.count, columns)
         except OSError as error:
             raise write_error(file.path, 0, error, self._owner.go_on) from None
-        self._file = None  # from here on only the manifest on the disk tells which of the two files counts
+        self._file = None  # from here on the manifest on the disk tells which of the two files counts
         self._owner.commit(self._number, new)
         return True
 
     def _copy(self, end: int) -> ShardFile:
-        """Copies records as they are up to that of sample end."""
+        """Copies the records before that of sample `end`, unchanged."""
         if self._file is None:
             path = self._owner.path / self._owner.unused_name()
             room = self._entry.bytes + self._entry.bytes // 32 + (1 << 24)

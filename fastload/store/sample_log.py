@@ -1,6 +1,6 @@
-"""progress.samples: what a half-written dataset was made from, entry by entry, so that a resume can tell whether that still holds.
+"""SampleLog: the file progress.samples of an unfinished dataset. Its entries let a resume check that the source has not changed.
 
-The journal says how much of the file counts, and its checksum; what lies behind that belongs to a shard that was not finished.
+The journal holds the valid length of the file, and its checksum; entries after that belong to an unfinished shard.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ LOG_NAME = "progress.samples"
 
 
 class SampleLog:
-    """The file in a dataset's folder. The thread that appends samples calls `note` and `cut`, the one that completes shards `extend`.
+    """Log of packed samples, a file in the dataset's folder.
+
+    The thread that appends samples calls `note` and `cut`; the thread that completes shards calls `extend`.
 
     Attributes:
-        content: what the journal vouched for when the dataset was opened for a resume; b"" otherwise.
+        content: the entries that the journal covered when the dataset was opened for a resume; b"" otherwise.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,11 +33,11 @@ class SampleLog:
         self.content = b""
 
     def note(self, entry: bytes) -> None:
-        """Adds an entry, to be stored with the shard that the next sample goes to."""
+        """Adds an entry, which is stored with the shard of the next sample."""
         self._pending += entry
 
     def cut(self) -> bytes:
-        """The entries since the last call."""
+        """Returns the entries added since the last call."""
         entries = bytes(self._pending)
         self._pending.clear()
         return entries
@@ -55,14 +57,14 @@ class SampleLog:
         self._crc = core.crc32c(entries, self._crc)
 
     def to_json(self) -> dict[str, int]:
-        """What the journal says of the file."""
+        """The length and checksum of the file, for the journal."""
         return {"bytes": self._size, "crc32c": self._crc}
 
     def load(self, value: object) -> None:
-        """Takes over what a journal says of the file.
+        """Reads the file, and checks it against the journal's length and checksum.
 
         Raises:
-            Bad: the file is not of that content.
+            Bad: the file does not match.
             OSError: it cannot be read.
         """
         stored = get_object({"bytes": 0, "crc32c": 0} if value is None else value, "the log of samples")

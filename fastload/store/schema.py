@@ -1,7 +1,7 @@
-"""What a sample has: named fields, their kinds, and where each is stored.
+"""Schema: the named fields of a dataset's samples, their kinds, and where each is stored.
 
-Fixed-size fields (int, float, array) are columns of the shard; the others lie in the sample's record. A field's number
-in records is its position in the schema.
+Fixed-size fields (int, float, array) are columns of the shard; the others are stored in the sample's record. A field's
+number in records is its position in the schema.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fastload.store.checked import JSON_DEPTH, Bad, get_int, get_list, get_objec
 
 Kind = Literal["image", "int", "float", "array", "bytes", "text", "json"]
 Entry = tuple[int, int, Any]
-"""(field number, record kind, bytes-like or a tuple of them): what `core.build_record` takes."""
+"""(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
 
 KINDS: tuple[str, ...] = get_args(Kind)
 HEIGHT_COLUMN = "__height__"
@@ -38,23 +38,23 @@ ARRAY_DTYPES = (
 )  # fmt: skip
 NAME_LIMIT = 100
 ROW_LIMIT = 1 << 24
-"""Bytes of one row of an array field: what is larger belongs into a field of kind bytes."""
+"""Limit on one row of an array field, in bytes; larger values belong in a field of kind bytes."""
 FIELD_LIMIT = 1000
 SIDE_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of every sample.
+    """One field that every sample has.
 
     Attributes:
         name: 1 to 100 printable characters; names that begin with two underscores are fastload's own.
         kind: image, int (int64), float (float64), array (fixed dtype and shape), bytes, text or json.
-        dtype: the column's numpy name; settled by the kind except for arrays; "" for fields in the record.
-        shape: of one row of the column.
+        dtype: NumPy's name of the column's dtype; it follows from the kind, but for arrays; "" for fields in the record.
+        shape: shape of one row of the column.
 
     Raises:
-        ArgumentError: any of these does not hold.
+        ArgumentError: one of these is invalid.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Field:
         return dtype
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest holds it."""
+        """The JSON form that the manifest stores."""
         out: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.kind == "array":
             out |= {"dtype": self.dtype, "shape": list(self.shape)}
@@ -109,10 +109,10 @@ class Field:
 
     @classmethod
     def from_json(cls, value: object) -> Field:
-        """The field of a manifest, whose every value is suspect.
+        """Parses a field of a manifest; every value is checked.
 
         Raises:
-            Bad: it does not hold.
+            Bad: a value is invalid.
         """
         stored = get_object(value, "a field")
         name = get_str(stored.get("name"), "a field's name")
@@ -130,7 +130,7 @@ class Schema:
     """The fields of every sample, in order.
 
     Raises:
-        ArgumentError: no field, two of one name, or two images.
+        ArgumentError: there is no field, or there are two of one name or two images.
     """
 
     fields: tuple[Field, ...]
@@ -159,12 +159,12 @@ class Schema:
         raise ArgumentError(f"there is no field {shown(name)}; fields are {', '.join(f.name for f in self.fields)}")
 
     def number(self, name: str) -> int:
-        """The field's number in records. Raises ArgumentError where there is none of that name."""
+        """The number of a field in records. Raises ArgumentError if there is no field of that name."""
         return self.fields.index(self[name])
 
     @cached_property
     def columns(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """(dtype, shape of a row) of every column, the hidden ones last."""
+        """(dtype, shape of a row) of every column, with the hidden ones last."""
         own = {f.name: (f.stored_dtype, f.shape) for f in self.fields if f.is_column}
         return own | {name: (dtype, ()) for name, dtype in HIDDEN_COLUMNS.items()}
 
@@ -174,15 +174,15 @@ class Schema:
         return sum(dtype.itemsize * math.prod(shape) for dtype, shape in self.columns.values())
 
     def to_json(self) -> list[dict[str, Any]]:
-        """As the manifest holds it."""
+        """The JSON form that the manifest stores."""
         return [field.to_json() for field in self.fields]
 
     @classmethod
     def from_json(cls, value: object) -> Schema:
-        """The schema of a manifest, whose every value is suspect.
+        """Parses the schema of a manifest; every value is checked.
 
         Raises:
-            Bad: it does not hold.
+            Bad: a value is invalid.
         """
         stored = get_list(value, "the schema")
         if len(stored) > FIELD_LIMIT:
@@ -322,14 +322,14 @@ _RECORD_VALUES = {"bytes": _bytes, "text": _text, "json": _json}
 
 
 def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
-    """A record's entries with the entropy index of its JPEG, in front, and without one that was there; b"" for none."""
+    """A record's entries with `index` as the entropy index of its JPEG, in front, in the place of an old one; b"": without any."""
     kept = [entry for entry in entries if entry[1] != core.KIND_INDEX]
     image = next((number for number, kind, _ in kept if kind == core.KIND_JPEG), None)
     return kept if image is None or not index else [(image | core.RECORD_INDEX, core.KIND_INDEX, index), *kept]
 
 
 def column_array(columns: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Rows collected by `Schema.encode` as one contiguous array (rows, *shape)."""
+    """The rows collected by `Schema.encode`, as one contiguous array (rows, *shape)."""
     if not shape:
         return np.array(columns, dtype=dtype).reshape(len(columns))
     out = np.empty((len(columns), *shape), dtype=dtype)

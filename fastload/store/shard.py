@@ -1,4 +1,4 @@
-"""One shard being written: an LMDB file of format 0.9 with the databases `samples` and `columns`.
+"""ShardFile: writes one shard, an LMDB file of format 0.9 with the databases `samples` and `columns`.
 
 py-lmdb writes it. Keys come in order, so every put is an append. Measured on 92 KB records in the page cache, one
 thread: 2.7 GB/s in transactions of 8 MiB, which stay in the CPU's cache between put and commit, 1.9 GB/s in those of
@@ -27,18 +27,18 @@ from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schem
 TRANSACTION_BYTES = 8 << 20
 TRANSACTION_RECORDS = 4096
 RESUME = "go on with --resume (finished shards are kept), or choose another OUT"
-"""What a message about a failed write ends with, where a pack was writing."""
+"""The last words of a message about a failed write of a pack."""
 COLUMN_LIMIT = 1 << 31
 """Bytes of one column's chunk after which a shard is full: LMDB's values end at 4 GiB."""
 
 _PAGE_HEADER = 16
 _SLACK_PAGES = 256
-"""Room for what a commit writes besides records: copied branch pages, the free list, the roots."""
+"""Room for the pages that a commit writes besides records: copied branch pages, the free list, the roots."""
 _READ_BLOCK = 1 << 20
 
 
 def _engine_arguments() -> dict[str, Any]:
-    """py-lmdb 3 brings two engines and takes `lib_version`; 1.x has only the one whose format this is."""
+    """Arguments that select LMDB 0.9: py-lmdb 3 has two engines and takes `lib_version`; 1.x has only that one."""
     try:
         lmdb.version(lib_version=0)
     except TypeError:
@@ -58,7 +58,7 @@ def file_crc32c(path: str | os.PathLike[str]) -> int:
 
 
 def durable_entry(path: Path, first: int, count: int, columns: Mapping[str, int]) -> ShardEntry:
-    """Syncs a closed shard to the disk and says what a manifest must of it; columns as `ShardFile.close` gave them. Raises OSError."""
+    """Syncs a closed shard to the disk and returns its manifest entry; `columns` is what `ShardFile.close` returned. Raises OSError."""
     with open(open_regular(path)[0], "rb") as file:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
@@ -67,7 +67,7 @@ def durable_entry(path: Path, first: int, count: int, columns: Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A sample ready to be appended: its record, the record's CRC32C, and its row of the columns."""
+    """A sample ready to be appended: its record, the record's CRC32C, and its row in the columns."""
 
     record: bytes
     crc: int
@@ -79,12 +79,12 @@ class Prepared:
 class ShardFile:
     """Writes one shard, then closes or aborts it.
 
-    1. `put` in order of index; `close` writes the columns; after a PackError only `abort`.
-    2. The map grows by itself: what is there is committed first.
+    1. Call `put` in the order of indices, then `close`, which writes the columns. After a PackError call only `abort`.
+    2. LMDB's map grows by itself; the records so far are committed first.
     """
 
     def __init__(self, path: Path, first: int, schema: Schema, map_bytes: int, go_on: str = RESUME) -> None:
-        """Starts a shard whose first sample has index first; map_bytes is a guess at its final size, go_on ends messages."""
+        """Creates a shard whose first sample is `first`. `map_bytes` estimates its final size; `go_on` ends error messages."""
         self.path = path
         self.first = first
         self.count = 0
@@ -117,12 +117,12 @@ class ShardFile:
 
     @property
     def size(self) -> int:
-        """What the shard has come to, its columns included."""
+        """Bytes of the shard so far, with its columns."""
         return self.record_bytes + self.count * self._schema.row_bytes
 
     @property
     def column_full(self) -> bool:
-        """Whether some column's chunk has come to what one value may hold."""
+        """Whether the columns together have reached COLUMN_LIMIT."""
         return self.count * self._schema.row_bytes >= COLUMN_LIMIT
 
     def put(self, sample: Prepared) -> None:
@@ -138,7 +138,7 @@ class ShardFile:
         self._sizes[1].append(sample.width)
 
     def put_record(self, record: bytes, crc: int) -> None:
-        """Appends a sample whose values of the columns are handed to `close`. Raises as `put` does."""
+        """Appends a sample whose column values are passed to `close`. Raises as `put` does."""
         try:
             self._put(self._samples, (self.first + self.count).to_bytes(8, "big"), record)
         except (lmdb.Error, OSError) as error:
@@ -151,7 +151,7 @@ class ShardFile:
         """Writes the columns and ends the file at its last page (in the page cache: not yet synced).
 
         Args:
-            columns: where samples came by `put_record`, every column but the records' checksums.
+            columns: if samples were appended by `put_record`, every column but the records' checksums.
 
         Returns:
             CRC32C of each column's chunk.
@@ -182,7 +182,7 @@ class ShardFile:
         return sums
 
     def abort(self) -> None:
-        """Lets go of the file, which stays unfinished; may be called at any time."""
+        """Closes the file, which stays unfinished; may be called at any time."""
         if self._txn is not None:
             self._txn.abort()
             self._txn = None
@@ -230,7 +230,7 @@ class ShardFile:
 
 
 def write_error(path: Path, pending: int, error: Exception, go_on: str = RESUME) -> PackError:
-    """What to tell of a failed write of `pending` bytes to path: a full disk or the system's reason, and how to go on."""
+    """The error for a failed write of `pending` bytes to `path`: a full disk or the system's reason, and how to go on."""
     code = error.errno if isinstance(error, OSError) else None
     try:
         status = os.statvfs(path.parent)

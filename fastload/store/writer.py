@@ -1,12 +1,12 @@
-"""Writing a packed dataset, so that a kill at any point leaves either no dataset or one that can be resumed.
+"""DatasetWriter: writes a packed dataset. A kill at any point leaves either no dataset or one that can be resumed.
 
 NOTE [ writer: what is durable when ]
-1. progress.json (the journal) is there before the first shard, and names only shards that are complete: closed, synced,
-   their checksums taken. It is replaced by rename, and only after the shard it adds is on the disk. The last shard
-   goes straight into the manifest.
-2. A shard that the journal does not name is unfinished and is dropped on resume. So is what progress.samples has beyond the
-   length that the journal names: it is extended, and synced, before each journal.
-3. manifest.json comes last, by rename: that moment makes the folder a dataset. The journal goes after it.
+1. progress.json (the journal) exists before the first shard, and names only complete shards: closed, synced, and with
+   their checksums computed. It is replaced by rename, and only after the shard that it adds is on the disk. The last shard
+   is named in the manifest alone.
+2. A shard that the journal does not name is unfinished, and a resume drops it. So it drops the part of progress.samples
+   beyond the length in the journal: that file is extended, and synced, before each journal.
+3. manifest.json is written last, by rename: that makes the folder a dataset. The journal is removed after it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNA
 
 @dataclass(frozen=True)
 class _Complete:
-    """A shard whose file is written, on its way to disk and journal."""
+    """A closed shard that has to be synced and added to the journal."""
 
     file: str
     first: int
@@ -68,14 +68,14 @@ class DatasetWriter:
     """Appends samples, in order, to the shards of a new dataset.
 
     1. One thread appends. `prepare` may run in any thread.
-    2. `finish` makes it a dataset; `abort` (also leaving a `with` block without `finish`) leaves it resumable.
-    3. One writer per folder at a time, held by a lock that ends with the process.
+    2. `finish` completes the dataset; `abort`, or leaving a `with` block without `finish`, leaves it resumable.
+    3. A lock, which ends with the process, admits one writer per folder at a time.
 
     Attributes:
-        next_index: the index of the next sample: where to go on after a resume.
-        state: the mapping handed in with the last sample of the last complete shard; {} at the start.
-        noted: entries of `note` up to that sample; b"" at the start.
-        finished: the manifest, once the dataset is complete; after a resume of a complete one, at once.
+        next_index: the index of the next sample, at which a resumed pack continues.
+        state: the `state` given with the last sample of the last complete shard; {} at the start.
+        noted: the entries given to `note` up to that sample; b"" at the start.
+        finished: the manifest, once the dataset is complete; at once, if a complete dataset is resumed.
     """
 
     def __init__(
@@ -89,20 +89,20 @@ class DatasetWriter:
         resume: bool = False,
         overwrite: bool = False,
     ) -> None:
-        """Creates or takes over the folder out.
+        """Creates the folder `out`, or opens it to resume or overwrite.
 
         Args:
-            out: the dataset's folder; must not exist, or be empty, unless resume or overwrite is given.
+            out: the dataset's folder; it must be empty or not exist, unless resume or overwrite is given.
             schema: the fields of every sample.
             shard_size: bytes after which a new shard begins.
-            options: what it is packed with, as JSON has it; a resume must have the same.
+            options: the options of the pack, as JSON values; a resume must have the same.
             varying: names of options that a resume may change.
-            resume: goes on after the last complete shard; starts afresh where there is nothing yet.
-            overwrite: removes the dataset, or the parts of one, that is there.
+            resume: continues after the last complete shard, or starts at the beginning if there is none.
+            overwrite: removes a dataset, or parts of one, from the folder first.
 
         Raises:
-            ArgumentError: shard_size out of range, both resume and overwrite, or options that JSON does not have.
-            PackError: out is in the way, cannot be resumed, or is being written by another process.
+            ArgumentError: shard_size is out of range, both resume and overwrite are given, or JSON cannot represent an option.
+            PackError: `out` holds other files or a dataset, cannot be resumed, or is being written by another process.
         """
         if resume and overwrite:
             raise ArgumentError("resume and overwrite contradict each other; give one")
@@ -153,7 +153,7 @@ class DatasetWriter:
         self.abort()
 
     def _claim(self, resume: bool, overwrite: bool) -> int:
-        """Makes and locks the folder; refuses one that holds anything else. Returns the lock's descriptor."""
+        """Creates and locks the folder, and returns the lock's descriptor. Raises PackError if the folder holds anything else."""
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             lock = lock_folder(self.out)
@@ -183,14 +183,14 @@ class DatasetWriter:
         raise PackError(f"{self.out} holds an unfinished pack: --resume finishes it, --overwrite starts again")
 
     def _clear(self) -> None:
-        """Removes what is ours: the manifest first, so that no moment shows a dataset without its shards."""
+        """Removes the dataset's files: the manifest first, so that there never is a manifest without its shards."""
         names = [name for name in os.listdir(self.out) if _is_ours(name)]
         for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
             (self.out / name).unlink()
         sync_folder(self.out)
 
     def _resume(self) -> None:
-        """Takes over what the journal, or a manifest already written, vouches for, and drops the rest."""
+        """Continues from the shards that the journal names, or a manifest already written, and removes other files of a dataset."""
         if (self.out / MANIFEST_NAME).exists():
             manifest = Manifest.load(self.out)
             self._same({"schema": manifest.schema.to_json(), "options": dict(manifest.options)})
@@ -228,7 +228,7 @@ class DatasetWriter:
             raise PackError(f"{path} does not hold ({error}): --overwrite starts again") from None
 
     def _same(self, stored: Mapping[str, Any]) -> None:
-        """Refuses to go on with other fields or options than it was begun with."""
+        """Raises PackError if the fields or options differ from those of the pack that is resumed."""
         if stored.get("schema") != self.schema.to_json():
             raise PackError(f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again")
         before = {
@@ -246,7 +246,7 @@ class DatasetWriter:
     def prepare(
         self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
     ) -> Prepared:
-        """Builds a sample's record, in any thread; see `append`. `index`: the entropy index of its JPEG."""
+        """Builds a sample's record, in any thread; see `append`. `index` is the entropy index of its JPEG."""
         entries, row = self.schema.encode(values, image_kind, height, width)
         if index:
             entries = with_index(entries, index)
@@ -254,7 +254,7 @@ class DatasetWriter:
         return Prepared(record, crc, row, height, width)
 
     def note(self, entry: bytes) -> None:
-        """Keeps an entry on what the next sample is made from, or on what is passed over, for `noted` of a resume."""
+        """Logs an entry about the next sample, or about a skipped one; a resume finds it in `noted`."""
         self._log.note(entry)
 
     def append(
@@ -272,13 +272,13 @@ class DatasetWriter:
             values: one value per field, by name; the image as the bytes of a JPEG, or for "raw" as uint8
                 (height, width, 3) or its bytes.
             image_kind: "jpeg" or "raw"; None for a schema without an image.
-            height: of the image, pixels.
-            width: of the image, pixels.
-            state: what the caller needs to go on after this sample, as JSON has it; stored (and called, if callable)
+            height: height of the image, in pixels.
+            width: width of the image, in pixels.
+            state: what the caller needs to continue after this sample, as JSON values; stored (and called, if callable)
                 only when the sample completes a shard.
 
         Raises:
-            PackError: a value that its field cannot hold, a full disk, or a dataset already complete.
+            PackError: a field cannot hold its value, the disk is full, or the dataset is already complete.
         """
         self.append_prepared(self.prepare(values, image_kind=image_kind, height=height, width=width), state=state)
 
@@ -302,7 +302,7 @@ class DatasetWriter:
             self._complete_shard()
 
     def _complete_shard(self, journal: bool = True) -> None:
-        """Ends the current shard; a thread syncs, sums and journals it while the next one is written."""
+        """Ends the current shard. A thread syncs it, computes its checksum and adds it to the journal while the next is written."""
         shard = self._shard
         if shard is None:
             return
@@ -343,12 +343,12 @@ class DatasetWriter:
         write_atomically(self.out / JOURNAL_NAME, checked.seal(content), durable)
 
     def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any], **options: object) -> Manifest:
-        """Completes the last shard and writes the manifest: from here on it is a dataset.
+        """Completes the last shard and writes the manifest, which makes the folder a dataset.
 
         Args:
             classes: names of labels 0, 1, ...; None where labels are no classes.
-            summary: what to keep with it, as JSON has it.
-            options: values of `varying` ones that hold for all samples, where they differed from call to call.
+            summary: figures to store in the manifest, as JSON values.
+            options: for options in `varying` that changed from call to call, the values that hold for all samples.
 
         Raises:
             PackError: the disk is full or fails.
@@ -373,7 +373,7 @@ class DatasetWriter:
         return manifest
 
     def abort(self) -> None:
-        """Stops here: complete shards stay for a resume. Does nothing after `finish`; may be called again."""
+        """Stops the pack. Complete shards stay for a resume. Does nothing after `finish`; idempotent."""
         if self._shard is not None:
             self._shard.abort()
             self._shard = None
