@@ -23,8 +23,8 @@ def pack(
         list[str],
         typer.Argument(
             metavar="SRC...",
-            help="A folder of class folders, a .csv/.tsv of path,label[,...], or .tar files (WebDataset; "
-            "'train-{000..003}.tar' and '*.tar' work too).",
+            help="A folder of class folders, a .csv/.tsv of path,label[,...], .tar files (WebDataset; "
+            "'train-{000..003}.tar' and '*.tar' work too), or .parquet files.",
         ),
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],

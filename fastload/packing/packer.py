@@ -70,7 +70,7 @@ def pack(
     """Packs a source into the dataset directory `out`; the dataset exists once this returns, and not before.
 
     Args:
-        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), a map-style Dataset, or any
+        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet files, a map-style Dataset, or any
             `Source`.
         out: the directory to make.
         encode: "lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and

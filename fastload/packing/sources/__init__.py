@@ -13,9 +13,10 @@ from fastload.files import expanded
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.dataset import DatasetSource
 from fastload.packing.sources.folder import FolderSource
+from fastload.packing.sources.parquet import ParquetSource
 from fastload.packing.sources.protocol import Item, Source
 from fastload.packing.sources.table import TableSource
-from fastload.packing.sources.tar import TarSource
+from fastload.packing.sources.tar import TarSource, expand
 
 __all__ = ["Item", "Source", "open_source"]
 
@@ -23,7 +24,7 @@ __all__ = ["Item", "Source", "open_source"]
 def open_source(source: object, table: TableOptions | None = None) -> Source:
     """The source for what the user passed as SRC.
 
-    A folder of class folders, a .csv or .tsv file, one or many .tar files (a path, a pattern such as
+    A folder of class folders, a .csv or .tsv file, one or many .tar or .parquet files (a path, a pattern such as
     ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them), a map-style Dataset, or
     any object that satisfies `Source`. `table` says what the columns of a .csv or .tsv are.
 
@@ -44,7 +45,7 @@ def open_source(source: object, table: TableOptions | None = None) -> Source:
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return DatasetSource(source)
     raise PackError(
-        f"cannot pack a {type(source).__name__}: give a folder, a .csv/.tsv, .tar files, or a map-style Dataset with "
+        f"cannot pack a {type(source).__name__}: give a folder, a .csv/.tsv, .tar or .parquet files, or a map-style Dataset with "
         "__getitem__ and __len__ (an iterable Dataset has no order to shuffle or to resume)"
     )
 
@@ -62,10 +63,20 @@ def _open_paths(paths: list[str]) -> Source:
             what = "a table" if _is_table(path) else "a folder"
             how = "put all lines into one table" if _is_table(path) else "put the class folders, or links to them, into one folder"
             raise PackError(
-                f"{path} is {what}: of several sources, all are .tar files. To pack them together, {how}; or pack each by itself and "
-                "join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
+                f"{path} is {what}: of several sources, all are .tar files, or all are .parquet files. To pack them together, {how}; or "
+                "pack each by itself and join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
             )
-    return TarSource(paths)
+    return _of_files(paths)
+
+
+def _of_files(patterns: list[str]) -> Source:
+    """Tars, or Parquet files, by their names."""
+    parquet = [pattern.lower().endswith(".parquet") for pattern in patterns]
+    if not any(parquet):
+        return TarSource(patterns)
+    if not all(parquet):
+        raise PackError(f"{patterns[0]} and others: of several sources, all are .tar files, or all are .parquet files")
+    return ParquetSource([path for pattern in patterns for path in expand(pattern)])
 
 
 def _open_path(text: str) -> Source:
@@ -73,14 +84,15 @@ def _open_path(text: str) -> Source:
     if os.path.isdir(text):
         with os.scandir(text) as entries:
             listed = [(entry.name, entry.is_dir()) for entry in entries]
-        tars = sorted(name for name, is_dir in listed if name.lower().endswith(".tar") and not is_dir)
-        if tars and not any(is_dir for _, is_dir in listed):
-            return TarSource([str(Path(text, name)) for name in tars])
+        for ending in (".tar", ".parquet"):
+            found = sorted(name for name, is_dir in listed if name.lower().endswith(ending) and not is_dir)
+            if found and not any(is_dir for _, is_dir in listed):
+                return _of_files([str(Path(text, name)) for name in found])
         return FolderSource(text)
-    if lower.endswith(".tar") or any(mark in text for mark in "*?{["):
-        return TarSource([text])
+    if lower.endswith((".tar", ".parquet")) or any(mark in text for mark in "*?{["):
+        return _of_files([text])
     if not os.path.exists(text):
-        raise PackError(f"{text}: no such folder or file; give a folder of class folders, a .csv/.tsv, or .tar files")
+        raise PackError(f"{text}: no such folder or file; give a folder of class folders, a .csv/.tsv, .tar or .parquet files")
     if lower.endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")):
         raise PackError(f"{text}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
-    raise PackError(f"{text}: not a source fastload knows; give a folder of class folders, a .csv/.tsv, or .tar files")
+    raise PackError(f"{text}: not a source fastload knows; give a folder of class folders, a .csv/.tsv, .tar or .parquet files")

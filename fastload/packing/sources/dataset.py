@@ -13,11 +13,8 @@ import numpy as np
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.files import FILE_BYTES, read_regular
 from fastload.packing.pillow_images import Pixels, to_rgb
-from fastload.packing.sources.protocol import Item, Value, first_readable
+from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
 from fastload.store import Field
-
-_IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0")
-_LABEL_KEYS = ("label", "labels", "target", "cls")
 
 
 class DatasetSource:
@@ -87,12 +84,12 @@ class DatasetSource:
     def _split(self, item: Any, position: int) -> tuple[Any, dict[str, Value]]:
         """The key of the image within the item (None: the item is the image), and the other fields."""
         if isinstance(item, Mapping):
-            image_key = next((key for key in _IMAGE_KEYS if key in item), None)
+            image_key = next((key for key in IMAGE_KEYS if key in item), None)
             if image_key is None:
                 image_key = next((key for key, value in item.items() if _is_image(value)), None)
             if image_key is None:
                 raise PackError(f"{self.name(position)}: no image among {', '.join(map(str, item))}; name it 'image'")
-            label_key = next((key for key in _LABEL_KEYS if key in item), None)
+            label_key = next((key for key in LABEL_KEYS if key in item), None)
             return image_key, {
                 ("label" if key == label_key else str(key)): _plain(value) for key, value in item.items() if key != image_key
             }

@@ -26,6 +26,9 @@ READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng"
 OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())
 """Pictures by their name, of types that a folder leaves out."""
 
+IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0")
+LABEL_KEYS = ("label", "labels", "target", "cls")
+"""Names under which datasets commonly have their images, and their labels."""
 
 FIRST_TRIES = 100
 """Samples that are tried for one that can be read, where a field's kind follows from a sample."""

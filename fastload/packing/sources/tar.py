@@ -184,7 +184,7 @@ def expand(pattern: str) -> list[str]:
             raise PackError(f"{pattern}: no file matches")
         return found
     if not os.path.isfile(pattern):
-        raise PackError(f"{pattern}: no such tar file")
+        raise PackError(f"{pattern}: no such file")
     return [pattern]
 
 
