@@ -64,7 +64,7 @@ class FileDataset(TransformedDataset):
 
     def is_of(self, dataset: Any, known: KnownDataset) -> bool:
         """Whether it is that dataset, with the lists that it has now."""
-        same = dataset is self.dataset and known.open is self._open and len(known.lists) == len(self._lists)
+        same = dataset is self.dataset and known.open == self._open and len(known.lists) == len(self._lists)
         return same and all(now == kept for now, kept in zip(known.lists, self._lists, strict=True))
 
     def __len__(self) -> int:

@@ -9,6 +9,7 @@ The lists are read at every pass; a program may have shortened them.
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -58,7 +59,7 @@ def recognised(dataset: Any) -> KnownDataset | None:
     if getattr(dataset, "target_transform", None) is not None:
         raise NotInPlaceError("its target_transform is Python")
     lists, pairs = read(dataset)
-    return KnownDataset(lists, pairs, _transform(dataset, owner.__name__), _opener(dataset))
+    return KnownDataset(lists, pairs, _transform(dataset, owner.__name__), _opener(dataset, owner.__name__))
 
 
 def _transform(dataset: Any, owner: str) -> Any:
@@ -75,10 +76,12 @@ def _transform(dataset: Any, owner: str) -> Any:
     return both.transform
 
 
-def _opener(dataset: Any) -> Callable[[Any], Any]:
+def _opener(dataset: Any, owner: str) -> Callable[[Any], Any]:
     loader = getattr(dataset, "loader", None)
     if loader is None:
-        return _open_rgb
+        if owner not in _LISTS:
+            raise NotInPlaceError("it has no loader")
+        return _OwnCode(dataset, _LISTS[owner])
     name = getattr(loader, "__qualname__", type(loader).__qualname__)
     if getattr(loader, "__module__", "") != f"{_MODULE}folder" or name not in ("default_loader", "pil_loader"):
         raise NotInPlaceError(f"its loader {name} is not torchvision's")
@@ -88,11 +91,19 @@ def _opener(dataset: Any) -> Callable[[Any], Any]:
     return loader  # type: ignore[no-any-return]
 
 
-def _open_rgb(path: Any) -> Any:
-    from PIL import Image
+@dataclass(frozen=True)
+class _OwnCode:
+    """Opens images as a dataset without a loader does: by its own `__getitem__`, of a copy whose lists hold one path, untransformed."""
 
-    with Image.open(path) as image:
-        return image.convert("RGB")
+    dataset: Any
+    names: tuple[str, str]
+
+    def __call__(self, path: Any) -> Any:
+        one = copy.copy(self.dataset)
+        for name, value in zip(self.names, ([path], [0]), strict=True):
+            setattr(one, name, value)
+        one.transform = one.target_transform = one.transforms = None
+        return one[0][0]
 
 
 _Read = tuple[tuple[Any, ...], Callable[[], Iterable[tuple[Any, Any]]]]
@@ -109,9 +120,17 @@ def _together(name: str) -> Callable[[Any], _Read]:
     return read
 
 
-def _apart(paths: str, labels: str) -> Callable[[Any], _Read]:
+_LISTS = {
+    "Flowers102": ("_image_files", "_labels"),
+    "Food101": ("_image_files", "_labels"),
+    "OxfordIIITPet": ("_images", "_labels"),
+}
+"""Where the classes that have paths and labels apart keep them."""
+
+
+def _apart(owner: str) -> Callable[[Any], _Read]:
     """Paths and labels in a list each."""
-    get = attrgetter(paths, labels)
+    get = attrgetter(*_LISTS[owner])
 
     def read(dataset: Any) -> _Read:
         found = get(dataset)
@@ -125,7 +144,7 @@ def _apart(paths: str, labels: str) -> Callable[[Any], _Read]:
 def _pets(dataset: Any) -> _Read:
     if list(dataset._target_types) != ["category"]:
         raise NotInPlaceError("its target_types are more than the category")
-    return _apart("_images", "_labels")(dataset)
+    return _apart("OxfordIIITPet")(dataset)
 
 
 def _naturalist(dataset: Any) -> _Read:
@@ -145,8 +164,8 @@ _READERS: dict[str, Callable[[Any], _Read]] = {
     "DatasetFolder": _together("samples"),
     "StanfordCars": _together("_samples"),
     "Places365": _together("imgs"),
-    "Flowers102": _apart("_image_files", "_labels"),
-    "Food101": _apart("_image_files", "_labels"),
+    "Flowers102": _apart("Flowers102"),
+    "Food101": _apart("Food101"),
     "OxfordIIITPet": _pets,
     "INaturalist": _naturalist,
     "Caltech101": _own_modes,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from in_place_helpers import EXACT, assert_as_torch, folder, image_folder, save
+from in_place_helpers import EXACT, assert_as_torch, folder, image_folder, pets, save
 from pictures import photo
 from PIL import Image
 from torch.utils.data import DataLoader
@@ -107,6 +107,18 @@ def test_odd_jpegs_of_the_shared_folder(shared: Path, tmp_path: Path) -> None:
             os.symlink(path, tmp_path / "a" / f"{number:04d}.jpg")
     dataset = datasets.ImageFolder(str(tmp_path), EXACT)
     assert sum(assert_same(dataset, FastLoader(dataset, num_workers=1, engine="native"))) == len(dataset) > 20
+
+
+def test_a_dataset_without_a_loader_opens_odd_files_itself(tmp_path: Path) -> None:
+    dataset = pets(tmp_path, transform=EXACT)
+    assert getattr(dataset, "loader", None) is None
+    photo(5, 90, 100).save(dataset._images[3], "PNG")
+    dataset._images[7].write_bytes(b"no image")
+    found = list(each(FastLoader(dataset, num_workers=1, engine="native")))
+    with pytest.raises(type(found[7])) as told:
+        dataset[7]
+    assert str(found[7]) == str(told.value)
+    assert all(torch.equal(found[n][0][0], dataset[n][0]) for n in range(12) if n != 7)
 
 
 def spoil(path: Path, how: str) -> None:

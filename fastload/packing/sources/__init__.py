@@ -76,7 +76,7 @@ def _of_files(patterns: list[str]) -> Source:
         return TarSource(patterns)
     if not all(parquet):
         raise PackError(f"{patterns[0]} and others: of several sources, all are .tar files, or all are .parquet files")
-    return ParquetSource([path for pattern in patterns for path in expand(pattern)])
+    return ParquetSource([path for pattern in patterns for path in expand(pattern, "Parquet file")])
 
 
 def _open_path(text: str) -> Source:

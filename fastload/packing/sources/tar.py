@@ -163,7 +163,7 @@ class TarSource:
             os.close(descriptor)
 
 
-def expand(pattern: str) -> list[str]:
+def expand(pattern: str, what: str = "tar file") -> list[str]:
     """The files a pattern stands for: ``{000..003}`` counts (zeros kept), ``{a,b}`` lists, ``* ? []`` match.
 
     Raises:
@@ -175,16 +175,16 @@ def expand(pattern: str) -> list[str]:
         numbers = range(int(first), int(last) + 1)
         if not numbers or len(numbers) > 1_000_000:
             raise PackError(f"{pattern}: {{{first}..{last}}} counts no sensible range of shards")
-        return [p for n in numbers for p in expand(f"{pattern[: match.start()]}{n:0{width}d}{pattern[match.end() :]}")]
+        return [p for n in numbers for p in expand(f"{pattern[: match.start()]}{n:0{width}d}{pattern[match.end() :]}", what)]
     if match := _LISTS.search(pattern):
-        return [p for choice in match[1].split(",") for p in expand(pattern[: match.start()] + choice + pattern[match.end() :])]
+        return [p for choice in match[1].split(",") for p in expand(pattern[: match.start()] + choice + pattern[match.end() :], what)]
     if not os.path.exists(pattern) and any(mark in pattern for mark in "*?["):
         found = sorted(glob.glob(pattern))
         if not found:
             raise PackError(f"{pattern}: no file matches")
         return found
     if not os.path.isfile(pattern):
-        raise PackError(f"{pattern}: no such file")
+        raise PackError(f"{pattern}: no such {what}")
     return [pattern]
 
 
