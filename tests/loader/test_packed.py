@@ -349,7 +349,7 @@ def test_other_datasets_run_as_under_torch() -> None:
     torch.manual_seed(0)
     b = [x for (x,) in DataLoader(data, batch_size=6, shuffle=True)]
     assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
-    with pytest.raises(ArgumentError, match="acts on packed data only"):
+    with pytest.raises(ArgumentError, match="acts on packed data"):
         FastLoader(data, dtype=torch.float32)
 
 
