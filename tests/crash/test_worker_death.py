@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+import warm
 from crash_helpers import EXPECTED, Doomed, DoomedStream, Pids, alive, census, children, nothing_left, settled, survivors, whole
-from torch.utils.data import DataLoader
 
 from fastload import FastLoader
 from fastload.errors import ClosedError, LoaderTimeout, WorkerError
@@ -21,6 +21,19 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     pytest.mark.timeout(90),
 ]
+
+TORCHS = """
+import os, sys
+sys.path[:0] = sys.argv[3:]
+from crash_helpers import Doomed
+from torch.utils.data import DataLoader
+
+try:
+    list(DataLoader(Doomed(*sys.argv[1:3]), batch_size=3, num_workers=2))
+except RuntimeError as error:
+    print(error, error.__cause__ or "", flush=True)
+    os._exit(0)
+"""
 
 # name: exit code as multiprocessing tells it, what the message says
 ENDS = {
@@ -68,13 +81,15 @@ def test_death_of_a_worker(how: str, persistent: bool, tmp_path: Path, capfd: py
 
 @pytest.mark.parametrize("how", ["SIGSEGV", "SIGKILL", "exit 3"])
 def test_death_in_torchs_words(how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What torch's loader says of that end, in its error and in the error's cause, is said here too, of the worker's PID."""
+    """What torch's loader says of that end, in its error and in the error's cause, is said here too, of the worker's PID.
+
+    torch's runs in a program of its own: while its iterator lives, its handler of SIGCHLD raises wherever the process happens to be.
+    """
     (tmp_path / "armed").touch()
-    told = []
-    for kind, caught in ((DataLoader, RuntimeError), (FastLoader, WorkerError)):
-        with pytest.raises(caught) as raised:
-            list(kind(Doomed(tmp_path / "armed", how), batch_size=3, num_workers=2))
-        told.append(re.sub(r"\d{3,}", "PID", f"{raised.value} {raised.value.__cause__ or ''}"))
+    done = warm.run(TORCHS, tmp_path / "armed", how, Path(__file__).parent, Path(__file__).parents[1])
+    with pytest.raises(WorkerError) as raised:
+        list(FastLoader(Doomed(tmp_path / "armed", how), batch_size=3, num_workers=2))
+    told = [re.sub(r"\d{3,}", "PID", text) for text in (done.stdout, f"{raised.value} {raised.value.__cause__ or ''}")]
     how_it_ended = r"is killed by signal: [^.]*|exited unexpectedly with exit code \d+|exited unexpectedly"
     sentences = re.findall(rf"DataLoader worker \(.*?\) (?:{how_it_ended})", told[0])
     assert len(sentences) == 2, told[0]
