@@ -18,7 +18,7 @@ struct fl_worker {
     fl_jpeg_decoder *decoder;
     fl_resizer *resizer;
     fl_store_reader *reader;
-    fl_jpeg_entropy *entropy;
+    fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
     fl_buffer file; /* the image file last read */
     fl_counters counters;
 };
@@ -30,7 +30,6 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
     fl_code code = fl_jpeg_decoder_create(&worker->decoder, err);
     if (!code) code = fl_resizer_create(&worker->resizer, err);
     if (!code) code = fl_store_reader_create(&worker->reader, err);
-    if (!code) code = fl_jpeg_entropy_create(&worker->entropy, err);
     if (code) {
         fl_worker_free(worker);
         return code;
@@ -157,6 +156,10 @@ static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t 
 static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp, stored *found, fl_error *err) {
     const fl_span data = found->data;
     if (data.size < 4 || data.bytes[0] != 0xFF || data.bytes[1] != 0xD8) return fl_fail(err, FL_EUNSUPPORTED, "it is no JPEG");
+    if (!worker->entropy) {
+        const fl_code code = fl_jpeg_entropy_create(&worker->entropy, err);
+        if (code) return code;
+    }
     const uint8_t *marks = NULL;
     size_t size = 0;
     if (!fl_jpeg_entropy_index(worker->entropy, data.bytes, data.size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(data.size), &marks, &size)) {
@@ -224,11 +227,6 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     return code;
 }
 
-fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image, const fl_sink *sink,
-                           fl_error *err) {
-    return make_image(worker, source, key, image, image->width, image->height, sink, err);
-}
-
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
     fl_code code = make_row(worker, source, key, sink, err);
     add(&worker->counters.samples, 1);
@@ -246,7 +244,7 @@ fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_
     const fl_row at = batch->row[row];
     const fl_sink sink = sink_of(batch, row);
     const fl_key key = {batch->seed, batch->epoch, at.index};
-    const fl_code code = fl_pipeline_pixels(worker, batch->sources[at.source], key, image, &sink, &batch->errors[row]);
+    const fl_code code = make_image(worker, batch->sources[at.source], key, image, image->width, image->height, &sink, &batch->errors[row]);
     batch->errors[row].code = code;
     if (code) memset(sink.data, 0, batch->image_bytes);
     return code;

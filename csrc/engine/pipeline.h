@@ -46,10 +46,6 @@ const fl_counters *fl_worker_counters(const fl_worker *worker);
 /* Makes sample key.index of source into the sink, whose width and height must be what fl_geometry_size gives for it. */
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err);
 
-/* The same of an image that is decoded already: width x height x 3 bytes. */
-fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image, const fl_sink *sink,
-                           fl_error *err);
-
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;
