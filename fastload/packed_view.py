@@ -120,6 +120,7 @@ class Resolver:
         self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
         self._last: tuple[tuple[Any, ...], PackedView] | None = None
         self.files = FileDatasets()
+        self.in_place = True  # whether datasets of files are looked for
 
     def view(self, dataset: Any) -> PackedView | None:
         """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
@@ -151,7 +152,7 @@ class Resolver:
             inner = self._node(dataset.dataset, before)
             return None if inner is None else _Picked(inner, self._positions(dataset, before))
         if type(dataset) is not ConcatDataset:
-            found = self.files.find(dataset) if "torchvision.datasets" in sys.modules else None
+            found = self.files.find(dataset) if self.in_place and "torchvision.datasets" in sys.modules else None
             return None if found is None else _Leaf(found)
         parts = [self._node(part, before) for part in dataset.datasets]
         ends = list(dataset.cumulative_sizes)

@@ -65,7 +65,7 @@ class PackedDataReader:
         Raises:
             Whatever Resolver.view and the planning of a changed transform raise.
         """
-        self._resolver.files.cache = cache
+        self._resolver.files.cache, self._resolver.in_place = cache, native
         found = self._resolver.view(dataset)
         self.why_not = self._resolver.files.why_not
         if found is None:
@@ -87,7 +87,7 @@ class PackedDataReader:
             self.data = PackedData(view, _native(view, device) if native else None, snapshots)
         self._found, self._asked = found, asked
         if self.data.in_place and self.data.native is None:
-            self.why_not = _why_not_in_place(self.data.view) if native else ""
+            self.why_not = _why_not_in_place(self.data.view)
             self._forget()
             return None
         return self.data
