@@ -147,6 +147,7 @@ class Planner:
         self._stages = BatchStages()
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
+        self._why_not = ""
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
         """Whether it is packed data, or files that the native engine reads in place."""
@@ -174,9 +175,10 @@ class Planner:
             and last.data is data
             and last.size == size
             and same_objects(self._listed, listed)
+            and self._why_not == self._reader.why_not
         ):
             return last
-        self._listed, transfer = listed, self._transfer(settings, data)
+        self._listed, self._why_not, transfer = listed, self._reader.why_not, self._transfer(settings, data)
         native = None if data is None else data.native
         engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
         why = self._why(settings, data)

@@ -55,6 +55,15 @@ def test_a_change_that_python_has_to_make_changes_the_engine(tmp_path: Path) -> 
     assert loader.stats()["engine"] == "threads"
 
 
+def test_the_reason_is_that_of_the_dataset_as_it_is_now(tmp_path: Path) -> None:
+    dataset = folder(tmp_path, transform=EXACT)
+    dataset.target_transform = str
+    loader = FastLoader(dataset, batch_size=4)
+    assert "target_transform" in loader.explain()
+    dataset.target_transform, dataset.transform = None, None
+    assert "Pillow images" in loader.explain()
+
+
 def test_the_same_engine_goes_on_while_nothing_changes(tmp_path: Path) -> None:
     dataset = folder(tmp_path, transform=EXACT)
     loader = FastLoader(Subset(dataset, range(8)), batch_size=4, num_workers=2)
