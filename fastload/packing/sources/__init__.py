@@ -14,11 +14,11 @@ from fastload.packing.options import TableOptions
 from fastload.packing.sources.dataset import DatasetSource
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.parquet import ParquetSource
-from fastload.packing.sources.protocol import Item, Source
+from fastload.packing.sources.protocol import Item, Place, Placed, Source
 from fastload.packing.sources.table import TableSource
 from fastload.packing.sources.tar import TarSource, expand
 
-__all__ = ["Item", "Source", "open_source"]
+__all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
 
 def open_source(source: object, table: TableOptions | None = None) -> Source:

@@ -8,7 +8,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.folders import is_folder, walk
 from fastload.packing.notices import BESIDE, FILES, LINKS, Notice, Notices
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Value, file_stamp
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Place, Value, file_stamp
 from fastload.store import Field
 
 
@@ -102,6 +102,10 @@ class FolderSource:
 
     def fields_of(self, position: int) -> dict[str, Value]:
         return {"label": self._samples[position][2]}
+
+    def place(self, position: int) -> Place:
+        path = self.name(position)
+        return Place(path, 0, file_stamp(path)[0])
 
     def read(self, position: int) -> Item:
         place, name, label = self._samples[position]

@@ -51,6 +51,21 @@ class Item:
     notices: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The bytes of a regular file that are one sample's image, whole and unchanged.
+
+    Attributes:
+        path: the file, absolute or as the source was given.
+        offset: where in the file the image's first byte is.
+        size: number of its bytes.
+    """
+
+    path: str
+    offset: int
+    size: int
+
+
 @runtime_checkable
 class Source(Protocol):
     """An ordered collection of samples.
@@ -85,6 +100,17 @@ class Source(Protocol):
 
     def read(self, position: int) -> Item:
         """The sample at a position, 0 <= position < len()."""
+
+
+@runtime_checkable
+class Placed(Source, Protocol):
+    """A source that knows where its images lie."""
+
+    def place(self, position: int) -> Place | None:
+        """Where the image of a sample lies; the bytes there are `read(position).image`. It does not read the image.
+
+        None: this sample's image does not lie in one piece as bytes of a file. Raises OSError or PackError where `read` would.
+        """
 
 
 def first_readable(read: Callable[[int], T], count: int) -> T:

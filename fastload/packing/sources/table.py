@@ -10,7 +10,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.notices import INDEX, NO_LABEL, Notice, Notices
 from fastload.packing.options import TableOptions
-from fastload.packing.sources.protocol import Item, Value, file_stamp
+from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.packing.sources.table_layout import find_layout, read_rows
 from fastload.store import Field
 from fastload.store.checked import parse_json
@@ -133,6 +133,10 @@ class TableSource:
 
     def fields_of(self, position: int) -> dict[str, Value]:
         return {name: values[position] for name, values in self._values.items()}
+
+    def place(self, position: int) -> Place:
+        path = self.name(position)
+        return Place(path, 0, file_stamp(path)[0])
 
     def read(self, position: int) -> Item:
         path = self.name(position)

@@ -16,7 +16,7 @@ from fastload.errors import PackError
 from fastload.files import FILE_BYTES, open_regular
 from fastload.packing.notices import MEMBERS, Notice, Notices
 from fastload.packing.npy import read_npy
-from fastload.packing.sources.protocol import Item, Value, file_stamp, first_readable
+from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
 from fastload.store import Field
 from fastload.store.checked import parse_json
 
@@ -126,6 +126,12 @@ class TarSource:
 
     def fields_of(self, position: int) -> None:
         """None: its members have to be read."""
+
+    def place(self, position: int) -> Place:
+        number, _, parts = self._samples[position]
+        image = self._image_of({extension for extension, _, _ in parts})
+        offset, size = next((offset, size) for extension, offset, size in parts if extension == image)
+        return Place(self._paths[number], offset, size)
 
     def read(self, position: int) -> Item:
         number, _, parts = self._samples[position]
