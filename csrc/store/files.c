@@ -1,19 +1,15 @@
 #define _GNU_SOURCE
 #include "store/files.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "store/page_cache.h"
-
-enum { FILE_MOST = 1 << 30 }; /* bytes of a file */
+#include "store/place.h"
 
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of files */
 
@@ -100,53 +96,28 @@ void fl_files_free(fl_files *files) {
 
 uint64_t fl_files_count(const fl_files *files) { return files->count; }
 
-static int open_file(const fl_files *files, uint64_t index) {
+static fl_code open_file(const fl_files *files, uint64_t index, int *fd, struct stat *st, fl_error *err) {
     char path[PATH_MAX];
     memcpy(path, files->prefix, files->prefix_size);
     strcpy(path + files->prefix_size, files->names + files->starts[index]); /* index_names() has measured it */
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);         /* a FIFO of that name is not waited for */
+    return fl_place_open(path, fd, st, err);
 }
 
-/* Reads a file of `size` bytes that is open. */
-static fl_code read_whole(int fd, uint8_t *into, size_t size, fl_error *err) {
-    for (size_t done = 0; done < size;) {
-        const ssize_t count = read(fd, into + done, size - done);
-        if (count == 0) return fl_fail(err, FL_EIO, "it was cut to %zu of %zu bytes while it was read", done, size);
-        if (count < 0 && errno != EINTR) return fl_fail_sys(err, FL_EIO, errno, "it cannot be read");
-        if (count > 0) done += (size_t)count;
-    }
-    return FL_OK;
-}
-
-/* A number that tells a file from what it becomes when it is written or replaced; never 0. */
-static uint64_t stamp_of(const struct stat *st) {
-    const uint64_t parts[] = {(uint64_t)st->st_ino,          (uint64_t)st->st_size,        (uint64_t)st->st_mtim.tv_sec,
-                              (uint64_t)st->st_mtim.tv_nsec, (uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec};
-    uint64_t mixed = 0x9E3779B97F4A7C15u;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        mixed = (mixed ^ parts[i]) * 0xD6E8FEB86659FD93u;
-        mixed ^= mixed >> 32;
-    }
-    return mixed ? mixed : 1;
-}
-
-static fl_code read_open(int fd, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err) {
-    struct stat st;
-    if (fstat(fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "its size cannot be told");
-    if (!S_ISREG(st.st_mode)) return fl_fail(err, FL_EIO, "it is not a regular file");
-    if (st.st_size <= 0 || st.st_size > FILE_MOST) return fl_fail(err, FL_EIO, "it has %lld bytes", (long long)st.st_size);
-    const size_t size = (size_t)st.st_size;
+static fl_code read_open(int fd, uint64_t offset, size_t size, fl_buffer *buffer, fl_span *bytes, fl_error *err) {
     if (!fl_buffer_fit(buffer, size, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for a file of %zu bytes", size);
     *bytes = (fl_span){buffer->bytes, size};
-    *stamp = stamp_of(&st);
-    return read_whole(fd, buffer->bytes, size, err);
+    return fl_place_read(fd, offset, size, buffer->bytes, err);
 }
 
 fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err) {
     if (index >= files->count) return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
-    const int fd = open_file(files, index);
-    if (fd < 0) return fl_fail_sys(err, FL_EIO, errno, "it cannot be opened");
-    const fl_code code = read_open(fd, buffer, bytes, stamp, err);
+    int fd;
+    struct stat st;
+    fl_code code = open_file(files, index, &fd, &st, err);
+    if (code) return code;
+    *stamp = fl_place_stamp(&st);
+    code = fl_place_check(&st, 0, (uint64_t)st.st_size, err);
+    if (!code) code = read_open(fd, 0, (size_t)st.st_size, buffer, bytes, err);
     close(fd);
     return code;
 }
@@ -189,12 +160,11 @@ void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes) 
 }
 
 bool fl_files_ahead(fl_files *files, uint64_t index) {
-    if (index >= files->count) return false;
-    const int fd = open_file(files, index);
-    if (fd < 0) return false;
+    int fd;
     struct stat st;
-    const bool known = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= FILE_MOST;
-    const bool found = known && fl_page_cache_ahead(&files->cache, fd, 0, (uint32_t)st.st_size, UINT32_MAX);
+    if (index >= files->count || open_file(files, index, &fd, &st, NULL)) return false;
+    const bool found =
+        !fl_place_check(&st, 0, (uint64_t)st.st_size, NULL) && fl_page_cache_ahead(&files->cache, fd, 0, (uint32_t)st.st_size, UINT32_MAX);
     close(fd);
     return found;
 }
