@@ -21,12 +21,11 @@ from fastload.descriptors import Computed
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
+from fastload.opened import OpenedDataset, PackedFiles
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_of
-from fastload.query import Columns, ConditionEngine
 from fastload.rng import checked_epoch, checked_seed
-from fastload.store.reader import DatasetReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,9 +55,11 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         fields: names of the fields to deliver, in order; default: all.
         seed: of the random transforms.
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
+        version: of the dataset, where it was changed since it was packed: 1 as it was packed, one more with each change; default: the
+            latest. A dataset object stays with its version, in worker processes and in its pickle too, whatever is changed later.
 
     Raises:
-        DatasetError: not a packed dataset, unfinished, damaged, or of a later version.
+        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version.
         TransformError: the transform cannot be planned.
         ArgumentError: fields that the dataset has not, or max_pixels, or the variable in its place, is no number of pixels.
     """
@@ -71,8 +72,11 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         fields: Sequence[str] | None = None,
         seed: int | None = None,
         max_pixels: int | None = None,
+        version: int | None = None,
     ) -> None:
         self.path = Path(expanded(path)).absolute()
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
+            raise ArgumentError(f"version={version!r} is no number of a version, which are counted from 1")
         self.seed = checked_seed(seed)
         self.epoch = 0
         self.max_pixels = checked_max_pixels(max_pixels)
@@ -80,23 +84,29 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
         self._fields = None if fields is None else tuple(fields)
         self._checked = False  # that the dataset has those
-        self._files = _Files(self.path)
+        self._files = PackedFiles(self.path, version)
         super().__init__(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": None, "_source": None, "_plan": None, "_planned": None}
+        return {**self.__dict__, "_files": self._files.version, "_source": None, "_plan": None, "_planned": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._files = _Files(self.path)
+        self._files = PackedFiles(self.path, state["_files"])
         self._plan, self._planned = compile_plan(self._transform, device=self._leaves), fingerprint(self._transform)
 
     def __repr__(self) -> str:
-        return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={list(self.fields)})"
+        version = "" if self.version == 1 else f", version={self.version}"
+        return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={list(self.fields)}{version})"
 
     @property
-    def opened(self) -> _Opened:
+    def version(self) -> int:
+        """Number of the dataset's version that is read: 1 as it was packed, one more with each change."""
+        return self.opened.reader.manifest.version
+
+    @property
+    def opened(self) -> OpenedDataset:
         """This process's open reader and decoder; opened anew after a fork."""
         return self._files.opened
 
@@ -341,59 +351,3 @@ def _position(index: Any, count: int) -> int:
     if not -count <= position < count:
         raise IndexError(f"index {position} is out of range for {count} samples")
     return position % count
-
-
-class _Files:
-    """What a dataset and its snapshots have open, in whichever process asks."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._opened: _Opened | None = None
-
-    @property
-    def opened(self) -> _Opened:
-        """Opened on first use, and anew after a fork."""
-        if self._opened is None or self._opened.pid != os.getpid():
-            # a forked child goes on with its parent's reader and columns, and shares what they have read
-            self._opened = _Opened(self._path, self._opened)
-        return self._opened
-
-    def close(self) -> None:
-        """Lets go of it."""
-        self._opened = None
-
-
-class _Opened:
-    """One process's view of a packed dataset: reader, decoder, the columns that are always needed."""
-
-    def __init__(self, path: Path, inherited: _Opened | None) -> None:
-        self.pid = os.getpid()
-        self.reader: DatasetReader = DatasetReader(path) if inherited is None else inherited.reader
-        self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
-        fields = self.reader.schema.fields
-        self.names = tuple(f.name for f in fields)
-        self.kinds = {f.name: f.kind for f in fields}
-        self.numbers = {f.name: i for i, f in enumerate(fields)}
-        images = [f.name for f in fields if f.kind == "image"]
-        if len(images) != 1:
-            raise DatasetError(f"{path} has {len(images)} image fields; this version reads datasets with one")
-        self.image_name = images[0]
-        self.image_field = self.numbers[self.image_name]
-        self._decoder: core.Decoder | None = None
-        self._conditions: ConditionEngine | None = None
-
-    @property
-    def conditions(self) -> ConditionEngine:
-        if self._conditions is None:
-            self._conditions = ConditionEngine(self.columns)
-        return self._conditions
-
-    @property
-    def decoder(self) -> core.Decoder:
-        if self._decoder is None:
-            self._decoder = core.Decoder()
-        return self._decoder
-
-    @property
-    def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        return self.reader.column("__height__"), self.reader.column("__width__")

@@ -22,7 +22,10 @@ enum { NAME_SIZE = 256, SMALL = 16 << 10 };
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of records */
 
 typedef struct shard {
-    uint64_t first, count, bytes;
+    uint64_t first, count, bytes; /* of the dataset's samples; of the file */
+    uint64_t key, stored; /* of the file's samples */
+    const uint32_t *rows; /* set before readers read: the stored samples that count; NULL: the first ones */
+    char *base; /* owned; NULL: none */
     int fd;
     fl_store_tree tree;
     const uint32_t *crc; /* set before readers read; NULL: not checked */
@@ -86,35 +89,42 @@ static fl_code shard_open(shard *s, const char *path, fl_error *err) {
     if (code) return code;
     /* tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
     (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
-    return fl_store_tree_read(s->fd, s->bytes, s->first, s->count, s->name, &s->tree, err);
+    return fl_store_tree_read(s->fd, s->bytes, s->key, s->stored, s->name, &s->tree, err);
 }
 
 /* In another process the descriptor's number may mean another file by now. */
 static void shard_close(shard *s, bool ours) {
     if (s->fd >= 0 && ours) close(s->fd);
+    free(s->base);
     fl_store_tree_free(&s->tree);
 }
 
-fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
+fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
-    if (first != store->count || count == 0 || count > UINT64_MAX - first || store->shards == UINT32_MAX - 1) {
-        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64, first, count, store->count);
+    if (spec->first != store->count || spec->count == 0 || spec->count > UINT64_MAX - spec->first || store->shards == UINT32_MAX - 1) {
+        return fl_fail(err, FL_EARG, "a shard of samples %" PRIu64 "+%" PRIu64 " does not follow %" PRIu64, spec->first, spec->count,
+                       store->count);
+    }
+    if (spec->stored < spec->count || spec->stored > UINT64_MAX - spec->key) {
+        return fl_fail(err, FL_EARG, "a shard of %" PRIu64 " stored samples from %" PRIu64 " on does not hold %" PRIu64, spec->stored,
+                       spec->key, spec->count);
     }
     shard *grown = realloc(store->shard, ((size_t)store->shards + 1) * sizeof *grown);
     if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
     store->shard = grown;
     shard *s = &grown[store->shards];
-    *s = (shard){.first = first, .count = count, .bytes = bytes, .fd = -1};
-    const char *slash = strrchr(path, '/');
-    strncpy(s->name, slash ? slash + 1 : path, NAME_SIZE - 1);
-    code = shard_open(s, path, err);
+    *s = (shard){.first = spec->first, .count = spec->count, .bytes = spec->bytes, .key = spec->key, .stored = spec->stored, .fd = -1};
+    const char *slash = strrchr(spec->path, '/');
+    strncpy(s->name, slash ? slash + 1 : spec->path, NAME_SIZE - 1);
+    if (spec->base && !(s->base = strdup(spec->base))) code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);
+    if (!code) code = shard_open(s, spec->path, err);
     if (code) {
         shard_close(s, true);
         return code;
     }
     store->shards++;
-    store->count += count;
+    store->count += spec->count;
     return FL_OK;
 }
 
@@ -179,6 +189,26 @@ uint32_t fl_store_shard_of(const fl_store *store, uint64_t index) {
     return low;
 }
 
+const char *fl_store_base(const fl_store *store, uint64_t index) {
+    return index < store->count ? store->shard[fl_store_shard_of(store, index)].base : NULL;
+}
+
+fl_code fl_store_set_rows(fl_store *store, uint32_t index, const uint32_t *rows, fl_error *err) {
+    fl_code code = store_check(store, err);
+    if (code) return code;
+    if (index >= store->shards) return fl_fail(err, FL_EARG, "there is no shard %" PRIu32 " of %" PRIu32, index, store->shards);
+    shard *s = &store->shard[index];
+    for (uint64_t i = 0; i < s->count; i++) {
+        if (rows[i] >= s->stored || (i && rows[i] <= rows[i - 1])) {
+            return fl_fail(err, FL_ESHARD,
+                           "the rows of shard %.80s are damaged (number %" PRIu64 " is %" PRIu32 "): copy the dataset again or pack again",
+                           s->name, i, rows[i]);
+        }
+    }
+    s->rows = rows;
+    return FL_OK;
+}
+
 void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc) {
     if (shard < store->shards) store->shard[shard].crc = crc;
 }
@@ -202,12 +232,18 @@ void fl_store_reader_free(fl_store_reader *reader) {
     atomic_fetch_sub(&live_readers, 1);
 }
 
+/* Where in its file sample `index` of the dataset lies; s is the shard that holds it. */
+static fl_store_place place_of(const shard *s, uint64_t index) {
+    const uint64_t row = index - s->first;
+    return s->tree.samples[s->rows ? s->rows[row] : row];
+}
+
 fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
     if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_store_place place = s->tree.samples[index - s->first];
+    const fl_store_place place = place_of(s, index);
     if (!fl_buffer_fit(&reader->buffer, place.size, 1, RULE))
         return fl_fail(err, FL_ENOMEM, "no memory for a record of %" PRIu32 " bytes", place.size);
     code = fl_store_shard_read(s->fd, reader->buffer.bytes, place.size, fl_store_place_offset(place), s->name, err);
@@ -223,7 +259,7 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
 bool fl_store_ahead(fl_store *store, uint64_t index) {
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_store_place place = s->tree.samples[index - s->first];
+    const fl_store_place place = place_of(s, index);
     return fl_page_cache_ahead(&store->cache, s->fd, fl_store_place_offset(place), place.size, SMALL);
 }
 

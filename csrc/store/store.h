@@ -21,12 +21,21 @@
 typedef struct fl_store fl_store;
 typedef struct fl_store_reader fl_store_reader;
 
+/* A shard as its dataset describes it. Which of the file's samples the dataset has is fl_store_set_rows' to say; without it, the first `count`. */
+typedef struct fl_shard_spec {
+    const char *path; /* of its file; read by fl_store_add alone */
+    uint64_t first, count; /* samples first .. first+count-1 of the dataset; count is at least 1 */
+    uint64_t bytes; /* exact size of the file */
+    uint64_t key, stored; /* the file's samples have the keys key .. key+stored-1; stored is at least count */
+    const char *base; /* the folder that paths in its records are relative to, copied by fl_store_add; NULL: none */
+} fl_shard_spec;
+
 fl_code fl_store_create(fl_store **out, fl_error *err);
-/* Adds the next shard: samples first .. first+count-1, a file of exactly `bytes` bytes. */
-fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err);
+/* Adds the next shard: its first sample follows the last one of the shard before (FL_EARG). */
+fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err);
 void fl_store_close(fl_store *store); /* after every reader; NULL is allowed */
 
-/* The size of a shard's column chunk, and its bytes, read to `into`, which has room for exactly that size (FL_EARG). FL_ESHARD where there is no
+/* The size of a shard's column chunk, which has a row for each stored sample, and its bytes, read to `into`, which has room for exactly that size (FL_EARG). FL_ESHARD where there is no
  * such column, or the file was cut. The contents are the caller's to check. */
 fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err);
 fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err);
@@ -36,7 +45,14 @@ uint32_t fl_store_shards(const fl_store *store);
 uint32_t fl_store_shard_of(const fl_store *store, uint64_t index); /* index < count */
 uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard); /* samples in it; shard < shards */
 
-/* Per-row CRC32C, checked by fl_store_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
+/* The base of the shard that holds sample `index`, NULL where it was added without one, or there is no such sample. Valid while the store is. */
+const char *fl_store_base(const fl_store *store, uint64_t index);
+
+/* Which of a shard's stored samples the dataset has: `count` of them, by their number in the file, ascending and below `stored`; anything else is
+ * FL_ESHARD. Before anything is read. Borrowed: must outlive the store, and not change. */
+fl_code fl_store_set_rows(fl_store *store, uint32_t shard, const uint32_t *rows, fl_error *err);
+
+/* CRC32C of each of the shard's `count` records, checked by fl_store_reader_get when set (NULL: not checked). Borrowed: must outlive the store. */
 void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc);
 
 fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err);

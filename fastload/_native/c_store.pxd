@@ -30,8 +30,16 @@ cdef extern from "store/store.h" nogil:
         pass
     ctypedef struct fl_store_reader:
         pass
+    ctypedef struct fl_shard_spec:
+        const char *path
+        uint64_t first
+        uint64_t count
+        uint64_t bytes
+        uint64_t key
+        uint64_t stored
+        const char *base
     fl_code fl_store_create(fl_store **out, fl_error *err)
-    fl_code fl_store_add(fl_store *store, const char *path, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err)
+    fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err)
     void fl_store_close(fl_store *store)
     fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err)
     fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err)
@@ -39,6 +47,8 @@ cdef extern from "store/store.h" nogil:
     uint32_t fl_store_shards(const fl_store *store)
     uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
     uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
+    const char *fl_store_base(const fl_store *store, uint64_t index)
+    fl_code fl_store_set_rows(fl_store *store, uint32_t shard, const uint32_t *rows, fl_error *err)
     void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
     void fl_store_live(uint32_t *stores, uint32_t *readers)
     fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)

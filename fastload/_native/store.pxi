@@ -4,10 +4,11 @@ from fastload._native.c_common cimport fl_bytes_put_le16, fl_bytes_put_le32, fl_
 from fastload._native.c_store cimport (
     fl_record_check, FL_RECORD_ENTRIES_MAX, FL_RECORD_ENTRY, fl_record_entry, fl_record_field, FL_RECORD_HEADER,
     FL_RECORD_INDEX, FL_RECORD_KIND_BYTES, FL_RECORD_KIND_INDEX, FL_RECORD_KIND_JPEG, FL_RECORD_KIND_JSON,
-    FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_store, fl_store_add, fl_store_close,
+    FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_shard_spec, fl_store, fl_store_add,
+    fl_store_base, fl_store_close,
     fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader, fl_store_reader_create,
-    fl_store_reader_free, fl_store_reader_get, fl_store_set_checksums, fl_store_shard_count, fl_store_shard_of,
-    fl_store_shards,
+    fl_store_reader_free, fl_store_reader_get, fl_store_set_checksums, fl_store_set_rows,
+    fl_store_shard_count, fl_store_shard_of, fl_store_shards,
 )
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -162,12 +163,12 @@ cdef class Store:
     cdef fl_store *ptr
     cdef fl_store_reader **readers  # idle ones: a call takes one, or makes one, and puts it back; under the GIL
     cdef size_t idle, room
-    cdef list checksums       # keeps the arrays that the store borrows
+    cdef list borrowed        # keeps the arrays that the store borrows
     cdef readonly bint closed
 
     def __cinit__(self):
         cdef fl_error err
-        self.checksums = []
+        self.borrowed = []
         check(fl_store_create(&self.ptr, &err), &err)
 
     def __dealloc__(self):
@@ -192,21 +193,68 @@ cdef class Store:
         self.closed = True
         self._free_readers()
 
-    def add(self, path, uint64_t first, uint64_t count, uint64_t bytes):
+    def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None):
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
+        Args:
+            path: of the file.
+            first: the dataset's number of its first sample.
+            count: samples of the dataset in it.
+            bytes: size of the file.
+            key: key of the file's first sample; default: first.
+            stored: samples in the file; default: count. Where they are more, `set_rows` says which count.
+            base: the folder that paths in its records are relative to; None: it has none.
+
         Raises:
+            ArgumentError: it does not follow the shard before, or `stored` is less than `count`.
             DatasetError: the file is missing, of another size, or its tree is damaged.
         """
         cdef fl_error err
         cdef fl_code code
-        cdef const char *name
+        cdef fl_shard_spec spec
         self._open()
         encoded = _os.fsencode(path)
-        name = encoded
+        folder = None if base is None else _os.fsencode(base)
+        spec.path = encoded
+        spec.first = first
+        spec.count = count
+        spec.bytes = bytes
+        spec.key = first if key is None else key
+        spec.stored = count if stored is None else stored
+        spec.base = NULL
+        if folder is not None:
+            spec.base = folder
         with nogil:
-            code = fl_store_add(self.ptr, name, first, count, bytes, &err)
+            code = fl_store_add(self.ptr, &spec, &err)
         check(code, &err)
+
+    def base(self, uint64_t index):
+        """The base of the shard that holds a sample; None where it has none, or there is no such sample."""
+        self._open()
+        cdef const char *found = fl_store_base(self.ptr, index)
+        return None if found is NULL else _os.fsdecode(<bytes>found)
+
+    def set_rows(self, uint32_t shard, const uint32_t[::1] rows not None):
+        """Says which of a shard's stored samples the dataset has: their numbers in the file, as many as its count, ascending.
+
+        Raises:
+            ArgumentError: no such shard, or another number of rows.
+            DatasetError: they are not ascending, or beyond the file's samples.
+        """
+        cdef fl_error err
+        self._counted(shard, rows.shape[0], "rows")
+        check(fl_store_set_rows(self.ptr, shard, &rows[0], &err), &err)
+        self.borrowed.append(rows)
+
+    cdef int _counted(self, uint32_t shard, Py_ssize_t size, what) except -1:
+        """Raises ArgumentError unless there is such a shard with so many samples."""
+        self._open()
+        if shard >= fl_store_shards(self.ptr):
+            raise _errors.ArgumentError(f"there is no shard {shard} of {fl_store_shards(self.ptr)}")
+        cdef uint64_t count = fl_store_shard_count(self.ptr, shard)
+        if <uint64_t>size != count:
+            raise _errors.ArgumentError(f"{size} {what} for the {count} samples of shard {shard}")
+        return 0
 
     def column_bytes(self, uint32_t shard, name):
         """The size of a shard's column chunk. Raises DatasetError where there is no such column."""
@@ -238,13 +286,8 @@ cdef class Store:
 
     def set_checksums(self, uint32_t shard, const uint32_t[::1] crc not None):
         """Has every read of a shard's record compared with its CRC32C: one uint32 per sample of the shard, in order."""
-        self._open()
-        if shard >= fl_store_shards(self.ptr):
-            raise _errors.ArgumentError(f"there is no shard {shard} of {fl_store_shards(self.ptr)}")
-        cdef uint64_t count = fl_store_shard_count(self.ptr, shard)
-        if <uint64_t>crc.shape[0] != count:
-            raise _errors.ArgumentError(f"{crc.shape[0]} checksums for the {count} samples of shard {shard}")
-        self.checksums.append(crc)
+        self._counted(shard, crc.shape[0], "checksums")
+        self.borrowed.append(crc)
         fl_store_set_checksums(self.ptr, shard, &crc[0])
 
     def shard_of(self, uint64_t index):

@@ -157,7 +157,7 @@ class _Samples:
 
     def read(self, index: int) -> _Sample:
         """Sample index. Raises SampleError where it does not hold, PackError where a PNG is needed and Pillow is missing."""
-        record = {number: (kind, data) for number, kind, data in self.reader.record_fields(index)}
+        record = self.reader.stored_fields(index)
         values: dict[str, Any] = {}
         extension, image = "", b""
         for number, field in enumerate(self.fields):

@@ -144,7 +144,7 @@ class _Job:
         written = 0
         lines = []
         for index in range(start, min(start + _BLOCK, self._reader.count)):
-            record = {number: (kind, data) for number, kind, data in self._reader.record_fields(index)}
+            record = self._reader.stored_fields(index)
             folder = self._target
             if self._labels is not None:
                 folder = folder / self._folders[int(self._labels[index])]

@@ -163,17 +163,16 @@ class _RecordCheck:
     def _sample(self, index: int) -> tuple[str, int, int]:
         """Checks a sample. Returns what is wrong with it ("" if nothing is), 1 if it decodes only with warnings, and its bytes."""
         try:
-            fields = self._reader.record_fields(index)
-            return "", self._check(index, fields), sum(len(data) for _, _, data in fields)
+            fields = self._reader.stored_fields(index)
+            return "", self._check(index, fields), sum(len(data) for _, data in fields.values())
         except SampleError as error:
             return error.reason or str(error), 0, 0
         except (FastloadError, _Wrong) as error:
             return str(error), 0, 0
 
-    def _check(self, index: int, fields: list[tuple[int, int, bytes]]) -> int:
+    def _check(self, index: int, found: Mapping[int, tuple[int, bytes]]) -> int:
         """Checks a record. Returns 1 if the image decodes only with warnings, else 0. Raises if the record does not fit the schema."""
         wanted = {number: field for number, field in enumerate(self._schema) if not field.is_column}
-        found: Mapping[int, tuple[int, bytes]] = {number: (kind, data) for number, kind, data in fields}
         warned = 0
         for number, field in wanted.items():
             if number not in found:

@@ -27,7 +27,8 @@ class Columns:
 
     1. Any thread may ask.
     2. Numbers share the memory of the reader's columns, except bools, which Arrow packs into bits.
-    3. Fields that lie in records (text, JSON, bytes) are read once, by reading every record, and kept.
+    3. Fields that lie in records (text, JSON, bytes) are read once, by reading every record, and kept; where they were added later,
+       no record is read for them.
     4. A forked child keeps what its parent has read.
 
     Attributes:
@@ -86,13 +87,18 @@ class Columns:
         stopped = threading.Event()
 
         def block(start: int) -> list[pa.Array]:
+            found: list[bytes | None]
             values: list[list[Any]] = [[] for _ in fields]
             for index in range(start, min(start + _BLOCK, self._reader.count)):
                 if stopped.is_set():
                     break
-                found = {number: data for number, _, data in self._reader.record_fields(index)}
-                for field, number, into in zip(fields, numbers, values, strict=True):
-                    into.append(self._value(field, index, found.get(number)))
+                if all(self._reader.is_added(index, name) for name in missing):
+                    found = [self._reader.added_bytes(index, name) for name in missing]
+                else:
+                    stored = self._reader.stored_fields(index)
+                    found = [stored.get(number, (0, None))[1] for number in numbers]
+                for field, data, into in zip(fields, found, values, strict=True):
+                    into.append(self._value(field, index, data))
             return [arrow.array(each, kind) for each, kind in zip(values, types, strict=True)]
 
         with ThreadPoolExecutor(available_cpus(), "fastload-query") as pool:

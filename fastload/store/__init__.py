@@ -1,6 +1,7 @@
 """A packed dataset on disk: its schema, its manifest, its shards, and how they are read and written."""
 
-from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, ShardEntry
+from fastload.store.entries import Segment, ShardEntry, file_path
+from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, old_versions
 from fastload.store.reader import DatasetReader, parse_stored
 from fastload.store.rewrite import DatasetRewriter, ShardRewrite
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema, with_index
@@ -20,9 +21,12 @@ __all__ = [
     "Manifest",
     "Prepared",
     "Schema",
+    "Segment",
     "ShardEntry",
     "ShardRewrite",
     "file_crc32c",
+    "file_path",
+    "old_versions",
     "parse_stored",
     "with_index",
 ]

@@ -1,8 +1,14 @@
-"""Manifest: the description of a packed dataset in manifest.json. It is written last, by rename; a folder without it is no dataset."""
+"""Manifest: the description of a packed dataset in manifest.json. It is written last, by rename; a folder without it is no dataset.
+
+A dataset that is changed gets a new version: the manifest of the old one is kept beside it, under a name with its number.
+`fastload.store.change` says what is durable when.
+"""
 
 from __future__ import annotations
 
 import builtins
+import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,84 +20,20 @@ from fastload.errors import DatasetError
 from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.schema import CRC_COLUMN, Schema
+from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, ShardEntry, parse_shards
+from fastload.store.schema import Schema
 
 FORMAT = "fastload"
-VERSION = 1
+FORMAT_VERSION = 2
+"""The format's latest version. It is written only where version 1 cannot say what there is to say."""
 MANIFEST_NAME = "manifest.json"
+VERSION_NAME = re.compile(r"manifest-([0-9]{5,9})\.json")
+"""Names of the manifests of older versions."""
+VERSION_LIMIT = 10**9 - 1
 JOURNAL_NAME = "progress.json"
-SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
 MANIFEST_BYTES = 1 << 28
 """Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards, fit."""
 LOST = f"holds shards, but its {MANIFEST_NAME} is lost: copy that file again from where the dataset came from"
-COUNT_LIMIT = 2**48
-"""Limit on samples, and on bytes of a shard: far above any dataset, and far below where arithmetic on them could overflow."""
-
-_U32 = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class ShardEntry:
-    """The manifest's entry for one shard.
-
-    Attributes:
-        file: its name in the dataset's folder.
-        first: index of its first sample.
-        count: samples in it.
-        bytes: size of the file.
-        crc32c: CRC32C of the whole file.
-        columns: CRC32C of its chunk of each column, by the column's name.
-    """
-
-    file: str
-    first: int
-    count: int
-    bytes: int
-    crc32c: int
-    columns: Mapping[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry in the form that the manifest stores."""
-        return {
-            "file": self.file,
-            "first": self.first,
-            "count": self.count,
-            "bytes": self.bytes,
-            "crc32c": self.crc32c,
-            "columns": dict(self.columns),
-        }
-
-
-def parse_shards(value: object, schema: Schema) -> tuple[ShardEntry, ...]:
-    """Parses the shard list of a manifest or journal: plain file names, samples contiguous from 0, a checksum for every column.
-
-    Raises:
-        Bad: the list is invalid.
-    """
-    shards: list[ShardEntry] = []
-    names: set[str] = set()
-    next_index = 0
-    columns = set(schema.columns)
-    for number, each in enumerate(get_list(value, "the shard list")):
-        what = f"of shard {number}"
-        stored = get_object(each, f"the entry {what}")
-        file = get_str(stored.get("file"), f"the file {what}")
-        if not SHARD_NAME.fullmatch(file) or file in names:
-            raise Bad(f"the file {what} is {shown(file)}, not a shard's name or not the only one of that name")
-        first = get_int(stored.get("first"), f"the first sample {what}", 0, COUNT_LIMIT)
-        if first != next_index:
-            raise Bad(f"the first sample {what} is {first}, not {next_index}")
-        count = get_int(stored.get("count"), f"the count {what}", 1, COUNT_LIMIT)
-        size = get_int(stored.get("bytes"), f"the size {what}", 1, COUNT_LIMIT)
-        crc = get_int(stored.get("crc32c"), f"the checksum {what}", 0, _U32)
-        sums = get_object(stored.get("columns"), f"the column checksums {what}")
-        if set(sums) != columns:
-            raise Bad(f"the columns {what} are {shown(', '.join(sums))}, the schema's {shown(', '.join(sorted(columns)))}")
-        checksums = {name: get_int(sums[name], f"the checksum of column {name} {what}", 0, _U32) for name in sums}
-        shards.append(ShardEntry(file, first, count, size, crc, checksums))
-        names.add(file)
-        next_index += count
-    return tuple(shards)
 
 
 @dataclass(frozen=True)
@@ -104,6 +46,7 @@ class Manifest:
         classes: names of labels 0, 1, ...; None where labels are no classes.
         options: what it was packed with.
         summary: what packing counted.
+        version: the dataset's version: 1 as it was packed, one more after each change.
     """
 
     schema: Schema
@@ -111,6 +54,7 @@ class Manifest:
     classes: Sequence[str] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
 
     @property
     def count(self) -> int:
@@ -122,20 +66,35 @@ class Manifest:
         """Size of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
+    @property
+    def image_number(self) -> int:
+        """The number of the image in the files' records, which is the same in all. Raises ArgumentError if there is no image field."""
+        name = next((field.name for field in self.schema if field.kind == "image"), "image")
+        number = self.schema.number(name)
+        return self.shards[0].packed_fields(self.schema).index(name) if self.shards else number
+
     def same_samples(self, other: Manifest) -> bool:
-        """Whether `other` has the same samples, judged by their number in each shard and the checksums of all columns but the records'."""
+        """Whether `other` has the same samples and values, judged by the checksums of all columns but the records'."""
+        names = [field.name for field in self.schema]
+        return (
+            self.schema == other.schema
+            and [shard.samples for shard in self.shards] == [shard.samples for shard in other.shards]
+            and all(mine.origin(name) == its.origin(name) for mine, its in zip(self.shards, other.shards, strict=True) for name in names)
+        )
 
-        def rows(manifest: Manifest) -> list[tuple[int, dict[str, int]]]:
-            return [(shard.count, {name: crc for name, crc in shard.columns.items() if name != CRC_COLUMN}) for shard in manifest.shards]
-
-        return self.schema == other.schema and rows(self) == rows(other)
+    @property
+    def samples_digest(self) -> str:
+        """Digest of which samples there are, in which order, whatever fields were added to them or taken away."""
+        return hashlib.blake2b(json.dumps([shard.samples for shard in self.shards]).encode(), digest_size=16).hexdigest()
 
     def to_bytes(self) -> builtins.bytes:
         """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON cannot represent."""
+        plain = self.version == 1 and all(shard.plain for shard in self.shards)
         return checked.seal(
             {
                 "format": FORMAT,
-                "version": VERSION,
+                "version": 1 if plain else FORMAT_VERSION,
+                **({} if self.version == 1 else {"dataset_version": self.version}),
                 "count": self.count,
                 "schema": self.schema.to_json(),
                 "classes": None if self.classes is None else list(self.classes),
@@ -146,53 +105,73 @@ class Manifest:
         )
 
     @classmethod
-    def from_bytes(cls, data: builtins.bytes, path: Path) -> Manifest:
-        """Parses the manifest in `data`; `path` is the dataset's folder, for error messages.
+    def from_bytes(cls, data: builtins.bytes, path: Path, name: str = MANIFEST_NAME) -> Manifest:
+        """Parses the manifest in `data`; `path` is the dataset's folder, and `name` the file's, for error messages.
 
         Raises:
             DatasetError: the manifest is of a later version or damaged, or a value is out of range.
         """
-        what = f"{path / MANIFEST_NAME}"
+        what = f"{path / name}"
         content = checked.parse(data, what)
-        check_version(content, FORMAT, VERSION, what)
+        found = check_version(content, FORMAT, FORMAT_VERSION, what)
         content = checked.unseal(content, what)
         try:
-            return cls._from_json(content)
+            return cls._from_json(content, later=found > 1)
         except Bad as error:
             raise DatasetError(f"{what} does not hold ({error}): copy it again or pack again") from None
 
     @classmethod
-    def _from_json(cls, content: dict[str, Any]) -> Manifest:
+    def _from_json(cls, content: dict[str, Any], later: bool) -> Manifest:
         schema = Schema.from_json(content.get("schema"))
-        shards = parse_shards(content.get("shards"), schema)
+        shards = parse_shards(content.get("shards"), schema, later=later)
         classes = content.get("classes")
         if classes is not None:
             classes = tuple(get_str(name, "a class") for name in get_list(classes, "the classes"))
         options = get_object(content.get("options"), "the options")
         summary = get_object(content.get("summary"), "the summary")
-        manifest = cls(schema, shards, classes, options, summary)
+        version = get_int(content.get("dataset_version", 1), "the dataset's version", 1, VERSION_LIMIT) if later else 1
+        manifest = cls(schema, shards, classes, options, summary, version)
         count = get_int(content.get("count"), "the count", 0, COUNT_LIMIT)
         if count != manifest.count:
             raise Bad(f"the count is {count}, the shards hold {manifest.count}")
         return manifest
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Manifest:
-        """Loads the manifest of the dataset in the folder `path`.
+    def load(cls, path: str | os.PathLike[str], version: int | None = None) -> Manifest:
+        """Loads the manifest of the dataset in the folder `path`, as it is now or as it was in an older version.
 
         Raises:
-            DatasetError: there is no such folder, or no finished dataset in it, or its manifest is damaged or of a later version.
+            DatasetError: there is no such folder, or no finished dataset or no such version in it, or its manifest is damaged or of a later
+                format.
         """
         folder = Path(expanded(path))
         try:
-            data = read_regular(folder / MANIFEST_NAME, MANIFEST_BYTES)
+            now = cls._read(folder, MANIFEST_NAME)
+            if version is None or version == now.version:
+                return now
+            try:
+                old = cls._read(folder, version_name(version)) if 1 <= version < now.version else None
+            except FileNotFoundError:
+                old = None
         except FileNotFoundError:
             raise _missing(folder) from None
         except NotADirectoryError:
             raise DatasetError(f"{folder} is a file; a packed dataset is a folder: make one with `fastload pack`") from None
+        if old is None:
+            kept = ", ".join(map(str, [*old_versions(folder, now.version), now.version]))
+            raise DatasetError(f"{folder} has no version {version} (any more): it has {kept}; `fastload prune` removes old ones")
+        if old.version != version:
+            raise DatasetError(f"{folder / version_name(version)} does not hold (it is version {old.version}): copy it again")
+        return old
+
+    @classmethod
+    def _read(cls, folder: Path, name: str) -> Manifest:
+        try:
+            return cls.from_bytes(read_regular(folder / name, MANIFEST_BYTES), folder, name)
+        except (FileNotFoundError, NotADirectoryError, DatasetError):
+            raise
         except OSError as error:
-            raise DatasetError(f"cannot read {folder / MANIFEST_NAME}: {error.strerror}") from None
-        return cls.from_bytes(data, folder)
+            raise DatasetError(f"cannot read {folder / name}: {error.strerror}") from None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the manifest into the folder `path` atomically: a reader finds the old file or the new one, never a part.
@@ -201,6 +180,18 @@ class Manifest:
             OSError: it could not be written.
         """
         write_atomically(Path(path) / MANIFEST_NAME, self.to_bytes())
+
+
+def version_name(version: int) -> str:
+    """The name of the manifest of an older version."""
+    return f"manifest-{version:05d}.json"
+
+
+def old_versions(folder: Path, now: int) -> list[int]:
+    """Numbers of the versions before `now` whose manifests are kept, ascending."""
+    found = (VERSION_NAME.fullmatch(name) for name in os.listdir(folder))
+    numbers = (int(match[1]) for match in found if match is not None)
+    return sorted(number for number in numbers if 1 <= number < now)
 
 
 def _missing(folder: Path) -> DatasetError:
@@ -226,8 +217,8 @@ def can_go_on(folder: Path) -> bool:
     return (folder / JOURNAL_NAME).exists()
 
 
-def check_version(content: Mapping[str, Any], form: str, version: int, what: str) -> None:
-    """Checks the format and version of a file, before anything else in it.
+def check_version(content: Mapping[str, Any], form: str, version: int, what: str) -> int:
+    """Checks the format and version of a file, before anything else in it, and returns the version.
 
     Raises:
         DatasetError: the file has another format or a later version.
@@ -243,6 +234,7 @@ def check_version(content: Mapping[str, Any], form: str, version: int, what: str
             f"{what} was written by a later fastload (format version {found}, this one reads {version}): "
             "upgrade fastload, or pack again with this version"
         )
+    return found
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:

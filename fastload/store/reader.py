@@ -16,8 +16,10 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
 from fastload.files import expanded
-from fastload.store.manifest import Manifest, ShardEntry
-from fastload.store.schema import CRC_COLUMN, Field, Schema
+from fastload.store.entries import ShardEntry, file_path
+from fastload.store.manifest import Manifest
+from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Field, Schema
+from fastload.store.segments import AddedFields, read_rows, read_segment
 
 T = TypeVar("T")
 
@@ -42,16 +44,18 @@ class DatasetReader:
     """Reader of an open packed dataset.
 
     1. Any thread may read.
-    2. Its pickle holds the path alone. After a fork the child opens the files again on first use, and keeps the columns
-       that were read before the fork.
+    2. Its pickle holds the path and the version alone. After a fork the child opens the files again on first use, and keeps
+       the columns that were read before the fork.
     3. The arrays that it returns are in the memory of this process: they stay valid and unchanged after `close`, in a
        forked child, and if the files change.
+    4. It stays with the version of the dataset that it was opened with, in other processes too, whatever is changed later.
 
     NOTE [ reader: what is checked when ]
       opening      every shard's size against the manifest's, and every page of its trees; columns of up to EAGER_BYTES,
                    and the records' checksums, are read and compared with the manifest's checksums.
       column()     larger columns are read and compared on first use.
       a record     is read and compared with its checksum each time.
+    NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added later.
     All data are read into the memory of this process, checked there and used from there; no file is mapped. So a dataset
     that is truncated, overwritten or removed while it is open gives what was packed, or an error.
     Opening takes one read of the trees and columns (12 bytes a sample besides the fields' own) and their CRC32C. A process
@@ -63,20 +67,23 @@ class DatasetReader:
         count: the number of samples.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens the dataset in the folder `path`.
+    def __init__(self, path: str | os.PathLike[str], version: int | None = None) -> None:
+        """Opens the dataset in the folder `path`: as it is now, or an older version of it.
 
         Raises:
-            DatasetError: the dataset is missing, unfinished or of a later version; a shard is missing, damaged or of
+            DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
                 another size; or a column's checksum differs.
         """
         self.path = Path(expanded(path)).absolute()
-        self.manifest = Manifest.load(self.path)
+        self.manifest = Manifest.load(self.path, version)
         self.count = self.manifest.count
         self._firsts = [shard.first for shard in self.manifest.shards]
         self._closed = False
         self._columns: dict[str, npt.NDArray[Any]] = {}
-        self._origins: dict[str, list[tuple[int, int]]] = {}
+        self._origins: dict[str, list[tuple[int, ...]]] = {}
+        self._rows: list[npt.NDArray[np.uint32] | None] = []
+        self._numbers: dict[int, dict[int, int]] = {}
+        self._added = AddedFields(self.path)
         self._open()
 
     def _open(self) -> None:
@@ -91,27 +98,37 @@ class DatasetReader:
         self._store, self._columns, self._pid = store, columns, os.getpid()
         self._origins = {name: self._origin(name) for name in columns}
 
-    def _origin(self, name: str) -> list[tuple[int, int]]:
+    def _origin(self, name: str) -> list[tuple[int, ...]]:
         """Identity of a column: rows and checksum of each shard. If it is unchanged, a column read before is still valid."""
-        return [(shard.count, shard.columns[name]) for shard in self.manifest.shards]
+        return [shard.origin(name) for shard in self.manifest.shards]
 
     def _open_shards(self) -> core.Store:
         """Opens every shard; if shards were replaced, by the current manifest. See NOTE [ rewrite: what is durable when ]."""
         while True:
             store = core.Store()
             try:
-                for shard in self.manifest.shards:
-                    store.add(os.fspath(self.path / shard.file), shard.first, shard.count, shard.bytes)
+                self._rows = [self._add_shard(store, number, shard) for number, shard in enumerate(self.manifest.shards)]
             except DatasetError as error:
-                now = Manifest.load(self.path)
+                now = Manifest.load(self.path, self.manifest.version)
                 if now.shards == self.manifest.shards or not now.same_samples(self.manifest):
                     raise DatasetError(f"{self.path}: {error}") from None
                 self.manifest = now
             else:
                 return store
 
+    def _add_shard(self, store: core.Store, number: int, shard: ShardEntry) -> npt.NDArray[np.uint32] | None:
+        """Adds a shard to the store, and returns the numbers of its samples that count; None: all."""
+        path = file_path(self.path, shard.folder, shard.file)
+        base = None if shard.base is None else os.path.normpath(path.parent / shard.base)
+        store.add(os.fspath(path), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base)
+        if shard.rows is None:
+            return None
+        rows = read_rows(self.path, shard.rows)
+        store.set_rows(number, rows)
+        return rows
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return DatasetReader, (self.path,)
+        return DatasetReader, (self.path, self.manifest.version)
 
     def __enter__(self) -> DatasetReader:
         return self
@@ -123,7 +140,8 @@ class DatasetReader:
         return self.count
 
     def __repr__(self) -> str:
-        return f"DatasetReader({os.fspath(self.path)!r}, {self.count} samples)"
+        version = "" if self.manifest.version == 1 else f", version {self.manifest.version}"
+        return f"DatasetReader({os.fspath(self.path)!r}, {self.count} samples{version})"
 
     @property
     def schema(self) -> Schema:
@@ -183,20 +201,33 @@ class DatasetReader:
         shards = [self.manifest.shards[number] for number in numbers]
         try:
             for number, shard in zip(numbers, shards, strict=True):
-                if store.column_bytes(number, name) != shard.count * row:
+                if name not in shard.added and store.column_bytes(number, name) != shard.stored * row:
                     raise self._damaged_column(name, shard)
             out = np.empty((sum(shard.count for shard in shards), *shape), dtype)
             content, at = out.reshape(-1).view(np.uint8).data, 0
             for number, shard in zip(numbers, shards, strict=True):
-                chunk = content[at : at + shard.count * row]
+                chunk, rows = content[at : at + shard.count * row], self._rows[number]
+                if rows is None:
+                    self._read_chunk(store, number, name, chunk)
+                else:
+                    stored = np.empty((shard.stored, row), np.uint8)
+                    self._read_chunk(store, number, name, stored.reshape(-1).data)
+                    np.take(stored, rows, axis=0, out=np.frombuffer(chunk, np.uint8).reshape(shard.count, row))
                 at += shard.count * row
-                store.column(number, name, chunk)
-                if core.crc32c(chunk) != shard.columns[name]:
-                    raise self._damaged_column(name, shard)
         except DatasetError as error:
             raise DatasetError(f"{self.path}: {error}") from None
         out.setflags(write=False)
         return out
+
+    def _read_chunk(self, store: core.Store, number: int, name: str, into: memoryview) -> None:
+        """Reads and checks a column's rows of all samples that a shard stores."""
+        shard = self.manifest.shards[number]
+        if name in shard.added:
+            read_segment(self.path, shard.added[name], into)
+            return
+        store.column(number, name, into)
+        if core.crc32c(into) != shard.columns[name]:
+            raise self._damaged_column(name, shard)
 
     @staticmethod
     def _damaged_column(name: str, shard: ShardEntry) -> DatasetError:
@@ -205,15 +236,16 @@ class DatasetReader:
             "copy the shard again or pack again; `fastload verify` checks the rest"
         )
 
-    def shard_entry(self, index: int) -> ShardEntry:
-        """The shard that holds sample `index`. Raises IndexError."""
+    def shard_number(self, index: int) -> int:
+        """The number of the shard that holds sample `index`. Raises IndexError."""
         if not 0 <= index < self.count:
             raise IndexError(f"index {index} is out of range for {self.count} samples")
-        return self.manifest.shards[bisect_right(self._firsts, index) - 1]
+        return bisect_right(self._firsts, index) - 1
 
     def shard_of(self, index: int) -> str:
-        """The name of the file that holds sample `index`. Raises IndexError."""
-        return self.shard_entry(index).file
+        """The name of the file that holds sample `index`, with its folder unless that is the dataset's. Raises IndexError."""
+        shard = self.manifest.shards[self.shard_number(index)]
+        return shard.file if shard.folder is None else os.path.join(shard.folder, shard.file)
 
     def record(self, index: int) -> bytes:
         """The stored record of sample `index`, with its checksum verified. Raises as `record_fields` does."""
@@ -229,15 +261,68 @@ class DatasetReader:
         """
         return self._sample(index, lambda found: core.split_record(self.store.get(found)))
 
+    def stored_fields(self, index: int) -> dict[int, tuple[int, bytes]]:
+        """(kind, bytes) of every field of sample `index` that is no column, by the field's number in the schema: those of its record,
+        as `record_fields` has them, and those that were added later. Raises as `record_fields` does."""
+        return self._sample(index, self._stored_fields)
+
+    def _stored_fields(self, index: int) -> dict[int, tuple[int, bytes]]:
+        number = self.shard_number(index)
+        shard = self.manifest.shards[number]
+        fields = core.split_record(self.store.get(index))
+        if shard.fields is None and not shard.added:
+            return {number: (kind, data) for number, kind, data in fields}
+        places, found = self._places(number), {}
+        for at, kind, data in fields:
+            place = places.get(at & ~core.RECORD_INDEX)
+            if place is not None:
+                found[place | at & core.RECORD_INDEX] = kind, data
+        for name in shard.added:
+            if not (field := self.schema[name]).is_column:
+                found[self.schema.number(name)] = RECORD_KINDS[field.kind], self._added_bytes(index, name)
+        return found
+
+    def _places(self, number: int) -> dict[int, int]:
+        """The schema's number of each field in the records of a shard that counts there, by its number in the records."""
+        if number not in self._numbers:
+            shard = self.manifest.shards[number]
+            packed = {name: place for place, name in enumerate(shard.packed_fields(self.schema)) if name not in shard.added}
+            self._numbers[number] = {packed[field.name]: place for place, field in enumerate(self.schema) if field.name in packed}
+        return self._numbers[number]
+
+    def is_added(self, index: int, name: str) -> bool:
+        """Whether the field's value of sample `index` was added later, so that its record need not be read for it."""
+        return name in self.manifest.shards[self.shard_number(index)].added
+
+    def added_bytes(self, index: int, name: str) -> bytes:
+        """The bytes of a text, JSON or bytes field of sample `index` that was added later.
+
+        Raises:
+            SampleError: its file is damaged or cannot be read.
+        """
+        return self._sample(index, lambda found: self._added_bytes(found, name))
+
+    def _added_bytes(self, index: int, name: str) -> bytes:
+        number = self.shard_number(index)
+        shard, rows = self.manifest.shards[number], self._rows[number]
+        row = index - shard.first
+        return self._added.values(shard.added[name], shard.stored)[row if rows is None else int(rows[row])]
+
     def stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
-        """The values of fields stored in the record of sample `index`: bytes, str, or the value of a JSON text.
+        """The values of fields stored in the record of sample `index`, or added later: bytes, str, or the value of a JSON text. The record
+        is read only if one of them lies there.
 
         Raises:
             SampleError: as `record_fields`; or a field is missing, not UTF-8 text, or not JSON.
         """
-        found = {number: data for number, _, data in self.record_fields(index)}
-        schema = self.schema
-        return self._sample(index, lambda _: {name: parse_stored(schema[name], found.get(schema.number(name))) for name in names})
+        return self._sample(index, lambda found: self._stored_values(found, names))
+
+    def _stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
+        schema, added = self.schema, self.manifest.shards[self.shard_number(index)].added
+        if added and all(name in added for name in names):
+            return {name: parse_stored(schema[name], self._added_bytes(index, name)) for name in names}
+        found = self._stored_fields(index)
+        return {name: parse_stored(schema[name], found.get(schema.number(name), (0, None))[1]) for name in names}
 
     def sample_error(self, index: int, reason: str) -> SampleError:
         """The exception that names sample `index`, its file and the reason."""
@@ -250,7 +335,7 @@ class DatasetReader:
         )
 
     def _sample(self, index: int, read: Callable[[int], T]) -> T:
-        self.shard_of(index)  # raises IndexError
+        self.shard_number(index)  # raises IndexError
         try:
             return read(index)
         except (SampleError, DatasetError) as error:

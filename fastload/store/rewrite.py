@@ -23,8 +23,9 @@ from typing import Any
 
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.files import expanded
+from fastload.store.entries import SHARD_NAME, ShardEntry
 from fastload.store.lock import lock_folder
-from fastload.store.manifest import MANIFEST_NAME, SHARD_NAME, Manifest, ShardEntry, sync_folder
+from fastload.store.manifest import MANIFEST_NAME, Manifest, sync_folder
 from fastload.store.reader import DatasetReader
 from fastload.store.schema import CRC_COLUMN
 from fastload.store.shard import ShardFile, durable_entry, write_error

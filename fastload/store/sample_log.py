@@ -11,7 +11,7 @@ from pathlib import Path
 from fastload._native import core
 from fastload.files import open_regular
 from fastload.store.checked import Bad, get_int, get_object
-from fastload.store.manifest import COUNT_LIMIT
+from fastload.store.entries import COUNT_LIMIT
 
 LOG_NAME = "progress.samples"
 

@@ -33,6 +33,8 @@ HIDDEN_COLUMNS: Mapping[str, np.dtype[Any]] = {
     WIDTH_COLUMN: np.dtype("<i4"),
     CRC_COLUMN: np.dtype("<u4"),
 }
+RECORD_KINDS: Mapping[str, int] = {"bytes": core.KIND_BYTES, "text": core.KIND_TEXT, "json": core.KIND_JSON}
+"""Kind of the record's entry for each kind of field that is stored in records, but for images."""
 ARRAY_DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )  # fmt: skip
@@ -99,6 +101,11 @@ class Field:
         """The column's dtype as stored: little-endian."""
         dtype: np.dtype[Any] = np.dtype(self.dtype).newbyteorder("<")
         return dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of the column; 0 for fields in the record."""
+        return math.prod(self.shape) * self.stored_dtype.itemsize if self.is_column else 0
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form that the manifest stores."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import PackError
 from fastload.files import open_regular
-from fastload.store.manifest import ShardEntry
+from fastload.store.entries import ShardEntry
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, column_array
 
 TRANSACTION_BYTES = 8 << 20

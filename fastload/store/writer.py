@@ -25,18 +25,17 @@ from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_object
+from fastload.store.entries import SHARD_NAME, SIDE_NAME, ShardEntry, parse_shards
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import (
     JOURNAL_NAME,
     LOST,
     MANIFEST_BYTES,
     MANIFEST_NAME,
-    SHARD_NAME,
+    VERSION_NAME,
     Manifest,
-    ShardEntry,
     can_go_on,
     check_version,
-    parse_shards,
     sync_folder,
     write_atomically,
 )
@@ -193,6 +192,11 @@ class DatasetWriter:
         """Continues from the shards that the journal names, or a manifest already written, and removes other files of a dataset."""
         if (self.out / MANIFEST_NAME).exists():
             manifest = Manifest.load(self.out)
+            if manifest.version > 1:
+                raise PackError(
+                    f"{self.out} is complete, and was changed since (it is at version {manifest.version}): "
+                    "`fastload append` adds samples, --overwrite packs it again"
+                )
             self._same({"schema": manifest.schema.to_json(), "options": dict(manifest.options)})
             (self.out / JOURNAL_NAME).unlink(missing_ok=True)
             self.finished = manifest
@@ -221,7 +225,7 @@ class DatasetWriter:
         self._same(content)
         try:
             get_int(content.get("shard_size"), "the shard size", 1, _SHARD_SIZE_LIMIT)
-            self._shards = list(parse_shards(content.get("shards"), self.schema))
+            self._shards = list(parse_shards(content.get("shards"), self.schema, later=True))
             self.state = get_object(content.get("state"), "the packer's state")
             self._log.load(content.get("log"))
         except Bad as error:
@@ -387,4 +391,4 @@ class DatasetWriter:
 
 
 def _is_ours(name: str) -> bool:
-    return name in _OURS or SHARD_NAME.fullmatch(name) is not None
+    return name in _OURS or any(pattern.fullmatch(name) for pattern in (SHARD_NAME, SIDE_NAME, VERSION_NAME))

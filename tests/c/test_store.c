@@ -82,6 +82,12 @@ static void check_live(uint32_t stores, uint32_t readers) {
     CHECK(s == stores && r == readers);
 }
 
+/* Adds a file whose samples are the dataset's. */
+static fl_code add(fl_store *store, const char *file, uint64_t first, uint64_t count, uint64_t bytes, fl_error *err) {
+    return fl_store_add(store,
+                        &(fl_shard_spec){.path = file, .first = first, .count = count, .bytes = bytes, .key = first, .stored = count}, err);
+}
+
 /* Reads everything; where `damaged`, any error will do, but what is delivered must be right. Returns how many samples were. */
 static int read_all(const char *file, uint64_t bytes, bool damaged) {
     fl_error err;
@@ -89,7 +95,7 @@ static int read_all(const char *file, uint64_t bytes, bool damaged) {
     int good = 0;
     uint8_t expected[16384];
     CHECK(fl_store_create(&store, &err) == FL_OK);
-    fl_code code = fl_store_add(store, file, 0, SAMPLES, bytes, &err);
+    fl_code code = add(store, file, 0, SAMPLES, bytes, &err);
     CHECK(damaged || code == FL_OK);
     if (code == FL_OK) {
         fl_store_reader *reader;
@@ -210,11 +216,11 @@ static void test_sizes(const uint8_t *good, uint64_t bytes, uint32_t page) {
     fl_error err;
     fl_store *store;
     CHECK(fl_store_create(&store, &err) == FL_OK);
-    CHECK(fl_store_add(store, path, 0, SAMPLES - 1, bytes, &err) == FL_ESHARD);
-    CHECK(fl_store_add(store, path, 1, SAMPLES, bytes, &err) == FL_EARG);
-    CHECK(fl_store_add(store, path, 0, 0, bytes, &err) == FL_EARG);
-    CHECK(fl_store_add(store, "/nonexistent/shard.lmdb", 0, SAMPLES, bytes, &err) == FL_ESHARD && strstr(err.text, "missing"));
-    CHECK(fl_store_add(store, folder, 0, SAMPLES, bytes, &err) != FL_OK);
+    CHECK(add(store, path, 0, SAMPLES - 1, bytes, &err) == FL_ESHARD);
+    CHECK(add(store, path, 1, SAMPLES, bytes, &err) == FL_EARG);
+    CHECK(add(store, path, 0, 0, bytes, &err) == FL_EARG);
+    CHECK(add(store, "/nonexistent/shard.lmdb", 0, SAMPLES, bytes, &err) == FL_ESHARD && strstr(err.text, "missing"));
+    CHECK(add(store, folder, 0, SAMPLES, bytes, &err) != FL_OK);
     CHECK(fl_store_count(store) == 0 && fl_store_shards(store) == 0);
     fl_store_close(store);
 }
@@ -233,7 +239,7 @@ static void test_checksum(const uint8_t *good, uint64_t bytes) {
     fl_store *store;
     fl_store_reader *reader;
     fl_span span;
-    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    CHECK(fl_store_create(&store, &err) == FL_OK && add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     CHECK(fl_store_reader_get(reader, store, 3, &span, &err) == FL_OK); /* nothing to compare with yet */
     fl_store_set_checksums(store, 0, sums);
@@ -266,7 +272,7 @@ static void test_cut(const uint8_t *good, uint64_t bytes) {
     fl_store *store;
     fl_store_reader *reader;
     fl_span span;
-    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    CHECK(fl_store_create(&store, &err) == FL_OK && add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     swap_descriptors(other);
     CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     int whole = 0;
@@ -287,7 +293,7 @@ static void test_cut(const uint8_t *good, uint64_t bytes) {
 static void test_warm(uint64_t bytes) {
     fl_error err;
     fl_store *store;
-    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    CHECK(fl_store_create(&store, &err) == FL_OK && add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     bool all = true;
     for (uint64_t i = 0; i < 1024; i++) {
         CHECK(!fl_store_warm(store));
@@ -296,6 +302,51 @@ static void test_warm(uint64_t bytes) {
     CHECK(fl_store_warm(store) == all); /* a file system that cannot tell leaves it cold */
     CHECK(!fl_store_ahead(store, SAMPLES));
     fl_store_close(store);
+    check_live(0, 0);
+}
+
+/* The same file thrice: whole with other numbers than its keys, every third sample of it, and two samples with a base. */
+static void test_rows_and_keys(uint64_t bytes) {
+    enum { THIRD = (SAMPLES + 2) / 3 };
+    static uint32_t thirds[THIRD], crcs[THIRD];
+    const uint32_t two[] = {1, SAMPLES - 1}, same[] = {4, 4}, back[] = {5, 4}, beyond[] = {0, SAMPLES};
+    uint8_t expected[16384];
+    fl_error err;
+    fl_store *store;
+    fl_store_reader *reader;
+    fl_span span;
+    for (uint32_t i = 0; i < THIRD; i++) thirds[i] = 3 * i, crcs[i] = sums[3 * i];
+    CHECK(fl_store_create(&store, &err) == FL_OK);
+    fl_shard_spec spec = {.path = path, .first = 0, .count = SAMPLES, .bytes = bytes, .key = 1, .stored = SAMPLES};
+    CHECK(fl_store_add(store, &spec, &err) == FL_ESHARD); /* other keys than the file's */
+    spec.key = 0, spec.stored = SAMPLES - 1;
+    CHECK(fl_store_add(store, &spec, &err) == FL_EARG);
+    spec.stored = UINT64_MAX, spec.key = 1;
+    CHECK(fl_store_add(store, &spec, &err) == FL_EARG);
+    spec.stored = SAMPLES, spec.key = 0;
+    CHECK(fl_store_add(store, &spec, &err) == FL_OK);
+    spec.first = SAMPLES, spec.count = THIRD;
+    CHECK(fl_store_add(store, &spec, &err) == FL_OK && fl_store_set_rows(store, 1, thirds, &err) == FL_OK);
+    fl_store_set_checksums(store, 1, crcs);
+    char base[] = "../elsewhere";
+    spec.first = SAMPLES + THIRD, spec.count = 2, spec.base = base;
+    CHECK(fl_store_add(store, &spec, &err) == FL_OK);
+    base[0] = 'x'; /* the store has a copy */
+    CHECK(fl_store_set_rows(store, 2, same, &err) == FL_ESHARD && fl_store_set_rows(store, 2, back, &err) == FL_ESHARD);
+    CHECK(fl_store_set_rows(store, 2, beyond, &err) == FL_ESHARD && fl_store_set_rows(store, 3, two, &err) == FL_EARG);
+    CHECK(fl_store_set_rows(store, 2, two, &err) == FL_OK);
+    CHECK(fl_store_count(store) == SAMPLES + THIRD + 2 && !fl_store_base(store, 0) && !fl_store_base(store, SAMPLES + THIRD + 2));
+    CHECK(strcmp(fl_store_base(store, SAMPLES + THIRD), "../elsewhere") == 0);
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
+    for (uint64_t i = 0; i < fl_store_count(store); i++) {
+        const uint64_t is = i < SAMPLES ? i : i < SAMPLES + THIRD ? thirds[i - SAMPLES] : two[i - SAMPLES - THIRD];
+        fl_store_ahead(store, i);
+        CHECK(fl_store_reader_get(reader, store, i, &span, &err) == FL_OK);
+        CHECK(span.size == sample(is, expected) && memcmp(span.bytes, expected, span.size) == 0);
+    }
+    size_t size = 0;
+    CHECK(fl_store_column_size(store, 1, "crcs", &size, &err) == FL_OK && size == sizeof sums); /* a row for each stored sample */
+    fl_store_reader_free(reader), fl_store_close(store);
     check_live(0, 0);
 }
 
@@ -321,7 +372,7 @@ static void test_threads_and_fork(uint64_t bytes) {
     fl_error err;
     fl_store *store;
     pthread_t threads[4];
-    CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    CHECK(fl_store_create(&store, &err) == FL_OK && add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     fl_store_set_checksums(store, 0, sums);
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, read_thread, store) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
@@ -332,8 +383,7 @@ static void test_threads_and_fork(uint64_t bytes) {
     CHECK(child >= 0);
     if (child == 0) {
         bool right = fl_store_reader_get(reader, store, 0, &span, &err) == FL_EFORK &&
-                     fl_store_column(store, 0, "crcs", sums, sizeof sums, &err) == FL_EFORK &&
-                     fl_store_add(store, path, 0, 1, 1, &err) == FL_EFORK;
+                     fl_store_column(store, 0, "crcs", sums, sizeof sums, &err) == FL_EFORK && add(store, path, 0, 1, 1, &err) == FL_EFORK;
         fl_store_reader_free(reader);
         fl_store_close(store);
         _exit(right ? 0 : 1);
@@ -411,6 +461,7 @@ int main(int argc, char **argv) {
     test_cut(good, bytes);
     test_checksum(good, bytes);
     test_warm(bytes);
+    test_rows_and_keys(bytes);
     test_threads_and_fork(bytes);
 #ifndef __SANITIZE_THREAD__ /* one thread each, and slow under it */
     test_random_damage(good, bytes, page, 400);

@@ -1,6 +1,7 @@
-"""The documentation's own tools are modules for its tests."""
+"""The documentation's own tools, and the helpers of the store's tests, are modules for its tests."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "store")]

@@ -68,8 +68,8 @@ def test_cut_off(size: int) -> None:
 
 def test_later_version() -> None:
     """A later version is told before anything else of it is looked at."""
-    with pytest.raises(DatasetError, match=r"later fastload \(format version 2.*upgrade"):
-        Manifest.from_bytes(b'{"format": "fastload", "version": 2, "shards": "other"}', Path("x"))
+    with pytest.raises(DatasetError, match=r"later fastload \(format version 3.*upgrade"):
+        Manifest.from_bytes(b'{"format": "fastload", "version": 3, "shards": "other"}', Path("x"))
 
 
 HOSTILE: list[Any] = [None, True, -1, 0, 0.5, 2**63, 10**40, "", "x", "../x", [], [1], [[]], {}, {"a": 1}, [{}]]

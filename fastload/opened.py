@@ -1,0 +1,76 @@
+"""OpenedDataset: a packed dataset as one process has it open, and PackedFiles, which opens it in whichever process asks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import DatasetError
+from fastload.query import Columns, ConditionEngine
+from fastload.store.reader import DatasetReader
+
+
+class PackedFiles:
+    """What a dataset and its snapshots have open, in whichever process asks."""
+
+    def __init__(self, path: Path, version: int | None) -> None:
+        self._path = path
+        self._version = version
+        self._opened: OpenedDataset | None = None
+
+    @property
+    def version(self) -> int | None:
+        """The version that was asked for, or that was opened first; None before that."""
+        return self._version
+
+    @property
+    def opened(self) -> OpenedDataset:
+        """Opened on first use, and anew after a fork."""
+        if self._opened is None or self._opened.pid != os.getpid():
+            # a forked child goes on with its parent's reader and columns, and shares what they have read
+            self._opened = OpenedDataset(self._path, self._version, self._opened)
+            self._version = self._opened.reader.manifest.version
+        return self._opened
+
+    def close(self) -> None:
+        """Lets go of it."""
+        self._opened = None
+
+
+class OpenedDataset:
+    """One process's view of a packed dataset: reader, decoder, the columns that are always needed."""
+
+    def __init__(self, path: Path, version: int | None, inherited: OpenedDataset | None) -> None:
+        self.pid = os.getpid()
+        self.reader: DatasetReader = DatasetReader(path, version) if inherited is None else inherited.reader
+        self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
+        fields = self.reader.schema.fields
+        self.names = tuple(f.name for f in fields)
+        self.kinds = {f.name: f.kind for f in fields}
+        images = [f.name for f in fields if f.kind == "image"]
+        if len(images) != 1:
+            raise DatasetError(f"{path} has {len(images)} image fields; this version reads datasets with one")
+        self.image_name = images[0]
+        self.image_field = self.reader.manifest.image_number
+        self._decoder: core.Decoder | None = None
+        self._conditions: ConditionEngine | None = None
+
+    @property
+    def conditions(self) -> ConditionEngine:
+        if self._conditions is None:
+            self._conditions = ConditionEngine(self.columns)
+        return self._conditions
+
+    @property
+    def decoder(self) -> core.Decoder:
+        if self._decoder is None:
+            self._decoder = core.Decoder()
+        return self._decoder
+
+    @property
+    def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        return self.reader.column("__height__"), self.reader.column("__width__")

@@ -1,0 +1,281 @@
+"""ShardEntry and Segment: what a manifest says about one shard, and about a part of a file beside the shards.
+
+Everything is parsed as from a hostile file: names match a strict pattern, numbers are bounded, and folders are texts that nothing here
+follows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
+from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema
+
+SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
+SIDE_NAME = re.compile(r"(?:rows|values)-[0-9]{5,9}\.bin")
+"""Names of files beside the shards: which samples of a shard count, and the values of fields that were added later."""
+COUNT_LIMIT = 2**48
+"""Limit on samples, and on bytes of a shard: far above any dataset, and far below where arithmetic on them could overflow."""
+ROW_BYTES = 4
+"""Size of a row's number in a file of rows: u32."""
+OFFSET_BYTES = 8
+"""Size of an offset in a segment of values of any length: u64."""
+
+_U32 = 2**32 - 1
+_PATH_BYTES = 4096
+"""Limit on a folder's name in a manifest: Linux's on a path."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Part of a file beside the shards.
+
+    Attributes:
+        file: its name.
+        offset: where the part begins.
+        bytes: its length.
+        crc32c: its CRC32C.
+        folder: the folder of the file, relative to the dataset's folder or absolute; None: the dataset's folder.
+    """
+
+    file: str
+    offset: int
+    bytes: int
+    crc32c: int
+    folder: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that the manifest stores."""
+        stored = {"file": self.file, "offset": self.offset, "bytes": self.bytes, "crc32c": self.crc32c}
+        return stored if self.folder is None else {**stored, "folder": self.folder}
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """The manifest's entry for one shard.
+
+    Attributes:
+        file: its name.
+        first: index of its first sample in the dataset.
+        count: samples of the dataset in it.
+        bytes: size of the file.
+        crc32c: CRC32C of the whole file.
+        columns: CRC32C of its chunk of each column, by the column's name.
+        folder: the folder that the file lies in, relative to the dataset's folder or absolute; None: the dataset's folder.
+        key: key of the file's first sample; default: `first`.
+        stored: samples in the file; default: `count`.
+        rows: which of the stored samples count: their numbers, u32, ascending; None: all.
+        added: values of fields that were added later, by the field's name: a row for each stored sample.
+        fields: names of the fields that the file was packed with, in order: a field's number in its records is its place here; None: those
+            of the dataset's schema.
+        base: the folder that paths in its records are relative to: relative to the file's folder, or absolute; None: there is none.
+    """
+
+    file: str
+    first: int
+    count: int
+    bytes: int
+    crc32c: int
+    columns: Mapping[str, int]
+    folder: str | None = None
+    key: int = -1
+    stored: int = -1
+    rows: Segment | None = None
+    added: Mapping[str, Segment] = field(default_factory=dict)
+    fields: tuple[str, ...] | None = None
+    base: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.key < 0:
+            object.__setattr__(self, "key", self.first)
+        if self.stored < 0:
+            object.__setattr__(self, "stored", self.count)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in the form that the manifest stores; keys that have their default are left out."""
+        stored: dict[str, Any] = {
+            "file": self.file,
+            "first": self.first,
+            "count": self.count,
+            "bytes": self.bytes,
+            "crc32c": self.crc32c,
+            "columns": dict(self.columns),
+        }
+        if self.folder is not None:
+            stored["folder"] = self.folder
+        if self.key != self.first:
+            stored["key"] = self.key
+        if self.stored != self.count:
+            stored["stored"] = self.stored
+        if self.rows is not None:
+            stored["rows"] = self.rows.to_json()
+        if self.added:
+            stored["added"] = {name: part.to_json() for name, part in self.added.items()}
+        if self.fields is not None:
+            stored["fields"] = list(self.fields)
+        if self.base is not None:
+            stored["base"] = self.base
+        return stored
+
+    @property
+    def plain(self) -> bool:
+        """Whether format version 1 can describe it: none of the keys with a default is needed."""
+        return len(self.to_json()) == 6
+
+    @property
+    def files(self) -> tuple[tuple[str | None, str], ...]:
+        """(folder, name) of every file that it names."""
+        parts = (*self.added.values(), *(() if self.rows is None else (self.rows,)))
+        return ((self.folder, self.file), *((part.folder, part.file) for part in parts))
+
+    def origin(self, name: str) -> tuple[int, ...]:
+        """Identity of its part of a field or column: equal where the values are."""
+        added = self.added.get(name)
+        rows = -1 if self.rows is None else self.rows.crc32c
+        return self.count, rows, added is not None, added.crc32c if added is not None else self.columns.get(name, -1)
+
+    @property
+    def samples(self) -> tuple[object, ...]:
+        """Identity of its samples, whatever was added to them: their number and the checksums of all packed columns but the records'."""
+        rows = None if self.rows is None else (self.stored, self.rows.crc32c)
+        return self.count, rows, sorted((name, crc) for name, crc in self.columns.items() if name != CRC_COLUMN)
+
+    def at(self, first: int) -> ShardEntry:
+        """The same samples from another index on."""
+        return replace(self, first=first)
+
+    def packed_fields(self, schema: Schema) -> tuple[str, ...]:
+        """Names of the fields that the file was packed with, in the order of their numbers in its records."""
+        return tuple(field.name for field in schema) if self.fields is None else self.fields
+
+
+def file_path(dataset: Path, folder: str | None, name: str) -> Path:
+    """The path of a file that a manifest names."""
+    return dataset / name if folder is None else Path(os.path.normpath(dataset / folder)) / name
+
+
+def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEntry, ...]:
+    """Parses the shard list of a manifest or journal: plain file names, samples contiguous from 0, a checksum for every column.
+
+    Args:
+        value: the list.
+        schema: of the dataset.
+        later: whether the keys of format version 2 are looked at.
+
+    Raises:
+        Bad: the list is invalid.
+    """
+    shards: list[ShardEntry] = []
+    names: set[str] = set()
+    next_index = 0
+    for number, each in enumerate(get_list(value, "the shard list")):
+        what = f"of shard {number}"
+        stored = get_object(each, f"the entry {what}")
+        file = get_str(stored.get("file"), f"the file {what}")
+        own = stored.get("folder") is None or not later
+        if not SHARD_NAME.fullmatch(file) or (own and file in names):
+            raise Bad(f"the file {what} is {shown(file)}, not a shard's name or not the only one of that name")
+        first = get_int(stored.get("first"), f"the first sample {what}", 0, COUNT_LIMIT)
+        if first != next_index:
+            raise Bad(f"the first sample {what} is {first}, not {next_index}")
+        count = get_int(stored.get("count"), f"the count {what}", 1, COUNT_LIMIT)
+        size = get_int(stored.get("bytes"), f"the size {what}", 1, COUNT_LIMIT)
+        crc = get_int(stored.get("crc32c"), f"the checksum {what}", 0, _U32)
+        sums = get_object(stored.get("columns"), f"the column checksums {what}")
+        checksums = {name: get_int(sums[name], f"the checksum of column {name} {what}", 0, _U32) for name in sums}
+        entry = ShardEntry(file, first, count, size, crc, checksums)
+        shards.append(_parse_later(entry, stored, schema, what) if later else entry)
+        _check_fields(shards[-1], schema, what)
+        if own:
+            names.add(file)
+        next_index += count
+    if len({_image_number(shard, schema) for shard in shards}) > 1:
+        raise Bad("the image has another number in the records of one shard than in those of another")
+    return tuple(shards)
+
+
+def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, what: str) -> ShardEntry:
+    """The entry with the keys of format version 2."""
+    key = get_int(content.get("key", entry.first), f"the first key {what}", 0, COUNT_LIMIT)
+    stored = get_int(content.get("stored", entry.count), f"the number of stored samples {what}", entry.count, COUNT_LIMIT)
+    rows = content.get("rows")
+    if (rows is None) != (stored == entry.count):
+        raise Bad(f"{entry.count} of {stored} samples {what} count, and rows that say which are {'missing' if rows is None else 'given'}")
+    part = None if rows is None else _parse_segment(rows, f"the rows {what}")
+    if part is not None and (part.bytes != entry.count * ROW_BYTES or stored > _U32):
+        raise Bad(f"the rows {what} have {part.bytes} bytes for {entry.count} of {stored} samples")
+    parts = get_object(content.get("added", {}), f"the added values {what}")
+    names = content.get("fields")
+    fields = None if names is None else tuple(get_str(name, f"a field {what}") for name in get_list(names, f"the fields {what}"))
+    if fields is not None and (len(fields) > FIELD_LIMIT or len(set(fields)) != len(fields)):
+        raise Bad(f"the fields {what} are too many, or not all different")
+    return replace(
+        entry,
+        folder=_parse_folder(content.get("folder"), f"the folder {what}"),
+        key=key,
+        stored=stored,
+        rows=part,
+        added={name: _parse_values(name, parts[name], schema, stored, what) for name in parts},
+        fields=fields,
+        base=_parse_folder(content.get("base"), f"the base {what}"),
+    )
+
+
+def _parse_segment(value: object, what: str) -> Segment:
+    content = get_object(value, what)
+    file = get_str(content.get("file"), f"the file of {what}")
+    if not SIDE_NAME.fullmatch(file):
+        raise Bad(f"the file of {what} is {shown(file)}, not a name of one")
+    offset = get_int(content.get("offset"), f"the offset of {what}", 0, COUNT_LIMIT)
+    size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
+    crc = get_int(content.get("crc32c"), f"the checksum of {what}", 0, _U32)
+    return Segment(file, offset, size, crc, _parse_folder(content.get("folder"), f"the folder of {what}"))
+
+
+def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:
+    """The segment of an added field. Its size is checked here where the field's rows have a fixed one."""
+    known = next((field for field in schema if field.name == name), None)
+    if known is None or known.kind == "image":
+        raise Bad(f"values {what} were added for {shown(name)}, which is no field that could be added")
+    part = _parse_segment(value, f"the values of field {name} {what}")
+    fixed = stored * known.row_bytes
+    if part.bytes != fixed if known.is_column else part.bytes < (stored + 1) * OFFSET_BYTES:
+        raise Bad(f"the values of field {name} {what} have {part.bytes} bytes for {stored} samples")
+    return part
+
+
+def _parse_folder(value: object, what: str) -> str | None:
+    if value is None:
+        return None
+    folder = get_str(value, what)
+    try:
+        encoded = os.fsencode(folder)
+    except UnicodeEncodeError:
+        raise Bad(f"{what} is {shown(folder)}, not a path") from None
+    if not encoded or b"\0" in encoded or len(encoded) > _PATH_BYTES:
+        raise Bad(f"{what} is {shown(folder)}, not a path of at most {_PATH_BYTES} bytes")
+    return folder
+
+
+def _check_fields(entry: ShardEntry, schema: Schema, what: str) -> None:
+    """Checks that each field's values are in the file or added, and that there are checksums of exactly the columns that there may be."""
+    packed = set(entry.packed_fields(schema))
+    needed = {name for name in schema.columns if name not in entry.added}
+    most = needed if entry.fields is None else {*needed, *packed}
+    if not needed <= set(entry.columns) <= most:
+        raise Bad(f"the columns {what} are {shown(', '.join(entry.columns))}, the schema's {shown(', '.join(sorted(needed)))}")
+    for each in schema:
+        if each.name not in entry.added and each.name not in packed:
+            raise Bad(f"field {each.name} has no values {what}")
+    if packed & HIDDEN_COLUMNS.keys():
+        raise Bad(f"the fields {what} have a name that is fastload's own")
+
+
+def _image_number(entry: ShardEntry, schema: Schema) -> int:
+    image = next((field.name for field in schema if field.kind == "image"), None)
+    return -1 if image is None else entry.packed_fields(schema).index(image)
