@@ -10,11 +10,11 @@ import typer
 
 from fastload.cli.output import say
 from fastload.errors import PackError, PackStoppedError
-from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
+from fastload.packing.options import LIMITS, Check, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
 from fastload.packing.summary import PackSummary
 from fastload.printable import cell
 
-_PACK, _RUN = PackOptions(), RunOptions()
+_PACK, _LMDB, _RUN = PackOptions(), LmdbOptions(), RunOptions()
 """Defaults of the flags, but for those of another type as a flag: text for a column's number, None for the environment's limit."""
 
 
@@ -23,8 +23,8 @@ def pack(
         list[str],
         typer.Argument(
             metavar="SRC...",
-            help="A folder of class folders, a .csv/.tsv of path,label[,...], .tar files (WebDataset; "
-            "'train-{000..003}.tar' and '*.tar' work too), or .parquet files.",
+            help="A folder of class folders, a .csv/.tsv of path,label[,...], .tar files (WebDataset; 'train-{000..003}.tar' and "
+            "'*.tar' work too), .parquet or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file.",
         ),
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],
@@ -81,6 +81,10 @@ def pack(
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
     ] = None,
+    key_pattern: Annotated[
+        str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.")
+    ] = _LMDB.key_pattern,
+    label_pattern: Annotated[str | None, typer.Option(help="Likewise the keys of labels.")] = _LMDB.label_pattern,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = _RUN.overwrite,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = _RUN.resume,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
@@ -111,6 +115,8 @@ def pack(
             path_column=path_column,
             label_column=label_column,
             header=header,
+            key_pattern=key_pattern,
+            label_pattern=label_pattern,
             overwrite=overwrite,
             resume=resume,
             progress=not quiet,

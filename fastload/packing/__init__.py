@@ -1,4 +1,4 @@
-"""Packing: converts a folder, a table, tar files or a Dataset to a packed dataset; verifies, indexes and unpacks packed datasets."""
+"""Packing: converts folders, tables, files of other libraries and Datasets to packed datasets; verifies, indexes and unpacks them."""
 
 from fastload.packing.export import ExportSummary, export
 from fastload.packing.index import IndexSummary, index

@@ -1,6 +1,6 @@
-"""Options of a pack in three frozen dataclasses, with names, types, defaults and limits. Each is checked when it is created.
+"""Options of a pack in four frozen dataclasses, with names, types, defaults and limits. Each is checked when it is created.
 
-`fastload.packing.pack` takes the fields of all three as keywords, and `fastload pack` as flags. tests/packing/test_options.py checks that
+`fastload.packing.pack` takes the fields of all four as keywords, and `fastload pack` as flags. tests/packing/test_options.py checks that
 names and defaults are equal.
 """
 
@@ -35,6 +35,7 @@ LIMITS = {
 }
 """(least, most) of each option that is an integer, but for max_pixels, which `fastload.limits` checks."""
 
+_PATTERN = re.compile(r"([^%]*)%(?:0(?:[1-9]|1[0-8]))?d([^%]*)", re.DOTALL)
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
 
@@ -104,6 +105,32 @@ class TableOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class LmdbOptions:
+    """Options for reading an LMDB file of one's own.
+
+    Attributes:
+        key_pattern: the keys of images, with their number as ``%d`` or ``%09d``: image-%09d; None: every key is an image's.
+        label_pattern: the keys of labels, likewise; None: there are no labels.
+
+    Raises:
+        ArgumentError: a pattern without exactly one number, or a label_pattern without a key_pattern.
+    """
+
+    key_pattern: str | None = None
+    label_pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("key_pattern", "label_pattern"):
+            pattern = getattr(self, name)
+            if pattern is not None and (not isinstance(pattern, str) or split_pattern(pattern) is None):
+                raise ArgumentError(f"{name}={pattern!r} has not one number such as %d or %09d in it: image-%09d")
+        if self.label_pattern is not None and self.key_pattern is None:
+            raise ArgumentError("label_pattern needs a key_pattern: the keys of the images that the labels are for")
+        if self.label_pattern is not None and self.label_pattern == self.key_pattern:
+            raise ArgumentError(f"key_pattern and label_pattern are both {self.key_pattern!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options for how a pack runs and where its shards end. The samples and their order do not depend on them.
 
@@ -151,6 +178,21 @@ def table_options(path_column: str | int | None, label_column: str | int | None,
     if path_column is not None and path_column == label_column:
         raise ArgumentError(f"path_column and label_column are both {path_column!r}")
     return TableOptions(path_column, label_column, header)
+
+
+def lmdb_options(key_pattern: str | None, label_pattern: str | None) -> LmdbOptions | None:
+    """The LmdbOptions of these arguments, checked; None if none is given.
+
+    Raises:
+        ArgumentError: as `LmdbOptions`.
+    """
+    return None if key_pattern is None and label_pattern is None else LmdbOptions(key_pattern, label_pattern)
+
+
+def split_pattern(pattern: str) -> tuple[str, str] | None:
+    """What is before and after the number in a pattern such as image-%09d; None if it has not exactly one."""
+    match = _PATTERN.fullmatch(pattern)
+    return None if match is None else (match[1], match[2])
 
 
 def parse_size(size: str | int) -> int:

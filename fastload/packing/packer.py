@@ -24,7 +24,7 @@ from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing.encode import Encoder
 from fastload.packing.notices import DEEP
-from fastload.packing.options import Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling, table_options
+from fastload.packing.options import Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling, lmdb_options, table_options
 from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
@@ -63,6 +63,8 @@ def pack(
     path_column: str | int | None = None,
     label_column: str | int | None = None,
     header: bool | None = None,
+    key_pattern: str | None = None,
+    label_pattern: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     progress: bool = False,
@@ -70,8 +72,8 @@ def pack(
     """Packs a source into the dataset directory `out`; the dataset exists once this returns, and not before.
 
     Args:
-        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet files, a map-style Dataset, or any
-            `Source`.
+        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet or TFRecord files, a folder of MDS
+            shards or LitData chunks, an LMDB file, a map-style Dataset, or any `Source`.
         out: the directory to make.
         encode: "lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and
             arithmetic ones become baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every
@@ -99,6 +101,8 @@ def pack(
             filename, image_path, ...) are recognised.
         label_column: likewise the column of labels (label, class, target, ...).
         header: whether the first line of a .csv or .tsv names the columns; None recognises it, or asks.
+        key_pattern: of an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image's.
+        label_pattern: likewise the keys of labels.
         overwrite: replace a dataset, finished or half-written, at `out`.
         resume: go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be others. What is
             written already must be in the source as it was; a sample that is not written yet may be mended, removed or added.
@@ -132,7 +136,7 @@ def pack(
     if overwrite:
         _refuse_source_inside(source, out)
     started = time.monotonic()
-    opened = open_source(source, table_options(path_column, label_column, header))
+    opened = open_source(source, table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern))
     job = _Job(opened, options)
     if on_error == "raise" and not (resume and os.path.exists(out)):
         job.refuse_deep()

@@ -10,34 +10,53 @@ from pathlib import Path
 
 from fastload.errors import ArgumentError, PackError
 from fastload.files import expanded
-from fastload.packing.options import TableOptions
+from fastload.packing.options import LmdbOptions, TableOptions
 from fastload.packing.sources.dataset import DatasetSource
 from fastload.packing.sources.folder import FolderSource
+from fastload.packing.sources.folder_index import read_index
+from fastload.packing.sources.litdata import litdata_source
+from fastload.packing.sources.lmdb_values import LmdbSource
+from fastload.packing.sources.mds import mds_source
 from fastload.packing.sources.parquet import ParquetSource
 from fastload.packing.sources.protocol import Item, Place, Placed, Source
 from fastload.packing.sources.table import TableSource
 from fastload.packing.sources.tar import TarSource, expand
+from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_split
 
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
+_GIVE = (
+    "give a folder of class folders, a .csv/.tsv, .tar, .parquet or TFRecord files, a folder of MDS shards or LitData chunks, "
+    "or an LMDB file"
+)
+_SEVERAL = "of several sources, all are .tar files, all are .parquet files, or all are TFRecord files"
+_COMPRESSED = (".gz", ".tgz", ".zst", ".xz", ".bz2")
 
-def open_source(source: object, table: TableOptions | None = None) -> Source:
+
+def open_source(source: object, table: TableOptions | None = None, lmdb: LmdbOptions | None = None) -> Source:
     """The source for what the user passed as SRC.
 
-    A folder of class folders, a .csv or .tsv file, one or many .tar or .parquet files (a path, a pattern such as
-    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them), a map-style Dataset, or
-    any object that satisfies `Source`. `table` says what the columns of a .csv or .tsv are.
+    A folder of class folders, a .csv or .tsv file, one or many .tar, .parquet or TFRecord files (a path, a pattern such as
+    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them), a folder of MDS shards or LitData chunks
+    with its index.json, an LMDB file or the folder of its data.mdb, a map-style Dataset, or any object that satisfies `Source`. `table`
+    says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and labels.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
-        ArgumentError: `table` is given for a source that is none.
+        ArgumentError: `table` or `lmdb` is given for a source of another kind.
     """
-    if isinstance(source, str | os.PathLike) and _is_table(os.fsdecode(source)):
-        return TableSource(expanded(source), table or TableOptions())
+    path = expanded(source) if isinstance(source, str | os.PathLike) else None
+    file = None if path is None else _lmdb_file(path)
+    if lmdb is not None and file is None:
+        raise ArgumentError("key_pattern and label_pattern (--key-pattern, --label-pattern) are for an LMDB file")
+    if path is not None and _is_table(path):
+        return TableSource(path, table or TableOptions())
     if table is not None:
         raise ArgumentError("path_column, label_column and header (--path-column, --label-column, --no-header) are for a .csv or .tsv")
-    if isinstance(source, str | os.PathLike):
-        return _open_path(expanded(source))
+    if file is not None:
+        return LmdbSource(file, lmdb or LmdbOptions())
+    if path is not None:
+        return _open_path(path)
     if isinstance(source, list | tuple) and source and all(isinstance(entry, str | os.PathLike) for entry in source):
         return _open_paths([expanded(entry) for entry in source])
     if isinstance(source, Source):
@@ -45,8 +64,8 @@ def open_source(source: object, table: TableOptions | None = None) -> Source:
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return DatasetSource(source)
     raise PackError(
-        f"cannot pack a {type(source).__name__}: give a folder, a .csv/.tsv, .tar or .parquet files, or a map-style Dataset with "
-        "__getitem__ and __len__ (an iterable Dataset has no order to shuffle or to resume)"
+        f"cannot pack a {type(source).__name__}: {_GIVE}, or a map-style Dataset with __getitem__ and __len__ (an iterable Dataset has no "
+        "order to shuffle or to resume)"
     )
 
 
@@ -54,8 +73,16 @@ def _is_table(path: str) -> bool:
     return path.lower().endswith((".csv", ".tsv"))
 
 
+def _lmdb_file(path: str) -> str | None:
+    """The LMDB file that a path names: x.lmdb, x.mdb, or a folder that holds a data.mdb."""
+    inner = os.path.join(path, "data.mdb")
+    if os.path.isfile(inner):
+        return inner
+    return path if path.lower().endswith((".lmdb", ".mdb")) and os.path.isfile(path) else None
+
+
 def _open_paths(paths: list[str]) -> Source:
-    """Several tars as one source; of anything else only one can be packed."""
+    """Several tars as one source, or Parquet or TFRecord files; of anything else only one can be packed."""
     if len(paths) == 1:
         return open_source(paths[0])
     for path in paths:
@@ -63,36 +90,74 @@ def _open_paths(paths: list[str]) -> Source:
             what = "a table" if _is_table(path) else "a folder"
             how = "put all lines into one table" if _is_table(path) else "put the class folders, or links to them, into one folder"
             raise PackError(
-                f"{path} is {what}: of several sources, all are .tar files, or all are .parquet files. To pack them together, {how}; or "
+                f"{path} is {what}: {_SEVERAL}. To pack them together, {how}; or "
                 "pack each by itself and join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
             )
     return _of_files(paths)
 
 
 def _of_files(patterns: list[str]) -> Source:
-    """Tars, or Parquet files, by their names."""
-    parquet = [pattern.lower().endswith(".parquet") for pattern in patterns]
-    if not any(parquet):
-        return TarSource(patterns)
-    if not all(parquet):
-        raise PackError(f"{patterns[0]} and others: of several sources, all are .tar files, or all are .parquet files")
-    return ParquetSource([path for pattern in patterns for path in expand(pattern, "Parquet file")])
+    """Tars, or Parquet or TFRecord files, by their names."""
+    kinds = {_file_kind(pattern) for pattern in patterns}
+    if len(kinds) > 1:
+        raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
+    kind = kinds.pop()
+    if kind == "Parquet file":
+        return ParquetSource([path for pattern in patterns for path in expand(pattern, kind)])
+    if kind == "TFRecord file":
+        return TFRecordSource([path for pattern in patterns for path in expand(pattern, kind)])
+    return TarSource(patterns)
+
+
+def _file_kind(pattern: str) -> str:
+    """The kind of files that a path or pattern names, as messages call it."""
+    if pattern.lower().endswith(".parquet"):
+        return "Parquet file"
+    if is_tfrecord(pattern):
+        return "TFRecord file"
+    if not pattern.lower().endswith(".tar") and any(mark in pattern for mark in "*?{["):
+        # a pattern such as train-* or train-*-of-00010 does not end as its files do
+        found = expand(pattern)
+        return _file_kind(found[0]) if not any(mark in found[0] for mark in "*?{[") else "tar file"
+    return "tar file"
 
 
 def _open_path(text: str) -> Source:
-    lower = text.lower()
     if os.path.isdir(text):
-        with os.scandir(text) as entries:
-            listed = [(entry.name, entry.is_dir()) for entry in entries]
-        for ending in (".tar", ".parquet"):
-            found = sorted(name for name, is_dir in listed if name.lower().endswith(ending) and not is_dir)
-            if found and not any(is_dir for _, is_dir in listed):
-                return _of_files([str(Path(text, name)) for name in found])
-        return FolderSource(text)
+        return _open_folder(text)
+    lower = text.lower()
     if lower.endswith((".tar", ".parquet")) or any(mark in text for mark in "*?{["):
         return _of_files([text])
     if not os.path.exists(text):
-        raise PackError(f"{text}: no such folder or file; give a folder of class folders, a .csv/.tsv, .tar or .parquet files")
-    if lower.endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")):
-        raise PackError(f"{text}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
-    raise PackError(f"{text}: not a source fastload knows; give a folder of class folders, a .csv/.tsv, .tar or .parquet files")
+        raise PackError(f"{text}: no such folder or file; {_GIVE}")
+    if is_tfrecord(text):
+        return _of_files([text])
+    if lower.endswith(_COMPRESSED):
+        plain = text[: lower.rindex(".")]
+        if lower.endswith(".tgz") or plain.lower().endswith(".tar"):
+            raise PackError(f"{text}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
+        if is_tfrecord(plain):
+            raise PackError(f"{text}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)")
+    raise PackError(f"{text}: not a source fastload knows; {_GIVE}")
+
+
+def _open_folder(folder: str) -> Source:
+    with os.scandir(folder) as entries:
+        listed = [(entry.name, entry.is_dir()) for entry in entries]
+    files = sorted(name for name, is_dir in listed if not is_dir)
+    if "index.json" in files:
+        index = read_index(folder)
+        if "shards" in index:
+            return mds_source(folder, index)
+        if "chunks" in index:
+            return litdata_source(folder, index)
+    if len(files) == len(listed):
+        for ending in (".tar", ".parquet"):
+            found = [name for name in files if name.lower().endswith(ending)]
+            if found:
+                return _of_files([str(Path(folder, name)) for name in found])
+        found = [name for name in files if is_tfrecord(name)]
+        if found:
+            one_split(folder, found)
+            return TFRecordSource([str(Path(folder, name)) for name in found])
+    return FolderSource(folder)

@@ -1,0 +1,37 @@
+"""The index.json of a folder of shards, as MosaicML Streaming and LitData write it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.files import read_regular
+from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json, shown
+
+
+def read_index(folder: str) -> dict[str, Any]:
+    """The object in a folder's index.json.
+
+    Raises:
+        PackError: it cannot be read, or is no JSON object.
+    """
+    path = os.path.join(folder, "index.json")
+    try:
+        return get_object(parse_json(read_regular(path, JSON_BYTES)), "its content")
+    except OSError as error:
+        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise PackError(f"{path}: it cannot be read as JSON: {error}") from error
+
+
+def below(folder: str, name: object) -> str:
+    """The path of a file that an index names.
+
+    Raises:
+        Bad: no relative path, or one that leads out of the folder.
+    """
+    relative = get_str(name, "the name of a file")
+    if not relative or "\0" in relative or os.path.isabs(relative) or ".." in relative.split("/"):
+        raise Bad(f"it names the file {shown(relative)}, which is not in the folder")
+    return os.path.join(folder, relative)

@@ -1,0 +1,192 @@
+"""LMDB files of people's own: a picture's file under each key, or under keys that count."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.packing.notices import Notice, Notices
+from fastload.packing.options import LmdbOptions, split_pattern
+from fastload.packing.sources.image_value import HEAD, is_picture
+from fastload.packing.sources.lmdb_tree import Entry, walk
+from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
+from fastload.packing.sources.ranges import FileRanges
+from fastload.store import Field
+from fastload.store.schema import Kind
+
+AFTER_GAP = "after a gap"
+_SURVEYED = 100
+_TEXT_MOST = 1 << 20
+"""Bytes of a label."""
+
+Table = npt.NDArray[np.int64]
+"""A row for each sample: its number, offset and size of its value."""
+
+
+class LmdbSource:
+    """One LMDB file: a sample for each number of `key_pattern`, or else for each key.
+
+    With a pattern such as ``image-%09d`` the samples are its keys in the order of their numbers, from the lowest one that is there up to
+    the first that is missing. Their labels are the values of `label_pattern` of the same numbers: integers written as text, else text, else
+    bytes, as all of `_SURVEYED` labels are. Without a pattern every value has to be a picture's file, and there is no label.
+
+    Nobody may write to the file meanwhile.
+
+    Raises:
+        PackError: no LMDB file, a damaged one, no key of the pattern, or values that are no pictures' files.
+    """
+
+    classes: tuple[str, ...] | None = None
+    concurrent = True
+
+    def __init__(self, path: str, options: LmdbOptions) -> None:
+        self.title = path
+        self._ranges = FileRanges([path])
+        self._notices = Notices()
+        self._keys: list[bytes] | None = None
+        self._pattern = options.key_pattern
+        self._labels = np.zeros((0, 3), np.int64)
+        self.fields: tuple[Field, ...] = ()
+        if options.key_pattern is None:
+            self._images, self._keys = self._all_keys()
+        else:
+            self._images, self._labels = self._counted(options.key_pattern, options.label_pattern)
+        if options.label_pattern is not None:
+            self._label_pattern = options.label_pattern
+            self._kind = self._label_kind()
+            self.fields = (Field("label", self._kind),)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """Keys after the first number that is missing."""
+        return self._notices.all()
+
+    def _all_keys(self) -> tuple[Table, list[bytes]]:
+        rows: list[tuple[int, int, int]] = []
+        keys: list[bytes] = []
+        for entry in walk(self._ranges):
+            head = self._ranges.read(0, entry.offset, min(entry.size, HEAD))
+            if not is_picture(head):
+                raise PackError(self._no_picture(entry, head))
+            rows.append((len(rows), entry.offset, entry.size))
+            keys.append(entry.key)
+        if not rows:
+            raise PackError(f"{self.title}: no key in it")
+        return np.array(rows, np.int64), keys
+
+    def _no_picture(self, entry: Entry, head: bytes) -> str:
+        what = (
+            "a pickle, which is never loaded" if head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" else "no picture's file (JPEG, PNG, ...)"
+        )
+        return (
+            f"{self.title}: the value of the key {entry.key[:60]!r} is {what}; say which keys are images with --key-pattern (key_pattern= "
+            "in Python), such as image-%09d, or pack a Dataset that reads the file"
+        )
+
+    def _counted(self, key_pattern: str, label_pattern: str | None) -> tuple[Table, Table]:
+        """Tables of the images and of the labels, in the order of their numbers."""
+        images, labels = _Numbered(key_pattern), None if label_pattern is None else _Numbered(label_pattern)
+        for entry in walk(self._ranges):
+            images.add(entry)
+            if labels is not None:
+                labels.add(entry)
+        table = images.table()
+        if not len(table):
+            first = next(iter(walk(self._ranges)), None)
+            there = f"its first key is {first.key[:60]!r}" if first else "it has no key"
+            raise PackError(f"{self.title}: no key is of the pattern {key_pattern!r}; {there}")
+        count = int(np.argmin(np.append(np.diff(table[:, 0]) == 1, False))) + 1
+        for number in table[count:, 0].tolist():
+            self._notices.add(AFTER_GAP, key_pattern % number, f"keys after the missing {key_pattern % (table[count - 1, 0] + 1)} left out")
+        return table[:count], np.zeros((0, 3), np.int64) if labels is None else labels.table()
+
+    def _label_kind(self) -> Kind:
+        values = []
+        for position in np.unique(np.linspace(0, len(self) - 1, _SURVEYED).astype(np.int64)).tolist():
+            try:
+                values.append(self._label(position))
+            except (PackError, OSError):  # noqa: PERF203
+                continue  # an error of that sample, when it is packed
+        for kind in ("int", "text"):
+            if values and all(_is(value, kind) for value in values):
+                return "int" if kind == "int" else "text"
+        return "bytes"
+
+    def _label(self, position: int) -> bytes:
+        number = int(self._images[position, 0])
+        at = int(np.searchsorted(self._labels[:, 0], number))
+        if at == len(self._labels) or self._labels[at, 0] != number:
+            raise PackError(f"{self.name(position)}: there is no key {self._label_pattern % number!r} for its label")
+        _, offset, size = self._labels[at].tolist()
+        if size > _TEXT_MOST:
+            raise PackError(f"{self.name(position)}: its label has {size:,} bytes, more than the limit of {_TEXT_MOST:,}")
+        return self._ranges.read(0, offset, size)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def key(self, position: int) -> str:
+        if self._keys is not None:
+            return self._keys[position].decode("utf-8", "backslashreplace")
+        assert self._pattern is not None
+        return self._pattern % int(self._images[position, 0])
+
+    def name(self, position: int) -> str:
+        return f"{self.title}: {self.key(position)}"
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        return int(self._images[position, 2]), file_stamp(self.title)[1]
+
+    def fields_of(self, position: int) -> dict[str, Value] | None:
+        """None with labels: they have to be read."""
+        return None if self.fields else {}
+
+    def place(self, position: int) -> Place:
+        _, offset, size = self._images[position].tolist()
+        return Place(self.title, offset, size)
+
+    def read(self, position: int) -> Item:
+        _, offset, size = self._images[position].tolist()
+        values: dict[str, Value] = {}
+        if self.fields:
+            label = self._label(position)
+            if not _is(label, self._kind):
+                raise PackError(f"{self.name(position)}: its label {label[:40]!r} is not {self._kind}, as the others are")
+            values["label"] = int(label) if self._kind == "int" else label.decode("utf-8") if self._kind == "text" else label
+        return Item(self.name(position), self._ranges.read(0, offset, size), values)
+
+
+def _is(value: bytes, kind: str) -> bool:
+    if kind == "int":
+        return re.fullmatch(rb"\s*[+-]?[0-9]{1,18}\s*", value) is not None
+    if kind == "text":
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+class _Numbered:
+    """The keys of one pattern, with their numbers."""
+
+    def __init__(self, pattern: str) -> None:
+        parts = split_pattern(pattern)
+        assert parts is not None, pattern  # LmdbOptions has checked it
+        before, after = parts
+        self._pattern = pattern.encode()
+        self._match = re.compile(re.escape(before.encode()) + rb"([0-9]{1,18})" + re.escape(after.encode()), re.DOTALL).fullmatch
+        self._rows: list[tuple[int, int, int]] = []
+
+    def add(self, entry: Entry) -> None:
+        """Adds a key, if it is of the pattern."""
+        if (found := self._match(entry.key)) and self._pattern % int(found[1]) == entry.key:
+            self._rows.append((int(found[1]), entry.offset, entry.size))
+
+    def table(self) -> Table:
+        """The keys in the order of their numbers."""
+        table = np.array(self._rows, np.int64).reshape(-1, 3)
+        return table[np.argsort(table[:, 0], kind="stable")]

@@ -1,0 +1,168 @@
+"""Files of rows: what MDS shards and LitData chunks have in common.
+
+Both begin with the number of rows, and the offset of each row and of the end of the last one (uint32 each). A row is the sizes of
+those of its values that have no fixed size (uint32 each), and the values, one after the other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import ArgumentError, PackError
+from fastload.packing.sources.column_codecs import Column
+from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
+from fastload.packing.sources.ranges import FileRanges
+from fastload.store import Field
+
+ROWS_MOST = 1 << 24
+"""Limit on the rows of one file: their offsets are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFile:
+    """A file of rows, and the number of them that the source's index says."""
+
+    path: str
+    rows: int
+
+
+class RowSource:
+    """Rows of several files, in the order of the files.
+
+    Args:
+        title: the folder.
+        files: the files of rows.
+        columns: all columns, in the order of the values in a row.
+        image: name of the column that is the image.
+        label: name of the column that becomes the field ``label``.
+
+    Raises:
+        PackError: a file is missing, damaged, or not the one that the index describes.
+    """
+
+    classes: tuple[str, ...] | None = None
+    concurrent = True
+
+    def __init__(self, title: str, files: Sequence[RowFile], columns: Sequence[Column], image: str, label: str | None) -> None:
+        self.title = title
+        if len({file.path for file in files}) < len(files):
+            raise PackError(f"{title}: its index names a file twice; copy the index again")
+        self._ranges = FileRanges([file.path for file in files])
+        self._columns = columns
+        self._image = next(place for place, column in enumerate(columns) if column.name == image)
+        self._names = [("label" if column.name == label else column.name) for column in columns]
+        self._head = struct.Struct(f"<{sum(column.size is None for column in columns)}I")
+        tables = [self._table(number, file.rows) for number, file in enumerate(files)]
+        self._firsts = np.cumsum([0, *(len(table) - 1 for table in tables)])
+        self._tables = tables
+        if not self._firsts[-1]:
+            raise PackError(f"{title}: no sample in it")
+        try:
+            self.fields = tuple(self._field(place) for place in range(len(columns)) if place != self._image)
+        except ArgumentError as error:
+            raise PackError(f"{title}: a column that cannot be stored: {error}") from error
+
+    def _table(self, number: int, rows: int) -> npt.NDArray[np.uint32]:
+        """The offsets of a file's rows, and of the end of the last one; checked."""
+        path, size = self._ranges.paths[number], self._ranges.size(number)
+        header = 4 * (rows + 2)
+        if rows > ROWS_MOST or size < header:
+            raise PackError(f"{path}: {size:,} bytes cannot hold the {rows:,} samples that the index says; copy both again")
+        table = np.frombuffer(self._ranges.read(number, 0, header), "<u4")
+        if table[0] != rows:
+            raise PackError(f"{path}: it has {table[0]:,} samples where the index says {rows:,}; copy both again")
+        offsets = table[1:]
+        if offsets[0] < header or offsets[-1] > size or not bool((offsets[1:] >= offsets[:-1]).all()):
+            raise PackError(f"{path}: its offsets of samples lie outside its {size:,} bytes, or run backwards; copy it again")
+        return offsets
+
+    def _field(self, place: int) -> Field:
+        column, name = self._columns[place], self._names[place]
+        if column.kind == "array":
+            value = first_readable(lambda position: self._values(position)[name], len(self))
+            assert isinstance(value, np.ndarray)
+            return Field(name, "array", shape=value.shape, dtype=value.dtype.name)
+        return Field(name, "bytes" if column.kind == "image" else column.kind)
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def _row(self, position: int) -> tuple[int, int, int, int]:
+        """(file, row in the file, offset, size) of a sample."""
+        number = int(np.searchsorted(self._firsts, position, side="right")) - 1
+        row = position - int(self._firsts[number])
+        begin, end = self._tables[number][row : row + 2].tolist()
+        return number, row, begin, end - begin
+
+    def name(self, position: int) -> str:
+        number, row, _, _ = self._row(position)
+        return f"{self._ranges.paths[number]}: sample {row}"
+
+    def key(self, position: int) -> str:
+        number, row, _, _ = self._row(position)
+        return f"{number}:{row}"
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        number, _, _, size = self._row(position)
+        return size, file_stamp(self._ranges.paths[number])[1]
+
+    def fields_of(self, position: int) -> None:
+        """None: its row has to be read."""
+
+    def _parts(self, position: int, head: bytes, size: int) -> list[tuple[int, int]]:
+        """(offset in the row, size) of each value of a row, from the row's first bytes."""
+        if size < self._head.size:
+            raise PackError(f"{self.name(position)}: {size} bytes are too few for its {len(self._columns)} values")
+        own = iter(self._head.unpack_from(head))
+        parts, at = [], self._head.size
+        for column in self._columns:
+            length = column.size if column.size is not None else next(own)
+            parts.append((at, length))
+            at += length
+        if at != size:
+            raise PackError(f"{self.name(position)}: its values have {at:,} bytes in all, where the row has {size:,}; copy the file again")
+        return parts
+
+    def place(self, position: int) -> Place | None:
+        if self._columns[self._image].encoding == "pil":
+            return None
+        number, _, begin, size = self._row(position)
+        head = self._ranges.read(number, begin, min(self._head.size, size))
+        at, length = self._parts(position, head, size)[self._image]
+        return Place(self._ranges.paths[number], begin + at, length)
+
+    def read(self, position: int) -> Item:
+        data, parts = self._data(position)
+        at, size = parts[self._image]
+        image = data[at : at + size]
+        if self._columns[self._image].encoding == "pil":
+            pixels = self._decoded(position, self._image, image)
+            assert isinstance(pixels, np.ndarray)
+            return Item(self.name(position), pixels, self._values(position, data, parts))
+        return Item(self.name(position), image, self._values(position, data, parts))
+
+    def _data(self, position: int) -> tuple[bytes, list[tuple[int, int]]]:
+        number, _, begin, size = self._row(position)
+        data = self._ranges.read(number, begin, size)
+        return data, self._parts(position, data, size)
+
+    def _values(self, position: int, data: bytes = b"", parts: list[tuple[int, int]] | None = None) -> dict[str, Value]:
+        if parts is None:
+            data, parts = self._data(position)
+        return {
+            self._names[place]: self._decoded(position, place, data[at : at + size])
+            for place, (at, size) in enumerate(parts)
+            if place != self._image
+        }
+
+    def _decoded(self, position: int, place: int, data: bytes) -> Value:
+        column = self._columns[place]
+        try:
+            return column.decode(data)
+        except ValueError as error:
+            raise PackError(f"{self.name(position)}: its {column.name!r} is no {column.encoding}: {error}") from error

@@ -1,0 +1,297 @@
+"""TFRecord files of tf.train.Example records: TensorFlow's own, those of TensorFlow Datasets, and those of the package tfrecord."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fastload._native import core
+from fastload.errors import ArgumentError, PackError
+from fastload.packing.sources.example_proto import BYTES, FLOATS, INTS, Feature, bytes_of, features, floats_of, ints_of
+from fastload.packing.sources.image_value import HEAD, image_name, is_picture, label_name
+from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
+from fastload.packing.sources.ranges import FileRanges
+from fastload.store import Field
+
+SURVEYED = 100
+"""Records, spread evenly over the source, that settle which features there are and of which kinds."""
+
+_NAMES = re.compile(r".*\.(tfrecords?|tfrec)|.*-\d{5,6}-of-\d{5,6}", re.IGNORECASE | re.DOTALL)
+_SHARD = re.compile(r"-\d{5,6}-of-\d{5,6}$")
+_HEADER = struct.Struct("<QI")
+_CRC = struct.Struct("<I")
+_WINDOW = 1024
+_IMAGE_NAMES = ("image/encoded", "encoded", "image_bytes", "image_raw")
+_LABEL_NAMES = ("image/class/label", "image/label", "class")
+_COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")
+
+
+def is_tfrecord(path: str) -> bool:
+    """Whether a file is named as TFRecords are: x.tfrecord, x.tfrecords, x.tfrec, train-00000-of-00010."""
+    return _NAMES.fullmatch(os.path.basename(path)) is not None
+
+
+def one_split(folder: str, names: Sequence[str]) -> None:
+    """Refuses files of several splits in one folder, as TensorFlow Datasets writes them.
+
+    Raises:
+        PackError: the names before -00000-of-00010 differ.
+    """
+    splits = sorted({_SHARD.sub("", name) for name in names if _SHARD.search(name)})
+    if len(splits) > 1:
+        raise PackError(
+            f"{folder}: it holds several sets ({', '.join(splits[:5])}); give one of them as a pattern: '{folder}/{splits[0]}-*'"
+        )
+
+
+class TFRecordSource:
+    """One or many uncompressed TFRecord files, read in the order given, by offset.
+
+    The image is the feature ``image/encoded``, or one of a usual name (image, jpeg, ...), or the only one that holds pictures. The label is
+    ``label``, ``image/class/label``, or an integer of another usual name; its values stay as they are. Each other feature is a field of
+    its name. `SURVEYED` records settle the kinds: one integer or float a record is a number, several, always as many, an array (int64
+    or float32), and a number of them that varies JSON. One bytes value is text if it is UTF-8 in all of them, else bytes; several
+    are JSON if they are text. A record that has another feature, or one of another kind, is that sample's error.
+
+    Raises:
+        PackError: a file is missing, compressed or damaged, or its records are not tf.train.Examples with a picture.
+    """
+
+    classes: tuple[str, ...] | None = None
+    concurrent = True
+
+    def __init__(self, paths: list[str]) -> None:
+        self.title = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        self._ranges = FileRanges(paths)
+        offsets, sizes, firsts = array("q"), array("q"), [0]
+        for number in range(len(paths)):
+            _index(self._ranges, number, offsets, sizes)
+            firsts.append(len(offsets))
+        if not offsets:
+            raise PackError(f"{self.title}: no record in it")
+        self._offsets, self._sizes, self._firsts = np.array(offsets), np.array(sizes), np.array(firsts)
+        survey = _Survey(self)
+        self._image = survey.image
+        self._names = survey.names
+        self.fields = survey.fields
+        self._kinds = {field.name: field for field in self.fields}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def _record(self, position: int) -> tuple[int, int, int, int]:
+        """(file, record in the file, offset of its data, size) of a sample."""
+        number = int(np.searchsorted(self._firsts, position, side="right")) - 1
+        return number, position - int(self._firsts[number]), int(self._offsets[position]), int(self._sizes[position])
+
+    def name(self, position: int) -> str:
+        number, row, _, _ = self._record(position)
+        return f"{self._ranges.paths[number]}: record {row}"
+
+    def key(self, position: int) -> str:
+        number, row, _, _ = self._record(position)
+        return f"{number}:{row}"
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        number, _, _, size = self._record(position)
+        return size, file_stamp(self._ranges.paths[number])[1]
+
+    def fields_of(self, position: int) -> None:
+        """None: its record has to be read."""
+
+    def place(self, position: int) -> Place:
+        number, _, offset, size = self._record(position)
+        window = _Window(self._ranges, number, offset)
+        try:
+            found = features(window.take, size)
+            at, length = self._one(window.take, found, self._image)
+        except ValueError as error:
+            raise self._malformed(position, error) from error
+        return Place(self._ranges.paths[number], offset + at, length)
+
+    def read(self, position: int) -> Item:
+        data = self.data(position)
+        name = self.name(position)
+
+        def take(offset: int, size: int) -> bytes:
+            return data[offset : offset + size]
+
+        try:
+            found = features(take, len(data))
+            image = take(*self._one(take, found, self._image))
+            more = found.keys() - self._names.keys() - {self._image}
+            if more:
+                raise ValueError(f"the feature {min(more)!r}, which the {SURVEYED} records looked at first have not")
+            values = {field: self._value(take, found.get(feature), self._kinds[field]) for feature, field in self._names.items()}
+        except ValueError as error:
+            raise self._malformed(position, error) from error
+        return Item(name, image, values)
+
+    def data(self, position: int) -> bytes:
+        """The data of a record, checked by its checksum."""
+        number, _, offset, size = self._record(position)
+        data = self._ranges.read(number, offset, size + _CRC.size)
+        if _masked(data[:size]) != _CRC.unpack(data[size:])[0]:
+            raise PackError(f"{self.name(position)}: it is damaged (its checksum does not match); copy the file again")
+        return data[:size]
+
+    def _malformed(self, position: int, error: ValueError) -> PackError:
+        return PackError(f"{self.name(position)}: its tf.train.Example is not as it should be: {error}")
+
+    @staticmethod
+    def _one(take: Callable[[int, int], bytes], found: dict[str, Feature], name: str) -> tuple[int, int]:
+        """(offset, size) of a feature's only bytes."""
+        feature = found.get(name)
+        values = bytes_of(take, feature) if feature is not None and feature.kind == BYTES else []
+        if len(values) != 1:
+            raise ValueError(f"{len(values)} values of {name!r}, where there should be one of bytes")
+        return values[0]
+
+    @staticmethod
+    def _value(take: Callable[[int, int], bytes], feature: Feature | None, field: Field) -> Value:
+        values = values_of(take, feature)
+        if field.kind == "json":
+            return [value.decode("utf-8") if isinstance(value, bytes) else value for value in values]
+        wanted = field.shape[0] if field.kind == "array" else 1
+        kinds = {"int": INTS, "float": FLOATS, "array": INTS if field.dtype == "int64" else FLOATS}
+        if feature is None or len(values) != wanted or feature.kind != kinds.get(field.kind, BYTES):
+            raise ValueError(f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others")
+        if field.kind == "array":
+            return np.array(values, field.dtype)
+        value = values[0]
+        return value.decode("utf-8") if field.kind == "text" and isinstance(value, bytes) else value
+
+
+def values_of(take: Callable[[int, int], bytes], feature: Feature | None) -> list[int] | list[float] | list[bytes]:
+    """The values of a feature, none of one that is not there."""
+    if feature is None:
+        return []
+    if feature.kind == BYTES:
+        return [take(offset, size) for offset, size in bytes_of(take, feature)]
+    return floats_of(take, feature) if feature.kind == FLOATS else ints_of(take, feature)
+
+
+class _Survey:
+    """What some records of a source have in common: which feature is the image, and the fields of the others."""
+
+    def __init__(self, source: TFRecordSource) -> None:
+        self._kinds: dict[str, set[int]] = {}
+        self._counts: dict[str, set[int]] = {}
+        self._text: dict[str, bool] = {}
+        self._pictures: Counter[str] = Counter()
+        self._looked = 0
+        failure: PackError | None = None
+        for position in np.unique(np.linspace(0, len(source) - 1, SURVEYED).astype(np.int64)).tolist():
+            try:
+                self._look(source.data(position))
+            except (PackError, OSError) as error:  # noqa: PERF203
+                failure = failure or (error if isinstance(error, PackError) else PackError(f"{source.name(position)}: {error.strerror}"))
+            except ValueError as error:
+                failure = failure or PackError(f"{source.name(position)}: it is no tf.train.Example: {error}")
+        if not self._looked:
+            assert failure is not None
+            raise failure
+        names = sorted(self._kinds)
+        pictures = [name for name, count in self._pictures.items() if 2 * count >= self._looked]
+        if self._pictures and not pictures:
+            raise PackError(
+                f"{source.title}: none of {', '.join(names)} is a picture's file (JPEG, PNG, ...); raw pixels have no size or layout that "
+                "fastload knows: read them in a Dataset of your own, and pack that"
+            )
+        self.image = image_name(source.title, names, pictures, pictures, _IMAGE_NAMES)
+        integers = [name for name in names if self._kinds[name] == {INTS} and self._counts[name] == {1}]
+        label = label_name(integers, names, _LABEL_NAMES)
+        self.names = {name: "label" if name == label else name for name in names if name != self.image}
+        try:
+            self.fields = tuple(self._field(source.title, name, field) for name, field in self.names.items())
+        except ArgumentError as error:
+            raise PackError(f"{source.title}: a feature that cannot be stored: {error}") from error
+
+    def _look(self, data: bytes) -> None:
+        def take(offset: int, size: int) -> bytes:
+            return data[offset : offset + size]
+
+        found = features(take, len(data))
+        read = {name: values_of(take, feature) for name, feature in found.items()}
+        for name, feature in found.items():
+            values = read[name]
+            self._counts.setdefault(name, {0} if self._looked else set()).add(len(values))
+            kinds = self._kinds.setdefault(name, set())
+            if not values:
+                continue
+            kinds.add(feature.kind)
+            if feature.kind == BYTES:
+                self._text[name] = self._text.get(name, True) and all(_is_text(value) for value in values)
+                self._pictures[name] += len(values) == 1 and isinstance(values[0], bytes) and is_picture(values[0][:HEAD])
+        for name in self._counts.keys() - found.keys():
+            self._counts[name].add(0)
+        self._looked += 1
+
+    def _field(self, title: str, name: str, field: str) -> Field:
+        kinds, counts = self._kinds[name], self._counts[name]
+        if len(kinds) > 1:
+            raise PackError(f"{title}: the feature {name!r} is of several kinds; they must be the same in all records")
+        same = len(counts) == 1 and counts != {0}
+        if kinds == {BYTES} and (counts == {1} or not self._text[name]):
+            return Field(field, "text" if self._text[name] else "bytes")
+        if same and kinds != {BYTES}:
+            if counts == {1}:
+                return Field(field, "int" if kinds == {INTS} else "float")
+            return Field(field, "array", shape=(*counts,), dtype="int64" if kinds == {INTS} else "float32")
+        return Field(field, "json")
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, bytes) and "\0" not in value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
+class _Window:
+    """A record read in small pieces where it is in its file, so that an image in it is passed over."""
+
+    def __init__(self, ranges: FileRanges, number: int, offset: int) -> None:
+        self._ranges, self._number, self._offset = ranges, number, offset
+        self._begin, self._data = 0, b""
+
+    def take(self, offset: int, size: int) -> bytes:
+        begin = offset - self._begin
+        if begin < 0 or begin + size > len(self._data):
+            file_size = self._ranges.size(self._number)
+            wanted = min(max(size, _WINDOW), file_size - self._offset - offset)
+            self._begin, self._data, begin = offset, self._ranges.read(self._number, self._offset + offset, wanted), 0
+        return self._data[begin : begin + size]
+
+
+def _masked(data: bytes) -> int:
+    """TensorFlow's checksum of bytes: a CRC32C, turned by 15 bits, plus a constant."""
+    crc = core.crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _index(ranges: FileRanges, number: int, offsets: array[int], sizes: array[int]) -> None:
+    """Adds the offset and size of the data of each record of a file, whose data are not read."""
+    path, end = ranges.paths[number], ranges.size(number)
+    at = 0
+    while at < end:
+        if end - at < _HEADER.size + _CRC.size:
+            raise PackError(f"{path}: it ends inside record {len(offsets)}; copy it again")
+        header = ranges.read(number, at, _HEADER.size)
+        size, crc = _HEADER.unpack(header)
+        if _masked(header[:8]) != crc:
+            if at == 0 and header.startswith(_COMPRESSED):
+                raise PackError(f"{path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)")
+            what = "not a TFRecord file" if at == 0 else f"damaged at byte {at:,}: copy it again"
+            raise PackError(f"{path}: {what} (the checksum of a record's length does not match)")
+        if size > end - at - _HEADER.size - _CRC.size:
+            raise PackError(f"{path}: it ends inside a record of {size:,} bytes; copy it again")
+        offsets.append(at + _HEADER.size)
+        sizes.append(size)
+        at += _HEADER.size + size + _CRC.size
