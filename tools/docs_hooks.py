@@ -22,7 +22,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PUBLIC = ("fastload", "fastload.packing", "fastload.transforms", "fastload.augment", "fastload.health", "fastload.errors")
+PUBLIC = (
+    *("fastload", "fastload.packing", "fastload.versions"),
+    *("fastload.transforms", "fastload.augment", "fastload.health", "fastload.errors"),
+)
 """Modules whose public names are for users: each has a docstring and a place in docs/reference."""
 _PART = re.compile(r"^<!-- generated: (\S+)(?: (\S+))? -->$", re.MULTILINE)
 

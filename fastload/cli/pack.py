@@ -123,17 +123,18 @@ def pack(
         )
     except PackStoppedError as error:
         raise PackError(
-            f"{error.reason}. Repair or remove it, and go on: {_again()} -- or leave such samples out: {_again('--on-error', 'skip')}"
+            f"{error.reason}. Repair or remove it, and go on: {again('pack')} -- "
+            f"or leave such samples out: {again('pack', '--on-error', 'skip')}"
         ) from error
     except KeyboardInterrupt:
-        say(f"fastload: stopped; this goes on: {_again()}", err=True)
+        say(f"fastload: stopped; this goes on: {again('pack')}", err=True)
         raise typer.Exit(130) from None
     if not quiet:
         show(summary, out)
 
 
-def _again(*changed: str) -> str:
-    """The command that goes on with this pack, as the shell takes it."""
+def again(command: str, *changed: str) -> str:
+    """The command that goes on with what this one has begun, as the shell takes it."""
     kept: list[str] = []
     arguments = iter(sys.argv[2:])
     for argument in arguments:
@@ -141,7 +142,7 @@ def _again(*changed: str) -> str:
             next(arguments, None)
         elif argument not in ("--overwrite", "--resume") and not (changed and argument.startswith("--on-error=")):
             kept.append(argument)
-    return f"`{shlex.join(['fastload', 'pack', '--resume', *changed, *kept])}`"
+    return f"`{shlex.join(['fastload', command, '--resume', *changed, *kept])}`"
 
 
 _LINES = (

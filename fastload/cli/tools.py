@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fastload.cli.output import say
+from fastload.files import expanded
 from fastload.packing.options import OnError
 from fastload.printable import cell
-from fastload.store import Manifest
+from fastload.store import Manifest, old_versions
 
 _Dataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.")]
+_Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]
 _Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
-def info(dataset: _Dataset, as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False) -> None:
+def info(
+    dataset: _Dataset,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    version: _Version = None,
+) -> None:
     """Shows what a packed dataset holds."""
-    manifest = Manifest.load(dataset)
+    manifest = Manifest.load(dataset, version)
     if as_json:
         typer.echo(json.dumps(_document(dataset, manifest), indent=2, ensure_ascii=True))
     else:
@@ -29,6 +36,8 @@ def info(dataset: _Dataset, as_json: Annotated[bool, typer.Option("--json", help
 def _document(dataset: str, manifest: Manifest) -> dict[str, Any]:
     return {
         "path": dataset,
+        "version": manifest.version,
+        "versions": _versions(dataset, manifest),
         "samples": manifest.count,
         "bytes": manifest.bytes,
         "fields": manifest.schema.to_json(),
@@ -37,6 +46,13 @@ def _document(dataset: str, manifest: Manifest) -> dict[str, Any]:
         "options": dict(manifest.options),
         "summary": dict(manifest.summary),
     }
+
+
+def _versions(dataset: str, manifest: Manifest) -> list[int]:
+    """Numbers of the versions that can be read."""
+    folder = Path(expanded(dataset))
+    now = Manifest.load(folder).version
+    return [*old_versions(folder, now), now] if now > 1 else [manifest.version]
 
 
 def _show(dataset: str, manifest: Manifest) -> None:
@@ -49,6 +65,9 @@ def _show(dataset: str, manifest: Manifest) -> None:
     table = Table(title=cell(dataset), show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
+    versions = _versions(dataset, manifest)
+    if len(versions) > 1 or manifest.version > 1:
+        table.add_row("version", f"{manifest.version} of {', '.join(map(str, versions))}")
     table.add_row("samples", f"{manifest.count:,}")
     table.add_row("size", f"{human_bytes(manifest.bytes)} in {len(manifest.shards):,} shards")
     for field in manifest.schema:
@@ -72,13 +91,14 @@ def _show(dataset: str, manifest: Manifest) -> None:
 def verify(
     dataset: _Dataset,
     decode: Annotated[bool, typer.Option("--decode", help="Decode every image too.")] = False,
+    version: _Version = None,
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
     """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not hold."""
     from fastload.packing.verify import verify as run
 
-    report = run(dataset, decode=decode, workers=workers, progress=not quiet)
+    report = run(dataset, decode=decode, version=version, workers=workers, progress=not quiet)
     for problem in report.problems:
         say(problem)
     for sample in report.bad:

@@ -46,8 +46,9 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
     """Adds the entropy index, with which crops are decoded faster, to each JPEG of a packed dataset that has none.
 
     Afterwards the dataset equals, in every sample and field, one packed with index=True. A shard that gets indexes is written
-    beside the old one, which is then removed: the disk needs room for one more shard. Processes that have the dataset open are
-    not disturbed. If the call is stopped, even by a kill, the dataset is whole; another call does the rest.
+    beside the old one, which is then removed unless an older version of the dataset has it: the disk needs room for one more shard.
+    Processes that have the dataset open are not disturbed. If the call is stopped, even by a kill, the dataset is whole; another call
+    does the rest.
 
     Args:
         path: the dataset's directory.
@@ -67,7 +68,7 @@ def index(path: str | os.PathLike[str], *, workers: int | None = None, progress:
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
         raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
     started = time.monotonic()
-    with DatasetRewriter(path, _GO_ON) as rewriter, Progress(rewriter.manifest.count, "index", shown=progress) as bar:
+    with DatasetRewriter(path, _GO_ON) as rewriter, Progress(rewriter.reader.count, "index", shown=progress) as bar:
         bar.start(0, 0)
         job = _Job(rewriter, threads, bar)
         for number in range(len(rewriter.manifest.shards)):
@@ -107,11 +108,10 @@ class _Job:
 
     def shard(self, number: int) -> None:
         """Indexes one shard and commits it."""
-        entry = self._rewriter.manifest.shards[number]
-        first, last = entry.first, entry.first + entry.count
         reader = self._rewriter.reader
         with self._rewriter.shard(number) as shard:
-            at = first
+            at = first = shard.samples.start
+            last = shard.samples.stop
             pipeline: OrderedPipeline[_Seen, _Seen]
             pipeline = OrderedPipeline(lambda index, _: self._look(reader, index), first, last, workers=self._workers)
             with pipeline:

@@ -135,17 +135,22 @@ def pack(
     run = RunOptions(shard_size, workers, overwrite, resume, progress)
     if overwrite:
         _refuse_source_inside(source, out)
-    started = time.monotonic()
     opened = open_source(source, table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern))
-    job = _Job(opened, options)
-    if on_error == "raise" and not (resume and os.path.exists(out)):
+    return pack_source(opened, out, options, run)
+
+
+def pack_source(source: Source, out: str | os.PathLike[str], options: PackOptions, run: RunOptions) -> PackSummary:
+    """Packs an open source; see `pack`."""
+    started = time.monotonic()
+    job = _Job(source, options)
+    if options.on_error == "raise" and not (run.resume and os.path.exists(out)):
         job.refuse_deep()
-    schema = Schema((Field(IMAGE_FIELD, "image"), *opened.fields))
+    schema = Schema((Field(IMAGE_FIELD, "image"), *source.fields))
     writer = DatasetWriter(
-        out, schema, shard_size=run.shard_bytes, options=job.identity(), varying=VARYING, resume=resume, overwrite=overwrite
+        out, schema, shard_size=run.shard_bytes, options=job.identity(), varying=VARYING, resume=run.resume, overwrite=run.overwrite
     )
     try:
-        with Progress(len(job.order), opened.title, shown=run.progress) as bar:
+        with Progress(len(job.order), source.title, shown=run.progress) as bar:
             return job.run(writer, run.threads, bar, started)
     except OSError as error:
         raise _write_failure(out, error) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,19 @@ from fastload.errors import DatasetError, FastloadError, SampleError
 from fastload.files import expanded, open_regular
 from fastload.limits import default_max_pixels
 from fastload.packing.progress import Progress
-from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Manifest, Schema, ShardEntry, file_crc32c, parse_stored
+from fastload.store import (
+    HEIGHT_COLUMN,
+    WIDTH_COLUMN,
+    DatasetReader,
+    Manifest,
+    Schema,
+    Segment,
+    ShardEntry,
+    file_crc32c,
+    file_path,
+    parse_stored,
+)
+from fastload.store.segments import AddedValues, read_segment
 from fastload.system import available_cpus
 
 _BLOCK = 256
@@ -67,16 +79,24 @@ class VerifyReport:
         return not self.problems and not self.bad
 
 
-def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int | None = None, progress: bool = False) -> VerifyReport:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    decode: bool = False,
+    version: int | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
-    It checks the size, checksum, tree and columns of every shard, and the checksum, lengths and kinds of every record. The
-    size of each image must be that in the columns, and its entropy index, if it has one, must be right. With `decode`, every
-    image is decoded.
+    It checks the size, checksum, tree and columns of every shard, those in other folders that the dataset refers to too, the files beside
+    the shards of a dataset that was changed, and the checksum, lengths and kinds of every record. The size of each image must be that in
+    the columns, and its entropy index, if it has one, must be right. With `decode`, every image is decoded.
 
     Args:
         path: the dataset's directory.
         decode: decode every image too.
+        version: an older version of a dataset that was changed; the latest by default.
         workers: threads; the CPUs this process may use by default.
         progress: show a bar on the terminal.
 
@@ -84,15 +104,16 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
         DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the dataset was changed meanwhile.
     """
     folder = Path(expanded(path))
-    manifest = Manifest.load(folder)
+    manifest = Manifest.load(folder, version)
     threads = available_cpus() if workers is None else workers
     problems: list[str] = []
     bad: list[BadSample] = []
     warnings = unchecked = 0
     with ThreadPoolExecutor(threads, "fastload-verify") as pool:
         problems += [text for text in pool.map(lambda shard: _check_file(folder, shard), manifest.shards) if text]
+        problems += [text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text]
         try:
-            reader = DatasetReader(folder)
+            reader = DatasetReader(folder, manifest.version)
         except DatasetError as error:
             text = str(error)
             # This may repeat a problem of a file, but a reason that only the reader finds must not be lost.
@@ -107,14 +128,14 @@ def verify(path: str | os.PathLike[str], *, decode: bool = False, workers: int |
                     bad += found
                     warnings += warned
                     bar.update(min(start + _BLOCK, manifest.count), check.add(size))
-    if (problems or bad) and Manifest.load(folder) != manifest:
+    if (problems or bad) and Manifest.load(folder, manifest.version) != manifest:
         raise DatasetError(f"{folder} was changed while it was verified, as `fastload index` does: verify it again")
     return VerifyReport(manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode, unchecked)
 
 
 def _check_file(folder: Path, shard: ShardEntry) -> str:
     """Describes what is wrong with a shard's file; "" if nothing is."""
-    path = folder / shard.file
+    path = file_path(folder, shard.folder, shard.file)
     again = "copy it again, or pack again"
     try:
         descriptor, size = open_regular(path)
@@ -125,6 +146,26 @@ def _check_file(folder: Path, shard: ShardEntry) -> str:
             return f"{path}: its checksum is {found:#010x} where the manifest says {shard.crc32c:#010x}; {again}"
     except OSError as error:
         return f"{path}: {error.strerror}; {again}"
+    return ""
+
+
+def _segments(manifest: Manifest) -> Iterator[tuple[Segment, int]]:
+    """The parts of files beside the shards, and the number of values of any length in each; 0: it holds rows of a fixed size."""
+    for shard in manifest.shards:
+        if shard.rows is not None:
+            yield shard.rows, 0
+        for name, part in shard.added.items():
+            yield part, 0 if manifest.schema[name].is_column else shard.stored
+
+
+def _check_segment(folder: Path, segment: Segment, values: int) -> str:
+    """Describes what is wrong with a part of a file beside the shards; "" if nothing is."""
+    try:
+        data = read_segment(folder, segment)
+        if values:
+            AddedValues(data, values, segment.file)
+    except DatasetError as error:
+        return str(error)
     return ""
 
 

@@ -1,5 +1,6 @@
 """A packed dataset on disk: its schema, its manifest, its shards, and how they are read and written."""
 
+from fastload.store.change import DatasetChange, numbered
 from fastload.store.entries import Segment, ShardEntry, file_path
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, old_versions
 from fastload.store.reader import DatasetReader, parse_stored
@@ -14,6 +15,7 @@ __all__ = [
     "JOURNAL_NAME",
     "MANIFEST_NAME",
     "WIDTH_COLUMN",
+    "DatasetChange",
     "DatasetReader",
     "DatasetRewriter",
     "DatasetWriter",
@@ -26,6 +28,7 @@ __all__ = [
     "ShardRewrite",
     "file_crc32c",
     "file_path",
+    "numbered",
     "old_versions",
     "parse_stored",
     "with_index",

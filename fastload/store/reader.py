@@ -67,15 +67,15 @@ class DatasetReader:
         count: the number of samples.
     """
 
-    def __init__(self, path: str | os.PathLike[str], version: int | None = None) -> None:
-        """Opens the dataset in the folder `path`: as it is now, or an older version of it.
+    def __init__(self, path: str | os.PathLike[str], version: int | None = None, *, manifest: Manifest | None = None) -> None:
+        """Opens the dataset in the folder `path`: as it is now, or an older version of it, or as `manifest` describes it.
 
         Raises:
             DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
                 another size; or a column's checksum differs.
         """
         self.path = Path(expanded(path)).absolute()
-        self.manifest = Manifest.load(self.path, version)
+        self.manifest = Manifest.load(self.path, version) if manifest is None else manifest
         self.count = self.manifest.count
         self._firsts = [shard.first for shard in self.manifest.shards]
         self._closed = False

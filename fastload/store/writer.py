@@ -170,7 +170,7 @@ class DatasetWriter:
 
     def _check_free(self, resume: bool, overwrite: bool) -> None:
         names = sorted(os.listdir(self.out))
-        ours = [name for name in names if _is_ours(name)]
+        ours = [name for name in names if is_packed_file(name)]
         if names and not ours:
             raise PackError(f"{self.out} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
         if not ours or resume or overwrite:
@@ -183,7 +183,7 @@ class DatasetWriter:
 
     def _clear(self) -> None:
         """Removes the dataset's files: the manifest first, so that there never is a manifest without its shards."""
-        names = [name for name in os.listdir(self.out) if _is_ours(name)]
+        names = [name for name in os.listdir(self.out) if is_packed_file(name)]
         for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
             (self.out / name).unlink()
         sync_folder(self.out)
@@ -214,7 +214,7 @@ class DatasetWriter:
             if not file.is_file() or file.stat().st_size != shard.bytes:
                 raise PackError(f"{file} is missing or of another size than when it was complete: --overwrite starts again")
         for name in os.listdir(self.out):
-            if _is_ours(name) and name not in named | {MANIFEST_NAME, JOURNAL_NAME}:
+            if is_packed_file(name) and name not in named | {MANIFEST_NAME, JOURNAL_NAME}:
                 (self.out / name).unlink()
 
     def _read_journal(self) -> None:
@@ -390,5 +390,6 @@ class DatasetWriter:
             self._lock = -1
 
 
-def _is_ours(name: str) -> bool:
+def is_packed_file(name: str) -> bool:
+    """Whether a file has the name of one that fastload writes into a dataset's folder."""
     return name in _OURS or any(pattern.fullmatch(name) for pattern in (SHARD_NAME, SIDE_NAME, VERSION_NAME))

@@ -1,0 +1,95 @@
+"""``fastload append``: commands that change a packed dataset; each makes a new version of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fastload.cli.output import say
+from fastload.cli.pack import again, show
+from fastload.errors import PackError, PackStoppedError
+from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
+
+_PACK, _RUN = PackOptions(), RunOptions()
+_Dataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.")]
+_AS_PACKED = "as the dataset was packed, unless given"
+
+
+def append(
+    dataset: _Dataset,
+    sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="What fastload pack takes.")],
+    encode: Annotated[Encode | None, typer.Option(help=f"How images are stored; {_AS_PACKED}.")] = None,
+    quality: Annotated[
+        int | None, typer.Option(min=LIMITS["quality"][0], max=LIMITS["quality"][1], help=f"Of JPEGs that are encoded; {_AS_PACKED}.")
+    ] = None,
+    subsampling: Annotated[Subsampling | None, typer.Option(help=f"Of their chroma; {_AS_PACKED}.")] = None,
+    max_side: Annotated[int | None, typer.Option(min=1, help=f"Shrink images whose longer side is longer; {_AS_PACKED}.")] = None,
+    min_side: Annotated[int | None, typer.Option(min=1, help=f"Shrink images whose shorter side is longer; {_AS_PACKED}.")] = None,
+    exif: Annotated[Exif | None, typer.Option(help=f"Whether images are turned upright; {_AS_PACKED}.")] = None,
+    check: Annotated[Check | None, typer.Option(help=f"How far a JPEG is checked; {_AS_PACKED}.")] = None,
+    index: Annotated[bool | None, typer.Option("--index/--no-index", help=f"Whether to make the entropy index; {_AS_PACKED}.")] = None,
+    optimize_huffman: Annotated[
+        bool | None, typer.Option("--optimize-huffman/--no-optimize-huffman", help=f"The same pixels in smaller JPEGs; {_AS_PACKED}.")
+    ] = None,
+    max_pixels: Annotated[int | None, typer.Option(min=1, help=f"Refuse larger images; {_AS_PACKED}.")] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Add the samples in a random order.")] = _PACK.shuffle,
+    seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = _PACK.seed,
+    on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be packed: stop, or leave it out.")] = _PACK.on_error,
+    limit: Annotated[int | None, typer.Option(min=1, help="Add the first so many samples only.")] = _PACK.limit,
+    shard_size: Annotated[str, typer.Option(help="Bytes of a new shard: 1GiB, 500MB, ...")] = "1GiB",
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")] = _RUN.workers,
+    path_column: Annotated[str | None, typer.Option(help="Of a .csv/.tsv: the column of paths, by name or number.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Likewise the column of labels.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
+    ] = None,
+    key_pattern: Annotated[
+        str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d.")
+    ] = None,
+    label_pattern: Annotated[str | None, typer.Option(help="Likewise the keys of labels.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an append that was stopped.")] = _RUN.resume,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
+) -> None:
+    """Adds the samples of a source to a packed dataset, as a new version; the fields must be the same, classes go by their names."""
+    from fastload.versions.append import append as run
+
+    try:
+        summary = run(
+            dataset,
+            sources[0] if len(sources) == 1 else sources,
+            encode=encode,
+            quality=quality,
+            subsampling=subsampling,
+            max_side=max_side,
+            min_side=min_side,
+            exif=exif,
+            check=check,
+            index=index,
+            optimize_huffman=optimize_huffman,
+            max_pixels=max_pixels,
+            shuffle=shuffle,
+            seed=seed,
+            on_error=on_error,
+            limit=limit,
+            shard_size=shard_size,
+            workers=workers,
+            path_column=path_column,
+            label_column=label_column,
+            header=header,
+            key_pattern=key_pattern,
+            label_pattern=label_pattern,
+            resume=resume,
+            progress=not quiet,
+        )
+    except PackStoppedError as error:
+        raise PackError(
+            f"{error.reason}. Repair or remove it, and go on: {again('append')} -- "
+            f"or leave such samples out: {again('append', '--on-error', 'skip')}"
+        ) from error
+    except KeyboardInterrupt:
+        say(f"fastload: stopped; {dataset} is as it was, and this goes on: {again('append')}", err=True)
+        raise typer.Exit(130) from None
+    if not quiet:
+        show(summary.pack, dataset)
+    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.pack.samples:,} of them new")

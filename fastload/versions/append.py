@@ -1,0 +1,274 @@
+"""append: packs a source and adds its samples after those of a finished dataset, as a new version.
+
+NOTE [ append: what is durable when ]
+1. The source is packed into a folder of its own inside the dataset's, append.tmp, as any dataset is: killed there, --resume goes on.
+2. Its shards get second names in the dataset's folder (hard links), and the new version names those. Killed before that is committed,
+   append.tmp is whole, and --resume does it again. Where the file system has no hard links the files are moved, and an append that is
+   killed between the first move and the commit has to be begun anew.
+3. append.tmp gets the name append.old, and is removed. A resume that finds files of append.tmp in the dataset already does only this.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import ArgumentError, PackError, PackStoppedError
+from fastload.files import expanded
+from fastload.limits import checked_max_pixels
+from fastload.packing import PackOptions, PackSummary, open_source
+from fastload.packing.notices import EXAMPLES, Notices
+from fastload.packing.options import Check, Encode, Exif, OnError, RunOptions, Subsampling, lmdb_options, table_options
+from fastload.packing.packer import pack_source
+from fastload.packing.summary import NAMES_KEPT
+from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
+from fastload.store.writer import is_packed_file
+from fastload.versions.fitting import fit_source
+
+WORK_NAME = "append.tmp"
+"""The folder, inside the dataset's, into which the source is packed."""
+DONE_NAME = "append.old"
+_GO_ON = "run `fastload append` with --resume"
+_KEPT = ("encode", "quality", "subsampling", "max_side", "min_side", "exif", "check", "index", "optimize_huffman", "max_pixels")
+"""Options whose default is what the dataset was packed with."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSummary:
+    """Result of `append`.
+
+    Attributes:
+        version: the dataset's new version.
+        samples: samples in it.
+        pack: the counts of what was packed and added.
+    """
+
+    version: int
+    samples: int
+    pack: PackSummary
+
+
+def append(
+    out: str | os.PathLike[str],
+    source: object,
+    *,
+    encode: Encode | None = None,
+    quality: int | None = None,
+    subsampling: Subsampling | None = None,
+    max_side: int | None = None,
+    min_side: int | None = None,
+    exif: Exif | None = None,
+    check: Check | None = None,
+    index: bool | None = None,
+    optimize_huffman: bool | None = None,
+    max_pixels: int | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    on_error: OnError = "raise",
+    limit: int | None = None,
+    shard_size: str | int = "1GiB",
+    workers: int | None = None,
+    path_column: str | int | None = None,
+    label_column: str | int | None = None,
+    header: bool | None = None,
+    key_pattern: str | None = None,
+    label_pattern: str | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> AppendSummary:
+    """Packs a source and adds its samples after those of a finished dataset, as a new version. It takes as long as packing the source.
+
+    The source must have the dataset's fields. Labels go by the names of their classes: known classes keep their labels, new ones come
+    after them; labels without names must be below the number of the dataset's classes.
+
+    Args:
+        out: the dataset's directory.
+        source: what `fastload.pack` takes.
+        encode, quality, subsampling, max_side, min_side, exif, check, index, optimize_huffman, max_pixels: as `fastload.pack` has them;
+            by default what the dataset was packed with.
+        shuffle, seed, on_error, limit, shard_size, workers, path_column, label_column, header, key_pattern, label_pattern, progress: as
+            `fastload.pack` has them; they concern the samples that are added.
+        resume: go on with an append that was stopped, with the same source and options.
+
+    Returns:
+        AppendSummary: the new version, and the counts of what was packed.
+
+    Raises:
+        ArgumentError: an argument out of range, or two that contradict each other.
+        DatasetError: there is no finished dataset, or it is damaged.
+        PackError: the source does not fit the dataset, a sample cannot be packed (PackStoppedError), there is nothing to resume, the disk
+            is full, or another process is writing to the dataset. The dataset is as it was.
+    """
+    given = {
+        "encode": encode, "quality": quality, "subsampling": subsampling, "max_side": max_side, "min_side": min_side, "exif": exif,
+        "check": check, "index": index, "optimize_huffman": optimize_huffman, "max_pixels": max_pixels,
+    }  # fmt: skip
+    table, keys = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
+    run = RunOptions(shard_size, workers, False, resume, progress)
+    path = Path(expanded(out))
+    _refuse_dataset(source)
+    with DatasetChange(path, _GO_ON) as change:
+        options = _options(change.manifest, given, shuffle=shuffle, seed=seed, on_error=on_error, limit=limit)
+        fitted, classes = fit_source(open_source(source, table, keys), change.manifest, path)
+        job = _Append(change)
+        job.begin(resume)
+        try:
+            summary = pack_source(fitted, job.folder, options, run)
+        except PackStoppedError:
+            raise
+        except PackError as error:
+            raise PackError(str(error).replace("--overwrite starts again", "without --resume it starts again")) from error
+        manifest = job.finish(classes)
+    return AppendSummary(manifest.version, manifest.count, summary)
+
+
+def _refuse_dataset(source: object) -> None:
+    if isinstance(source, str | os.PathLike) and (Path(expanded(source)) / MANIFEST_NAME).is_file():
+        raise PackError(f"{os.fspath(source)} is a packed dataset: `fastload concat` makes one of several, without copying them")
+
+
+def _options(manifest: Manifest, given: Mapping[str, Any], **own: Any) -> PackOptions:
+    """The options of this pack: those given, else what the dataset was packed with, else the defaults."""
+    stored = {name: manifest.options[name] for name in _KEPT if manifest.options.get(name) is not None}
+    stored |= {name: value for name, value in given.items() if value is not None}
+    stored["max_pixels"] = checked_max_pixels(stored.get("max_pixels"))
+    try:
+        return PackOptions(**stored, **own)
+    except ArgumentError as error:
+        raise ArgumentError(f"{error} (what is not given is as the dataset was packed: `fastload info` shows it)") from None
+
+
+class _Append:
+    """One append to a locked dataset. See NOTE [ append: what is durable when ]."""
+
+    def __init__(self, change: DatasetChange) -> None:
+        self._change = change
+        self._done = change.path / DONE_NAME
+        self.folder = change.path / WORK_NAME
+
+    def begin(self, resume: bool) -> None:
+        """Removes what earlier appends left, but for what is resumed.
+
+        Raises:
+            PackError: there is nothing to resume, or what is there was added already.
+        """
+        remove_work(self._done)
+        if not resume:
+            remove_work(self.folder)
+            return
+        now = f"{self._change.path} is at version {self._change.manifest.version} with {self._change.manifest.count:,} samples"
+        if self._is_added():
+            self._clear()
+            raise PackError(f"the append that was stopped had added its samples already: {now}")
+        if not self.folder.is_dir():
+            raise PackError(f"there is no append to go on with: {now}; without --resume it adds the source")
+
+    def _is_added(self) -> bool:
+        """Whether the samples in append.tmp are in the dataset: its first shard is a file that the manifest names."""
+        try:
+            shards = Manifest.load(self.folder).shards
+            first = (self.folder / shards[0].file).stat() if shards else None
+            files = [self._change.path / shard.file for shard in self._change.manifest.shards if shard.folder is None]
+            return first is not None and any(os.path.samestat(first, file.stat()) for file in files)
+        except OSError:  # DatasetError is one: the pack in append.tmp is unfinished
+            return False
+
+    def finish(self, classes: tuple[str, ...] | None) -> Manifest:
+        """Adds the samples that were packed as a new version. Raises PackError."""
+        change, packed = self._change, Manifest.load(self.folder)
+        now = change.manifest
+        try:
+            shards = [self._take(shard, packed) for shard in packed.shards]
+        except OSError as error:
+            raise PackError(f"cannot move the new shards into {change.path}: {error.strerror}; mend that and {_GO_ON}") from None
+        manifest = change.commit(
+            replace(
+                now,
+                shards=numbered([*now.shards, *shards]),
+                classes=classes,
+                options=_joined_options(now.options, packed.options),
+                summary=joined_summary(now.summary, packed.summary),
+            )
+        )
+        self._clear()
+        return manifest
+
+    def _take(self, shard: ShardEntry, packed: Manifest) -> ShardEntry:
+        """Gives a shard a name in the dataset's folder, and returns its entry there."""
+        name = self._change.unused_name("shard")
+        try:
+            os.link(self.folder / shard.file, self._change.path / name)
+        except OSError:
+            os.replace(self.folder / shard.file, self._change.path / name)
+        base = shard.base if shard.base is None else os.path.normpath(os.path.join(WORK_NAME, shard.base))
+        names = [field.name for field in self._change.manifest.schema]
+        order = tuple(field.name for field in packed.schema)
+        return replace(shard, file=name, base=base, fields=None if list(order) == names else order)
+
+    def _clear(self) -> None:
+        try:
+            os.replace(self.folder, self._done)
+        except OSError as error:
+            raise PackError(f"cannot remove {self.folder}, which is no longer needed: {error.strerror}") from None
+        remove_work(self._done)
+
+
+def remove_work(folder: Path) -> None:
+    """Removes a folder in which an append was packed, where there is one.
+
+    Raises:
+        PackError: it holds other files, or cannot be removed.
+    """
+    try:
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink(missing_ok=True)
+            return
+        for name in sorted(os.listdir(folder), key=lambda name: (name != MANIFEST_NAME, name)):
+            if is_packed_file(name):
+                (folder / name).unlink()
+        folder.rmdir()
+    except OSError as error:
+        raise PackError(f"cannot remove {folder}, which an append left: {error.strerror}; move it elsewhere") from None
+
+
+def _joined_options(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The dataset's options, where those of its new samples change what holds for all."""
+    both = dict(now)
+    if isinstance(now.get("max_pixels"), int) and isinstance(more.get("max_pixels"), int):
+        both["max_pixels"] = max(now["max_pixels"], more["max_pixels"])
+    if "index" in now:
+        both["index"] = bool(now["index"] and more.get("index"))
+    return both
+
+
+def joined_summary(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The counts of two packs together. What is of another type than a PackSummary's is left as it is."""
+    both = dict(now)
+    for field in fields(PackSummary):
+        name, mine, its = field.name, now.get(field.name), more.get(field.name)
+        if isinstance(mine, int) and isinstance(its, int):
+            both[name] = mine + its
+        elif name == "notices":
+            both[name] = _joined_notices(mine, its)
+        elif isinstance(mine, list) and isinstance(its, list):
+            both[name] = [*mine, *its][:NAMES_KEPT]
+        elif isinstance(mine, dict) and isinstance(its, dict):
+            counts = {key: value for key, value in mine.items() if isinstance(value, int)}
+            both[name] = counts | {key: counts.get(key, 0) + value for key, value in its.items() if isinstance(value, int)}
+        elif mine is None and its is not None:
+            both[name] = its
+    return both
+
+
+def _joined_notices(now: object, more: object) -> list[dict[str, Any]]:
+    found = {notice.kind: notice for notice in Notices.of(now).all()}
+    for notice in Notices.of(more).all():
+        known = found.get(notice.kind)
+        if known is not None:
+            examples = (*known.examples, *notice.examples)[:EXAMPLES]
+            notice = replace(known, count=known.count + notice.count, examples=examples)
+        found[notice.kind] = notice
+    return [{"kind": n.kind, "text": n.text, "count": n.count, "examples": list(n.examples)} for n in found.values()]

@@ -1,0 +1,6 @@
+"""The helpers of the packing tests are modules for these."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "packing"))

@@ -1,0 +1,28 @@
+"""Changes of a dataset that are killed: the old version or the new one, and a following command works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastload
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "least"), [("append", 20)])
+def test_killed_at_every_point(tmp_path: Path, change: str, least: int) -> None:
+    """kill -9 at any call that changes the disk leaves the old version or the new one, whole, and what is done next finishes it."""
+    folders = (HERE, HERE.parent / "store", HERE.parent / "packing", Path(fastload.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    script = HERE / "change_kill_points.py"
+    done = subprocess.run(
+        [sys.executable, script, change, tmp_path], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > least
