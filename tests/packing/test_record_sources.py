@@ -157,6 +157,14 @@ class TestTFRecord:
         with pytest.raises(PackError, match=r"several sets \(a, b\)"):
             open_source(tmp_path)
 
+    def test_class_names(self, tmp_path: Path) -> None:
+        """TensorFlow Datasets writes them beside the files."""
+        path = tfrecord(tmp_path / "x-train.tfrecord-00000-of-00001", *(example(image=[JPEGS[n]], label=[n]) for n in range(2)))
+        assert open_source(path).classes is None
+        (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
+        (tmp_path / "features.json").write_text("{}")
+        assert open_source(tmp_path).classes == ("cat", "dog")
+
     def test_more_files_than_may_be_open(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Files are closed and opened again beyond a limit."""
         monkeypatch.setattr("fastload.packing.sources.ranges._OPEN_MOST", 2)
@@ -242,6 +250,19 @@ class TestMDS:
         source = mds(tmp_path / "in", {"image": "jpeg"}, {}, good, good + b"x", b"", good)
         summary = pack(source, tmp_path / "out", on_error="skip")
         assert (summary.samples, [name[-8:] for name, _ in summary.skipped]) == (2, ["sample 1", "sample 2"])
+
+    def test_a_text_called_image(self, tmp_path: Path) -> None:
+        """It is a field of another name where the image itself has another."""
+        source = mds(tmp_path, {"image": "str", "jpg": "jpeg"}, {}, struct.pack("<II", 3, len(JPEGS[0])) + b"a/b" + JPEGS[0])
+        assert values(open_source(source)) == [{"image_field": "a/b"}]
+        assert pack(source, tmp_path / "out").samples == 1
+
+    def test_an_index_json_of_other_things(self, tmp_path: Path) -> None:
+        """Beside class folders it is one of the other files, whatever it holds."""
+        tree(tmp_path, {"cat/1.jpg": JPEGS[0]})
+        for content in ("no JSON", "[]", "{}"):
+            (tmp_path / "index.json").write_text(content)
+            assert open_source(tmp_path).classes == ("cat",)
 
     def test_pixels(self) -> None:
         """Pixels of other modes, or of another size than they say, are refused."""

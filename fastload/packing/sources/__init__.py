@@ -146,7 +146,12 @@ def _open_folder(folder: str) -> Source:
         listed = [(entry.name, entry.is_dir()) for entry in entries]
     files = sorted(name for name, is_dir in listed if not is_dir)
     if "index.json" in files:
-        index = read_index(folder)
+        try:
+            index = read_index(folder)
+        except PackError:
+            if len(files) == len(listed):
+                raise
+            index = {}  # somebody's own file beside class folders
         if "shards" in index:
             return mds_source(folder, index)
         if "chunks" in index:

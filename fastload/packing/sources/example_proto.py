@@ -1,4 +1,4 @@
-"""Parser of the protocol buffer tf.train.Example, and of no other. It reads no value until asked, so that an image can be skipped.
+"""Parser of the protocol buffer tf.train.Example, and of no other. It reads no value until asked, so that an image can be passed over.
 
 An Example holds a map of features by name; each is a list of bytes, of floats (32 bit) or of integers (64 bit). The wire format is that of
 https://protobuf.dev/programming-guides/encoding. Sizes are checked before use, and nothing here recurses.
@@ -6,13 +6,9 @@ https://protobuf.dev/programming-guides/encoding. Sizes are checked before use, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-
-Take = Callable[[int, int], bytes]
-"""Bytes of the message: (offset, size); fewer at its end."""
 
 BYTES, FLOATS, INTS = 1, 2, 3
 
@@ -20,11 +16,14 @@ VALUES_MOST = 1 << 20
 """Limit on the values of one feature."""
 _FEATURES_MOST = 1000
 _NAME_MOST = 1000
-_VARINT, _FIXED32, _SIZED = 0, 5, 2
+_FIRST, _SECOND = 1 << 3 | 2, 2 << 3 | 2
+"""Tags of a message's first and second field, where that has a size."""
+_LISTS = {BYTES << 3 | 2: BYTES, FLOATS << 3 | 2: FLOATS, INTS << 3 | 2: INTS}
+_FIRST_VARINT, _FIRST_FIXED32 = 1 << 3, 1 << 3 | 5
 
 
 class Malformed(ValueError):
-    """Bytes that are no Example; the message says which."""
+    """Bytes that are no Example; the message says why."""
 
 
 class Feature(NamedTuple):
@@ -35,125 +34,136 @@ class Feature(NamedTuple):
     end: int
 
 
-def features(take: Take, size: int) -> dict[str, Feature]:
-    """The features of the Example in the first `size` bytes, by name. A feature without a list is left out.
+def features(data: bytes, size: int, wanted: str | None = None) -> dict[str, Feature]:
+    """The features of an Example of `size` bytes, by name. A feature without a list is left out.
+
+    Args:
+        data: the Example, or its beginning.
+        size: its size in bytes.
+        wanted: stop at the feature of this name.
 
     Raises:
         Malformed: these bytes are no Example.
+        IndexError: `data` ends before all features, or the one wanted, were found.
     """
     found: dict[str, Feature] = {}
-    for number, begin, end in _sized(take, 0, size):
-        _only(number, (1,), "an Example (a SequenceExample cannot be packed)")
-        for entry_number, entry_begin, entry_end in _sized(take, begin, end):
-            _only(entry_number, (1,), "Features")
-            _add(found, take, entry_begin, entry_end)
+    at = 0
+    while at < size:
+        at, end = _field(data, at, size, _FIRST, "an Example (a SequenceExample cannot be packed)")
+        while at < end:
+            at, entry_end = _field(data, at, end, _FIRST, "the features")
+            name, feature = _entry(data, at, entry_end)
+            if name in found or len(found) == _FEATURES_MOST:
+                raise Malformed(f"the feature {name!r} twice" if name in found else f"more than {_FEATURES_MOST} features")
+            if feature is not None:
+                found[name] = feature
+                if name == wanted:
+                    return found
+            at = entry_end
     return found
 
 
-def _add(found: dict[str, Feature], take: Take, begin: int, end: int) -> None:
-    """Adds the feature of one entry of the map."""
-    name, value = "", None
-    for number, inner, inner_end in _sized(take, begin, end):
-        _only(number, (1, 2), "an entry of the features")
-        if number == 1:
-            if inner_end - inner > _NAME_MOST:
-                raise Malformed(f"a name of {inner_end - inner:,} bytes")
-            name = take(inner, inner_end - inner).decode("utf-8")
-        else:
-            for kind, list_begin, list_end in _sized(take, inner, inner_end):
-                _only(kind, (BYTES, FLOATS, INTS), "a feature")
-                if value is not None:
-                    raise Malformed("a feature of two lists")
-                value = Feature(kind, list_begin, list_end)
-    if name in found or len(found) == _FEATURES_MOST:
-        raise Malformed(f"the feature {name!r} twice" if name in found else f"more than {_FEATURES_MOST} features")
-    if value is not None:
-        found[name] = value
+def _entry(data: bytes, at: int, end: int) -> tuple[str, Feature | None]:
+    """The name and the feature of one entry of the map."""
+    name, feature = "", None
+    while at < end:
+        tag, at = _varint(data, at)
+        size, at = _varint(data, at)
+        inner_end = at + size
+        if inner_end > end:
+            raise Malformed(f"a feature of {size:,} bytes, where {end - at:,} are left")
+        if tag == _FIRST:
+            if size > _NAME_MOST:
+                raise Malformed(f"a name of {size:,} bytes")
+            if inner_end > len(data):
+                raise IndexError
+            name = data[at:inner_end].decode("utf-8")
+        elif tag != _SECOND or feature is not None:
+            raise Malformed(f"a feature with the tag {tag}")
+        elif size:
+            kind, at = _varint(data, at)
+            size, at = _varint(data, at)
+            if kind not in _LISTS or at + size != inner_end:
+                raise Malformed("a feature that is not one list")
+            feature = Feature(_LISTS[kind], at, inner_end)
+        at = inner_end
+    return name, feature
 
 
-def bytes_of(take: Take, feature: Feature) -> list[tuple[int, int]]:
-    """(offset, size) of each value of a feature of kind BYTES."""
+def bytes_of(data: bytes, feature: Feature) -> list[tuple[int, int]]:
+    """(offset, size) of each value of a feature of kind BYTES. IndexError where `data` ends before the last of them begins."""
     found: list[tuple[int, int]] = []
-    for number, begin, end in _sized(take, feature.begin, feature.end):
-        _only(number, (1,), "a list of bytes")
-        found.append((begin, end - begin))
-        if len(found) > VALUES_MOST:
-            raise Malformed(f"a feature of more than {VALUES_MOST:,} values")
+    at = feature.begin
+    while at < feature.end:
+        at, end = _field(data, at, feature.end, _FIRST, "a list of bytes")
+        found.append((at, end - at))
+        at = end
+        _limit(len(found))
     return found
 
 
-def floats_of(take: Take, feature: Feature) -> list[float]:
+def floats_of(data: bytes, feature: Feature) -> list[float]:
     """The values of a feature of kind FLOATS."""
     found: list[float] = []
-    for wire, begin, end in _numbers(take, feature):
-        if wire not in (_FIXED32, _SIZED) or (end - begin) % 4:
+    at = feature.begin
+    while at < feature.end:
+        if data[at] == _FIRST_FIXED32:
+            at, end = at + 1, at + 5
+        else:
+            at, end = _field(data, at, feature.end, _FIRST, "a list of floats")
+        if end > feature.end or (end - at) % 4:
             raise Malformed("a list of floats that are not of 4 bytes")
-        _limit(len(found) + (end - begin) // 4)
-        found += np.frombuffer(take(begin, end - begin), "<f4").tolist()
+        _limit(len(found) + (end - at) // 4)
+        found += np.frombuffer(data[at:end], "<f4").tolist()
+        at = end
     return found
 
 
-def ints_of(take: Take, feature: Feature) -> list[int]:
+def ints_of(data: bytes, feature: Feature) -> list[int]:
     """The values of a feature of kind INTS."""
     found: list[int] = []
-    for wire, begin, end in _numbers(take, feature):
-        if wire not in (_VARINT, _SIZED):
-            raise Malformed("a list of integers that are no varints")
-        while begin < end:
-            value, begin = _varint(take, begin, end)
+    at = feature.begin
+    while at < feature.end:
+        packed = data[at] != _FIRST_VARINT
+        at, end = _field(data, at, feature.end, _FIRST, "a list of integers") if packed else (at + 1, at + 2)
+        while at < end:
+            value, at = _varint(data, at)
             found.append(value - (1 << 64) if value >> 63 else value)
             _limit(len(found))
+        if at > (end if packed else feature.end):
+            raise Malformed("a list that is longer than its feature")
     return found
 
 
-def _numbers(take: Take, feature: Feature) -> Iterator[tuple[int, int, int]]:
-    """(wire type, begin, end) of the parts of a list of numbers, which is packed, as in all files seen, or not."""
-    begin = feature.begin
-    while begin < feature.end:
-        key, begin = _varint(take, begin, feature.end)
-        _only(key >> 3, (1,), "a list of numbers")
-        wire = key & 7
-        if wire == _SIZED:
-            size, begin = _varint(take, begin, feature.end)
-            end = begin + size
-        elif wire == _FIXED32:
-            end = begin + 4
-        else:
-            end = _varint(take, begin, feature.end)[1]
-        if end > feature.end:
-            raise Malformed("a list that is longer than its feature")
-        yield wire, begin, end
-        begin = end
+def _field(data: bytes, at: int, end: int, wanted: int, what: str) -> tuple[int, int]:
+    """Begin and end of the content of a field with a size, whose tag is at `at`."""
+    tag, at = _varint(data, at)
+    if tag != wanted:
+        raise Malformed(f"the tag {tag} in {what}")
+    size, at = _varint(data, at)
+    if size > end - at:
+        raise Malformed(f"{size:,} bytes in {what}, where {max(end - at, 0):,} are left")
+    return at, at + size
 
 
-def _sized(take: Take, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(number, begin, end) of each field of a message whose fields all have a size."""
-    while begin < end:
-        key, begin = _varint(take, begin, end)
-        if key & 7 != _SIZED:
-            raise Malformed(f"field {key >> 3} is of wire type {key & 7}")
-        size, begin = _varint(take, begin, end)
-        if size > end - begin:
-            raise Malformed(f"field {key >> 3} of {size:,} bytes, where {end - begin:,} are left")
-        yield key >> 3, begin, begin + size
-        begin += size
-
-
-def _varint(take: Take, begin: int, end: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number below 2**64 and the offset after it."""
-    value = 0
-    for place, byte in enumerate(take(begin, min(10, end - begin))):
-        value |= (byte & 0x7F) << 7 * place
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value = shift = 0
+    while True:
+        value |= (byte & 0x7F) << shift
+        at += 1
         if byte < 0x80:
-            if value >> 64:
-                break
-            return value, begin + place + 1
-    raise Malformed("a number that does not end, or of more than 64 bits")
-
-
-def _only(number: int, known: tuple[int, ...], what: str) -> None:
-    if number not in known:
-        raise Malformed(f"field {number} in {what}")
+            break
+        shift += 7
+        if shift > 63:
+            raise Malformed("a number of more than 64 bits")
+        byte = data[at]
+    if value >> 64:
+        raise Malformed("a number of more than 64 bits")
+    return value, at
 
 
 def _limit(count: int) -> None:

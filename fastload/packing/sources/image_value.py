@@ -41,6 +41,11 @@ def image_name(title: str, names: Sequence[str], sure: Collection[str], possible
     raise PackError(f"{title}: {how_many} of {', '.join(names)} can be the image: name one 'image'")
 
 
+def field_name(name: str, label: str | None) -> str:
+    """The field's name of a value that is not the image: ``label`` for the label, and another one for what is called image and is none."""
+    return "label" if name == label else "image_field" if name == "image" else name
+
+
 def label_name(integers: Collection[str], names: Collection[str], preferred: Sequence[str] = ()) -> str | None:
     """The name of the value that becomes the field ``label``: one of that name, or else integers of a usual name."""
     if "label" in names:

@@ -41,7 +41,8 @@ class FileRanges:
             PackError: it cannot be opened, or is not a regular file.
         """
         try:
-            return os.fstat(self._descriptor(number).number).st_size
+            file = self._descriptor(number)  # held: it is closed with its last reference
+            return os.fstat(file.number).st_size
         except OSError as error:
             raise PackError(f"{self.paths[number]}: cannot be read: {error.strerror}") from error
 

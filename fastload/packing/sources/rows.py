@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.sources.column_codecs import Column
+from fastload.packing.sources.image_value import field_name
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
@@ -55,7 +56,7 @@ class RowSource:
         self._ranges = FileRanges([file.path for file in files])
         self._columns = columns
         self._image = next(place for place, column in enumerate(columns) if column.name == image)
-        self._names = [("label" if column.name == label else column.name) for column in columns]
+        self._names = [field_name(column.name, label) for column in columns]
         self._head = struct.Struct(f"<{sum(column.size is None for column in columns)}I")
         tables = [self._table(number, file.rows) for number, file in enumerate(files)]
         self._firsts = np.cumsum([0, *(len(table) - 1 for table in tables)])

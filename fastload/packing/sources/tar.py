@@ -6,7 +6,6 @@ import glob
 import os
 import re
 import tarfile
-import threading
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,6 +16,7 @@ from fastload.files import FILE_BYTES, open_regular
 from fastload.packing.notices import MEMBERS, Notice, Notices
 from fastload.packing.npy import read_npy
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
+from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
 from fastload.store.checked import parse_json
 
@@ -54,8 +54,7 @@ class TarSource:
             self._samples.extend((number, key, parts) for key, parts in _index(path, self._left_out))
         if not self._samples:
             raise PackError(f"{self.title}: no sample in it; a sample is an image and files of the same base name")
-        self._files: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._ranges = FileRanges(self._paths)
         self._image, self._others = self._layout(0)
         for position in range(1, len(self._samples)):
             if self._layout(position) != (self._image, self._others):
@@ -142,31 +141,12 @@ class TarSource:
         for extension, offset, size in parts:
             if size > FILE_BYTES:
                 raise PackError(f"{name}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}")
-            data = self._data(number, offset, size)
+            data = self._ranges.read(number, offset, size)
             if extension == image_extension:
                 image = data
             else:
                 values[_field_name(extension)] = _value(name, extension, data)
         return Item(name, image, values)
-
-    def _data(self, number: int, offset: int, size: int) -> bytes:
-        descriptor = self._files.get(number)
-        if descriptor is None:
-            with self._lock:
-                descriptor = self._files.get(number)
-                if descriptor is None:
-                    descriptor = self._files[number] = open_regular(self._paths[number])[0]
-        data = os.pread(descriptor, size, offset)
-        while len(data) < size:
-            more = os.pread(descriptor, size - len(data), offset + len(data))
-            if not more:
-                raise PackError(f"{self._paths[number]}: the tar ends inside a member; copy it again")
-            data += more
-        return data
-
-    def __del__(self) -> None:
-        for descriptor in getattr(self, "_files", {}).values():
-            os.close(descriptor)
 
 
 def expand(pattern: str, what: str = "tar file") -> list[str]:

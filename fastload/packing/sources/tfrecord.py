@@ -7,14 +7,15 @@ import re
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError
+from fastload.files import read_regular
 from fastload.packing.sources.example_proto import BYTES, FLOATS, INTS, Feature, bytes_of, features, floats_of, ints_of
-from fastload.packing.sources.image_value import HEAD, image_name, is_picture, label_name
+from fastload.packing.sources.image_value import HEAD, field_name, image_name, is_picture, label_name
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
@@ -26,8 +27,10 @@ _NAMES = re.compile(r".*\.(tfrecords?|tfrec)|.*-\d{5,6}-of-\d{5,6}", re.IGNORECA
 _SHARD = re.compile(r"-\d{5,6}-of-\d{5,6}$")
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
-_WINDOW = 1024
+_HEAD = 4096
+"""Bytes of a record in which most have the beginning of the image."""
 _IMAGE_NAMES = ("image/encoded", "encoded", "image_bytes", "image_raw")
+_NAMES_BYTES = 1 << 20
 _LABEL_NAMES = ("image/class/label", "image/label", "class")
 _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x28\xb5\x2f\xfd")
 
@@ -54,16 +57,17 @@ class TFRecordSource:
     """One or many uncompressed TFRecord files, read in the order given, by offset.
 
     The image is the feature ``image/encoded``, or one of a usual name (image, jpeg, ...), or the only one that holds pictures. The label is
-    ``label``, ``image/class/label``, or an integer of another usual name; its values stay as they are. Each other feature is a field of
-    its name. `SURVEYED` records settle the kinds: one integer or float a record is a number, several, always as many, an array (int64
-    or float32), and a number of them that varies JSON. One bytes value is text if it is UTF-8 in all of them, else bytes; several
-    are JSON if they are text. A record that has another feature, or one of another kind, is that sample's error.
+    ``label``, ``image/class/label``, or an integer of another usual name; its values stay as they are. Names of classes come from a
+    label.labels.txt in the folder, as TensorFlow Datasets writes it.
+
+    Each other feature is a field of its name. `SURVEYED` records settle the kinds: one integer or float a record is a number, several,
+    always as many, an array (int64 or float32), and a number of them that varies JSON. One bytes value is text if it is UTF-8 in all of
+    them, else bytes; several are JSON if they are text. A record that has another feature, or one of another kind, is that sample's error.
 
     Raises:
         PackError: a file is missing, compressed or damaged, or its records are not tf.train.Examples with a picture.
     """
 
-    classes: tuple[str, ...] | None = None
     concurrent = True
 
     def __init__(self, paths: list[str]) -> None:
@@ -81,6 +85,8 @@ class TFRecordSource:
         self._names = survey.names
         self.fields = survey.fields
         self._kinds = {field.name: field for field in self.fields}
+        counted = any(field.name == "label" and field.kind == "int" for field in self.fields)
+        self.classes: tuple[str, ...] | None = _class_names(os.path.dirname(paths[0])) if counted and "label" in self._names else None
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -107,31 +113,30 @@ class TFRecordSource:
 
     def place(self, position: int) -> Place:
         number, _, offset, size = self._record(position)
-        window = _Window(self._ranges, number, offset)
+        head = self._ranges.read(number, offset, min(size, _HEAD))
         try:
-            found = features(window.take, size)
-            at, length = self._one(window.take, found, self._image)
-        except ValueError as error:
+            try:
+                at, length = self._only(head, features(head, size, self._image))
+            except IndexError:  # other values before the image are longer than the head
+                head = self._ranges.read(number, offset, size)
+                at, length = self._only(head, features(head, size, self._image))
+        except (ValueError, IndexError) as error:
             raise self._malformed(position, error) from error
         return Place(self._ranges.paths[number], offset + at, length)
 
     def read(self, position: int) -> Item:
         data = self.data(position)
         name = self.name(position)
-
-        def take(offset: int, size: int) -> bytes:
-            return data[offset : offset + size]
-
         try:
-            found = features(take, len(data))
-            image = take(*self._one(take, found, self._image))
+            found = features(data, len(data))
+            at, size = self._only(data, found)
             more = found.keys() - self._names.keys() - {self._image}
             if more:
                 raise ValueError(f"the feature {min(more)!r}, which the {SURVEYED} records looked at first have not")
-            values = {field: self._value(take, found.get(feature), self._kinds[field]) for feature, field in self._names.items()}
-        except ValueError as error:
+            values = {field: _value(data, found.get(feature), self._kinds[field]) for feature, field in self._names.items()}
+        except (ValueError, IndexError) as error:
             raise self._malformed(position, error) from error
-        return Item(name, image, values)
+        return Item(name, data[at : at + size], values)
 
     def data(self, position: int) -> bytes:
         """The data of a record, checked by its checksum."""
@@ -141,40 +146,48 @@ class TFRecordSource:
             raise PackError(f"{self.name(position)}: it is damaged (its checksum does not match); copy the file again")
         return data[:size]
 
-    def _malformed(self, position: int, error: ValueError) -> PackError:
-        return PackError(f"{self.name(position)}: its tf.train.Example is not as it should be: {error}")
+    def _malformed(self, position: int, error: Exception) -> PackError:
+        reason = "it ends inside a feature" if isinstance(error, IndexError) else error
+        return PackError(f"{self.name(position)}: its tf.train.Example is not as it should be: {reason}")
 
-    @staticmethod
-    def _one(take: Callable[[int, int], bytes], found: dict[str, Feature], name: str) -> tuple[int, int]:
-        """(offset, size) of a feature's only bytes."""
-        feature = found.get(name)
-        values = bytes_of(take, feature) if feature is not None and feature.kind == BYTES else []
+    def _only(self, data: bytes, found: dict[str, Feature]) -> tuple[int, int]:
+        """(offset, size) of the image."""
+        feature = found.get(self._image)
+        values = bytes_of(data, feature) if feature is not None and feature.kind == BYTES else []
         if len(values) != 1:
-            raise ValueError(f"{len(values)} values of {name!r}, where there should be one of bytes")
+            raise ValueError(f"{len(values)} values of {self._image!r}, where there should be one of bytes")
         return values[0]
 
-    @staticmethod
-    def _value(take: Callable[[int, int], bytes], feature: Feature | None, field: Field) -> Value:
-        values = values_of(take, feature)
-        if field.kind == "json":
-            return [value.decode("utf-8") if isinstance(value, bytes) else value for value in values]
-        wanted = field.shape[0] if field.kind == "array" else 1
-        kinds = {"int": INTS, "float": FLOATS, "array": INTS if field.dtype == "int64" else FLOATS}
-        if feature is None or len(values) != wanted or feature.kind != kinds.get(field.kind, BYTES):
-            raise ValueError(f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others")
-        if field.kind == "array":
-            return np.array(values, field.dtype)
-        value = values[0]
-        return value.decode("utf-8") if field.kind == "text" and isinstance(value, bytes) else value
+
+def _value(data: bytes, feature: Feature | None, field: Field) -> Value:
+    values = values_of(data, feature)
+    if field.kind == "json":
+        return [value.decode("utf-8") if isinstance(value, bytes) else value for value in values]
+    wanted = field.shape[0] if field.kind == "array" else 1
+    kinds = {"int": INTS, "float": FLOATS, "array": INTS if field.dtype == "int64" else FLOATS}
+    if feature is None or len(values) != wanted or feature.kind != kinds.get(field.kind, BYTES):
+        raise ValueError(f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others")
+    if field.kind == "array":
+        return np.array(values, field.dtype)
+    value = values[0]
+    return value.decode("utf-8") if field.kind == "text" and isinstance(value, bytes) else value
 
 
-def values_of(take: Callable[[int, int], bytes], feature: Feature | None) -> list[int] | list[float] | list[bytes]:
+def values_of(data: bytes, feature: Feature | None) -> list[int] | list[float] | list[bytes]:
     """The values of a feature, none of one that is not there."""
     if feature is None:
         return []
     if feature.kind == BYTES:
-        return [take(offset, size) for offset, size in bytes_of(take, feature)]
-    return floats_of(take, feature) if feature.kind == FLOATS else ints_of(take, feature)
+        return [data[offset : offset + size] for offset, size in bytes_of(data, feature)]
+    return floats_of(data, feature) if feature.kind == FLOATS else ints_of(data, feature)
+
+
+def _class_names(folder: str) -> tuple[str, ...] | None:
+    """The lines of a folder's label.labels.txt; None if there is no such file that is text."""
+    try:
+        return tuple(read_regular(os.path.join(folder, "label.labels.txt"), _NAMES_BYTES).decode("utf-8").splitlines()) or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 class _Survey:
@@ -192,8 +205,9 @@ class _Survey:
                 self._look(source.data(position))
             except (PackError, OSError) as error:  # noqa: PERF203
                 failure = failure or (error if isinstance(error, PackError) else PackError(f"{source.name(position)}: {error.strerror}"))
-            except ValueError as error:
-                failure = failure or PackError(f"{source.name(position)}: it is no tf.train.Example: {error}")
+            except (ValueError, IndexError) as error:
+                reason = "it ends inside a feature" if isinstance(error, IndexError) else error
+                failure = failure or PackError(f"{source.name(position)}: it is no tf.train.Example: {reason}")
         if not self._looked:
             assert failure is not None
             raise failure
@@ -207,18 +221,15 @@ class _Survey:
         self.image = image_name(source.title, names, pictures, pictures, _IMAGE_NAMES)
         integers = [name for name in names if self._kinds[name] == {INTS} and self._counts[name] == {1}]
         label = label_name(integers, names, _LABEL_NAMES)
-        self.names = {name: "label" if name == label else name for name in names if name != self.image}
+        self.names = {name: field_name(name, label) for name in names if name != self.image}
         try:
             self.fields = tuple(self._field(source.title, name, field) for name, field in self.names.items())
         except ArgumentError as error:
             raise PackError(f"{source.title}: a feature that cannot be stored: {error}") from error
 
     def _look(self, data: bytes) -> None:
-        def take(offset: int, size: int) -> bytes:
-            return data[offset : offset + size]
-
-        found = features(take, len(data))
-        read = {name: values_of(take, feature) for name, feature in found.items()}
+        found = features(data, len(data))
+        read = {name: values_of(data, feature) for name, feature in found.items()}
         for name, feature in found.items():
             values = read[name]
             self._counts.setdefault(name, {0} if self._looked else set()).add(len(values))
@@ -252,22 +263,6 @@ def _is_text(value: object) -> bool:
         return isinstance(value, bytes) and "\0" not in value.decode("utf-8")
     except UnicodeDecodeError:
         return False
-
-
-class _Window:
-    """A record read in small pieces where it is in its file, so that an image in it is passed over."""
-
-    def __init__(self, ranges: FileRanges, number: int, offset: int) -> None:
-        self._ranges, self._number, self._offset = ranges, number, offset
-        self._begin, self._data = 0, b""
-
-    def take(self, offset: int, size: int) -> bytes:
-        begin = offset - self._begin
-        if begin < 0 or begin + size > len(self._data):
-            file_size = self._ranges.size(self._number)
-            wanted = min(max(size, _WINDOW), file_size - self._offset - offset)
-            self._begin, self._data, begin = offset, self._ranges.read(self._number, self._offset + offset, wanted), 0
-        return self._data[begin : begin + size]
 
 
 def _masked(data: bytes) -> int:
