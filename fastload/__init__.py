@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from fastload.dataset import PackedDataset
     from fastload.health import HealthMonitor
     from fastload.loader import FastLoader
-    from fastload.packing import export, index, pack
+    from fastload.packing import attach, export, index, pack
     from fastload.versions import append
 
-__all__ = ["FastLoader", "HealthMonitor", "PackedDataset", "__version__", "append", "errors", "export", "index", "pack", "transforms"]
+__all__ = ["FastLoader", "HealthMonitor", "PackedDataset", "__version__", "append", "attach"]
+__all__ += ["errors", "export", "index", "pack", "transforms"]
 
 _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
     "append": ("fastload.versions", "append"),
+    "attach": ("fastload.packing", "attach"),
     "export": ("fastload.packing", "export"),
     "index": ("fastload.packing", "index"),
     "pack": ("fastload.packing", "pack"),

@@ -21,7 +21,7 @@ from fastload.descriptors import Computed
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
-from fastload.opened import OpenedDataset, PackedFiles
+from fastload.opened import OpenedDataset
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_of
@@ -57,9 +57,11 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
         version: of the dataset, where it was changed since it was packed: 1 as it was packed, one more with each change; default: the
             latest. A dataset object stays with its version, in worker processes and in its pickle too, whatever is changed later.
+        base: of a dataset made by `fastload attach`: the folder where its files are now; default: the folder that it names itself.
 
     Raises:
-        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version.
+        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and images are
+            packed.
         TransformError: the transform cannot be planned.
         ArgumentError: fields that the dataset has not, or max_pixels, or the variable in its place, is no number of pixels.
     """
@@ -73,6 +75,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         seed: int | None = None,
         max_pixels: int | None = None,
         version: int | None = None,
+        base: str | os.PathLike[str] | None = None,
     ) -> None:
         self.path = Path(expanded(path)).absolute()
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
@@ -84,7 +87,8 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
         self._fields = None if fields is None else tuple(fields)
         self._checked = False  # that the dataset has those
-        self._files = PackedFiles(self.path, version)
+        self._base = None if base is None else Path(expanded(base)).absolute()
+        self._files = _Files(self.path, version, self._base)
         super().__init__(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
@@ -93,7 +97,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._files = PackedFiles(self.path, state["_files"])
+        self._files = _Files(self.path, state["_files"], self._base)
         self._plan, self._planned = compile_plan(self._transform, device=self._leaves), fingerprint(self._transform)
 
     def __repr__(self) -> str:
@@ -351,3 +355,31 @@ def _position(index: Any, count: int) -> int:
     if not -count <= position < count:
         raise IndexError(f"index {position} is out of range for {count} samples")
     return position % count
+
+
+class _Files:
+    """What a dataset and its snapshots have open, in whichever process asks."""
+
+    def __init__(self, path: Path, version: int | None, base: Path | None) -> None:
+        self._path = path
+        self._version = version
+        self._base = base
+        self._opened: OpenedDataset | None = None
+
+    @property
+    def version(self) -> int | None:
+        """The version that was asked for, or that was opened first; None before that."""
+        return self._version
+
+    @property
+    def opened(self) -> OpenedDataset:
+        """Opened on first use, and anew after a fork."""
+        if self._opened is None or self._opened.pid != os.getpid():
+            # a forked child goes on with its parent's reader and columns, and shares what they have read
+            self._opened = OpenedDataset(self._path, self._version, self._base, self._opened)
+            self._version = self._opened.reader.manifest.version
+        return self._opened
+
+    def close(self) -> None:
+        """Lets go of it."""
+        self._opened = None

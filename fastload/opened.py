@@ -1,4 +1,4 @@
-"""OpenedDataset: a packed dataset as one process has it open, and PackedFiles, which opens it in whichever process asks."""
+"""OpenedDataset: a packed dataset as one process has it open."""
 
 from __future__ import annotations
 
@@ -14,39 +14,12 @@ from fastload.query import Columns, ConditionEngine
 from fastload.store.reader import DatasetReader
 
 
-class PackedFiles:
-    """What a dataset and its snapshots have open, in whichever process asks."""
-
-    def __init__(self, path: Path, version: int | None) -> None:
-        self._path = path
-        self._version = version
-        self._opened: OpenedDataset | None = None
-
-    @property
-    def version(self) -> int | None:
-        """The version that was asked for, or that was opened first; None before that."""
-        return self._version
-
-    @property
-    def opened(self) -> OpenedDataset:
-        """Opened on first use, and anew after a fork."""
-        if self._opened is None or self._opened.pid != os.getpid():
-            # a forked child goes on with its parent's reader and columns, and shares what they have read
-            self._opened = OpenedDataset(self._path, self._version, self._opened)
-            self._version = self._opened.reader.manifest.version
-        return self._opened
-
-    def close(self) -> None:
-        """Lets go of it."""
-        self._opened = None
-
-
 class OpenedDataset:
     """One process's view of a packed dataset: reader, decoder, the columns that are always needed."""
 
-    def __init__(self, path: Path, version: int | None, inherited: OpenedDataset | None) -> None:
+    def __init__(self, path: Path, version: int | None, base: Path | None, inherited: OpenedDataset | None) -> None:
         self.pid = os.getpid()
-        self.reader: DatasetReader = DatasetReader(path, version) if inherited is None else inherited.reader
+        self.reader: DatasetReader = DatasetReader(path, version, base) if inherited is None else inherited.reader
         self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
         fields = self.reader.schema.fields
         self.names = tuple(f.name for f in fields)

@@ -10,16 +10,17 @@
 #include "jpeg/entropy.h"
 #include "jpeg/libjpeg.h"
 #include "jpeg/transcode.h"
-#include "store/record.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
+#include "store/attached.h"
+#include "store/record.h"
 
 struct fl_worker {
     fl_jpeg_decoder *decoder;
     fl_resizer *resizer;
     fl_store_reader *reader;
     fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
-    fl_buffer file; /* the image file last read */
+    fl_buffer file; /* the image file, or the attached image, last read */
     fl_counters counters;
 };
 
@@ -149,6 +150,12 @@ static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t 
     add(&worker->counters.bytes, record.size);
     *found = (stored){image.kind, image.data, fl_record_index(record, source->image_field), 0};
     if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW) return FL_OK;
+    if (image.kind == FL_RECORD_KIND_PLACE) {
+        found->kind = FL_RECORD_KIND_JPEG;
+        code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, err);
+        if (!code) add(&worker->counters.bytes, found->data.size);
+        return code;
+    }
     return fl_fail(err, FL_EUNSUPPORTED, "its image is of kind %u, which this version cannot decode", image.kind);
 }
 
@@ -264,11 +271,26 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
 }
 
-static bool ahead(const fl_source *source, uint64_t index) {
-    return source->store ? fl_store_ahead(source->store, index) : fl_files_ahead(source->files, index);
+/* The record of an attached image is read at once, to know the place of the image: it is small. */
+static bool ahead_attached(const fl_source *source, uint64_t index, const char *base) {
+    uint8_t head[FL_STORE_HEAD];
+    fl_record_field image;
+    const fl_span read = {head, fl_store_head(source->store, index, head)};
+    if (!fl_record_peek(read, source->image_field, &image)) return false;
+    if (image.kind != FL_RECORD_KIND_PLACE) return fl_store_ahead(source->store, index);
+    return fl_attached_ahead(image.data, base, fl_store_images(source->store));
 }
 
-static bool is_warm(const fl_source *source) { return source->store ? fl_store_warm(source->store) : fl_files_warm(source->files); }
+static bool ahead(const fl_source *source, uint64_t index) {
+    if (!source->store) return fl_files_ahead(source->files, index);
+    const char *base = fl_store_base(source->store, index);
+    return base ? ahead_attached(source, index, base) : fl_store_ahead(source->store, index);
+}
+
+static bool is_warm(const fl_source *source, uint64_t index) {
+    if (!source->store) return fl_files_warm(source->files);
+    return fl_store_base(source->store, index) ? fl_page_cache_warm(fl_store_images(source->store)) : fl_store_warm(source->store);
+}
 
 void fl_batch_ahead(void *opaque, uint32_t row, void *unused) {
     const fl_batch *batch = opaque;
@@ -282,7 +304,7 @@ bool fl_batch_cached(const fl_batch *batch) {
     for (int i = 0; i < 2; i++) {
         fl_row at = batch->row[probes[i]];
         const fl_source *source = batch->sources[at.source];
-        if (!is_warm(source) || !ahead(source, at.index)) return false;
+        if (!is_warm(source, at.index) || !ahead(source, at.index)) return false;
     }
     return true;
 }

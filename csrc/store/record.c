@@ -54,6 +54,20 @@ fl_code fl_record_find(fl_span record, uint16_t field, fl_record_field *out, fl_
     return fl_fail(err, FL_ERECORD, "the record has no field %d", field);
 }
 
+bool fl_record_peek(fl_span head, uint16_t field, fl_record_field *out) {
+    if (head.size < FL_RECORD_HEADER) return false;
+    const uint32_t entries = fl_bytes_le16(head.bytes + 6);
+    for (uint32_t i = 0; i < entries && FL_RECORD_HEADER + (size_t)(i + 1) * FL_RECORD_ENTRY <= head.size; i++) {
+        const uint8_t *entry = head.bytes + FL_RECORD_HEADER + (size_t)i * FL_RECORD_ENTRY;
+        if (fl_bytes_le16(entry) != field) continue;
+        const uint64_t offset = fl_bytes_le32(entry + 4), length = fl_bytes_le32(entry + 8);
+        if (offset + length > head.size) return false;
+        *out = fl_record_entry(head, i);
+        return true;
+    }
+    return false;
+}
+
 fl_span fl_record_index(fl_span record, uint16_t image_field) {
     const uint32_t entries = fl_bytes_le16(record.bytes + 6);
     for (uint32_t i = 0; i < entries; i++) {

@@ -7,6 +7,8 @@
 #ifndef FL_STORE_RECORD_H
 #define FL_STORE_RECORD_H
 
+#include <stdbool.h>
+
 #include "common/bytes.h"
 #include "common/status.h"
 
@@ -25,7 +27,8 @@ typedef enum fl_record_kind {
     FL_RECORD_KIND_BYTES = 3,
     FL_RECORD_KIND_TEXT = 4, /* UTF-8 */
     FL_RECORD_KIND_JSON = 5, /* UTF-8 */
-    FL_RECORD_KIND_INDEX = 6 /* jpeg/entropy_index.h, of the image whose field number is its own less FL_RECORD_INDEX */
+    FL_RECORD_KIND_INDEX = 6, /* jpeg/entropy_index.h, of the image whose field number is its own less FL_RECORD_INDEX */
+    FL_RECORD_KIND_PLACE = 7  /* store/attached.h: a JPEG in a file outside of the dataset */
 } fl_record_kind;
 
 typedef struct fl_record_field {
@@ -42,6 +45,10 @@ fl_record_field fl_record_entry(fl_span record, uint32_t i);
 
 /* The first entry with that field number: FL_ERECORD when there is none or the record does not hold. */
 fl_code fl_record_find(fl_span record, uint16_t field, fl_record_field *out, fl_error *err);
+
+/* The entry with that field number in the first bytes of a record, of which nothing is checked but what lies in these bytes: for hints. False where it
+ * does not lie in them as a whole. */
+bool fl_record_peek(fl_span head, uint16_t field, fl_record_field *out);
 
 /* The index of an image in a record that passed fl_record_check; of size 0 when there is none. */
 fl_span fl_record_index(fl_span record, uint16_t image_field);

@@ -37,7 +37,7 @@ struct fl_store {
     uint32_t shards;
     shard *shard;
     uint64_t count;
-    fl_page_cache cache;
+    fl_page_cache cache, images;
 };
 
 struct fl_store_reader {
@@ -255,6 +255,16 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
     *record = (fl_span){reader->buffer.bytes, place.size};
     return FL_OK;
 }
+
+size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {
+    if (store_check(store, NULL) || index >= store->count) return 0;
+    const shard *s = &store->shard[fl_store_shard_of(store, index)];
+    const fl_store_place place = s->tree.samples[index - s->first];
+    const size_t size = place.size < FL_STORE_HEAD ? place.size : FL_STORE_HEAD;
+    return fl_store_shard_read(s->fd, into, size, fl_store_place_offset(place), s->name, NULL) ? 0 : size;
+}
+
+fl_page_cache *fl_store_images(fl_store *store) { return &store->images; }
 
 bool fl_store_ahead(fl_store *store, uint64_t index) {
     if (store_check(store, NULL) || index >= store->count) return false;

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 
+#include "store/page_cache.h"
 #include "store/record.h"
 
 typedef struct fl_store fl_store;
@@ -61,6 +62,15 @@ void fl_store_reader_free(fl_store_reader *reader); /* NULL is allowed */
 /* The record of sample index, valid until this reader's next get: FL_ENOTFOUND, FL_ESHARD, FL_ECHECKSUM, FL_ENOMEM. The record's own fields
  * are not yet checked. */
 fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err);
+
+enum { FL_STORE_HEAD = 4096 };
+
+/* Reads the first bytes of a sample's record, at most FL_STORE_HEAD, for hints: nothing of them is checked. Returns how many; 0 where they cannot
+ * be read. */
+size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into);
+
+/* What is known of images that lie outside of the store: see store/attached.h. */
+fl_page_cache *fl_store_images(fl_store *store);
 
 /* Asks the kernel to read the record's pages (POSIX_FADV_WILLNEED); returns at once. Failures are ignored: it is a hint. A small record, for
  * which asking costs as much as reading, is looked for in the page cache: true when its last page is there. */

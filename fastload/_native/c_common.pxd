@@ -27,6 +27,12 @@ cdef extern from "common/status.h" nogil:
         int sys
         char text[240]
 
+cdef extern from "common/buffer.h" nogil:
+    ctypedef struct fl_buffer:
+        void *bytes
+        size_t room
+    void fl_buffer_free(fl_buffer *buffer)
+
 cdef extern from "common/cpu.h" nogil:
     fl_code fl_cpu_use(const char *, fl_error *)
     void fl_cpu_names(char *)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastload._native.c_common cimport fl_code, fl_error, fl_span
+from fastload._native.c_common cimport fl_buffer, fl_code, fl_error, fl_span
 
 cdef extern from "store/record.h" nogil:
     ctypedef struct fl_record_field:
@@ -21,6 +21,7 @@ cdef extern from "store/record.h" nogil:
         FL_RECORD_KIND_TEXT
         FL_RECORD_KIND_JSON
         FL_RECORD_KIND_INDEX
+        FL_RECORD_KIND_PLACE
         FL_RECORD_INDEX
     fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
     fl_record_field fl_record_entry(fl_span record, uint32_t i)
@@ -66,3 +67,6 @@ cdef extern from "store/files.h" nogil:
     void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found)
     void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes)
     uint32_t fl_files_live()
+
+cdef extern from "store/attached.h" nogil:
+    fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err)

@@ -1,11 +1,11 @@
 # Packed shards for Python: the store that the engine reads from too, records built and taken apart, CRC32C.
 
-from fastload._native.c_common cimport fl_bytes_put_le16, fl_bytes_put_le32, fl_code, fl_crc32c, fl_error, fl_span
+from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_bytes_put_le16, fl_bytes_put_le32, fl_code, fl_crc32c, fl_error, fl_span
 from fastload._native.c_store cimport (
     fl_record_check, FL_RECORD_ENTRIES_MAX, FL_RECORD_ENTRY, fl_record_entry, fl_record_field, FL_RECORD_HEADER,
     FL_RECORD_INDEX, FL_RECORD_KIND_BYTES, FL_RECORD_KIND_INDEX, FL_RECORD_KIND_JPEG, FL_RECORD_KIND_JSON,
-    FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_shard_spec, fl_store, fl_store_add,
-    fl_store_base, fl_store_close,
+    FL_RECORD_KIND_PLACE, FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_attached_read,
+    fl_shard_spec, fl_store, fl_store_add, fl_store_base, fl_store_close,
     fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader, fl_store_reader_create,
     fl_store_reader_free, fl_store_reader_get, fl_store_set_checksums, fl_store_set_rows,
     fl_store_shard_count, fl_store_shard_of, fl_store_shards,
@@ -29,6 +29,7 @@ KIND_BYTES = FL_RECORD_KIND_BYTES
 KIND_TEXT = FL_RECORD_KIND_TEXT
 KIND_JSON = FL_RECORD_KIND_JSON
 KIND_INDEX = FL_RECORD_KIND_INDEX
+KIND_PLACE = FL_RECORD_KIND_PLACE
 RECORD_INDEX = FL_RECORD_INDEX
 
 # what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
@@ -150,6 +151,36 @@ def split_record(bytes record not None):
         field = fl_record_entry(span, i)
         out.append((field.field, field.kind, PyBytes_FromStringAndSize(<const char *>field.data.bytes, field.data.size)))
     return out
+
+
+def read_attached(bytes entry not None, base):
+    """The image that an entry of kind KIND_PLACE names: the bytes of a JPEG. See csrc/store/attached.h.
+
+    Args:
+        entry: the entry's bytes.
+        base: the folder that its path is relative to; None: there is none.
+
+    Raises:
+        SampleError: the entry is damaged, or the file was changed since it was attached; the message is the bare reason.
+        DatasetError: the file is missing, cannot be read, or is no regular file.
+    """
+    cdef fl_error err
+    cdef fl_code code
+    cdef fl_buffer buffer
+    cdef fl_span span, image
+    cdef const char *folder = NULL
+    encoded = None if base is None else _os.fsencode(base)
+    if encoded is not None:
+        folder = encoded
+    span.bytes, span.size = <const uint8_t *>PyBytes_AS_STRING(entry), len(entry)
+    buffer.bytes, buffer.room = NULL, 0
+    with nogil:
+        code = fl_attached_read(span, folder, &buffer, &image, &err)
+    try:
+        check(code, &err)
+        return PyBytes_FromStringAndSize(<const char *>image.bytes, image.size)
+    finally:
+        fl_buffer_free(&buffer)
 
 
 cdef class Store:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from fastload.cli.attach import attach, rebase
 from fastload.cli.bench import bench
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (pack, append, info, verify, index, unpack, export, bench):
+for command in (pack, attach, append, rebase, info, verify, index, unpack, export, bench):
     app.command()(command)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -92,7 +94,7 @@ def pack(
     """Packs images and labels into a dataset that fastload reads."""
     from fastload.packing.packer import pack as run
 
-    try:
+    with run_again("pack"):
         summary = run(
             sources[0] if len(sources) == 1 else sources,
             out,
@@ -121,20 +123,27 @@ def pack(
             resume=resume,
             progress=not quiet,
         )
-    except PackStoppedError as error:
-        raise PackError(
-            f"{error.reason}. Repair or remove it, and go on: {again('pack')} -- "
-            f"or leave such samples out: {again('pack', '--on-error', 'skip')}"
-        ) from error
-    except KeyboardInterrupt:
-        say(f"fastload: stopped; this goes on: {again('pack')}", err=True)
-        raise typer.Exit(130) from None
     if not quiet:
         show(summary, out)
 
 
+@contextmanager
+def run_again(command: str, first: str = "") -> Iterator[None]:
+    """Names the command that goes on, where what this runs is stopped; `first` is said before it."""
+    try:
+        yield
+    except PackStoppedError as error:
+        raise PackError(
+            f"{error.reason}. Repair or remove it, and go on: {again(command)} -- "
+            f"or leave such samples out: {again(command, '--on-error', 'skip')}"
+        ) from error
+    except KeyboardInterrupt:
+        say(f"fastload: stopped; {first}this goes on: {again(command)}", err=True)
+        raise typer.Exit(130) from None
+
+
 def again(command: str, *changed: str) -> str:
-    """The command that goes on with what this one has begun, as the shell takes it."""
+    """The command that goes on with this one, as the shell takes it."""
     kept: list[str] = []
     arguments = iter(sys.argv[2:])
     for argument in arguments:
@@ -146,6 +155,7 @@ def again(command: str, *changed: str) -> str:
 
 
 _LINES = (
+    ("attached", "JPEG left where it is"),
     ("kept", "JPEG kept byte for byte"),
     ("stripped", "JPEG, metadata dropped"),
     ("transcoded", "progressive or arithmetic JPEG made baseline"),
@@ -159,14 +169,14 @@ _LINES = (
 )
 
 
-def show(summary: PackSummary, out: str) -> None:
+def show(summary: PackSummary, out: str, done: str = "packed") -> None:
     """Prints the table that ends a pack, and the names that someone should look at."""
     from rich.console import Console
     from rich.table import Table
 
     from fastload.packing.progress import human_bytes
 
-    table = Table(title=f"packed {cell(out)}", show_header=False)
+    table = Table(title=f"{done} {cell(out)}", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     table.add_row("samples", f"{summary.samples:,}")

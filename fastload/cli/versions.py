@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from fastload.cli.output import say
-from fastload.cli.pack import again, show
-from fastload.errors import PackError, PackStoppedError
+from fastload.cli.pack import run_again, show
 from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
 
 _PACK, _RUN = PackOptions(), RunOptions()
@@ -54,7 +53,7 @@ def append(
     """Adds the samples of a source to a packed dataset, as a new version; the fields must be the same, classes go by their names."""
     from fastload.versions.append import append as run
 
-    try:
+    with run_again("append", f"{dataset} is as it was, and "):
         summary = run(
             dataset,
             sources[0] if len(sources) == 1 else sources,
@@ -82,14 +81,6 @@ def append(
             resume=resume,
             progress=not quiet,
         )
-    except PackStoppedError as error:
-        raise PackError(
-            f"{error.reason}. Repair or remove it, and go on: {again('append')} -- "
-            f"or leave such samples out: {again('append', '--on-error', 'skip')}"
-        ) from error
-    except KeyboardInterrupt:
-        say(f"fastload: stopped; {dataset} is as it was, and this goes on: {again('append')}", err=True)
-        raise typer.Exit(130) from None
     if not quiet:
         show(summary.pack, dataset)
     say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.pack.samples:,} of them new")

@@ -1,5 +1,6 @@
-"""Packing: converts folders, tables, files of other libraries and Datasets to packed datasets; verifies, indexes and unpacks them."""
+"""Packing: makes packed datasets of folders, tables, files of other libraries and Datasets; verifies, indexes, unpacks and exports them."""
 
+from fastload.packing.attach import attach, rebase
 from fastload.packing.export import ExportSummary, export
 from fastload.packing.index import IndexSummary, index
 from fastload.packing.notices import Notice
@@ -21,10 +22,12 @@ __all__ = [
     "Source",
     "UnpackSummary",
     "VerifyReport",
+    "attach",
     "export",
     "index",
     "open_source",
     "pack",
+    "rebase",
     "unpack",
     "verify",
 ]

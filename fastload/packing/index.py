@@ -134,12 +134,12 @@ class _Job:
         """Indexes one sample; runs in threads. Raises SampleError, which names the sample, if its record is damaged."""
         fields = reader.record_fields(at)
         read = sum(len(data) for _, _, data in fields)
-        image = next(((number, data) for number, kind, data in fields if kind == core.KIND_JPEG), None)
+        image = next((entry for entry in fields if entry[1] in (core.KIND_JPEG, core.KIND_PLACE)), None)
         if image is None:
             return _Seen(None, 0, False, False, read)
         if any(kind == core.KIND_INDEX and number == image[0] | core.RECORD_INDEX for number, kind, _ in fields):
             return _Seen(None, 0, True, True, read)
-        made = self._make(image[1])
+        made = self._make(reader.read_image(at, *image[1:])[1])
         if not made:
             return _Seen(None, 0, True, False, read)
         try:

@@ -21,6 +21,7 @@ class PackSummary:
         shards: shard files written.
         bytes_in: bytes of the images as the source had them.
         bytes_out: bytes of the images as stored.
+        attached: JPEGs left where they are, by `attach`.
         kept: JPEGs stored byte for byte.
         stripped: JPEGs stored without their metadata, scan bytes untouched.
         transcoded: progressive or arithmetic JPEGs made baseline, coefficients untouched.
@@ -45,6 +46,7 @@ class PackSummary:
     shards: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    attached: int = 0
     kept: int = 0
     stripped: int = 0
     transcoded: int = 0
@@ -79,7 +81,7 @@ class PackSummary:
         return sum(notice.count for notice in self.notices if notice.kind == kind)
 
 
-COUNTS = ("kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk", "optimized", "indexed")
+COUNTS = ("attached", "kept", "stripped", "transcoded", "rotated", "reencoded", "cmyk", "raw", "shrunk", "optimized", "indexed")
 
 
 class Tally:

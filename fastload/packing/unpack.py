@@ -191,8 +191,9 @@ def picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> tuple[
     """A stored image as the extension and content of a file: a JPEG as it is, raw pixels as PNG, or as PPM without Pillow.
 
     Raises:
-        SampleError: it is of another kind, or its raw pixels are not those that their header says.
+        SampleError: it is of another kind, its raw pixels are not those that their header says, or its file is not as it was attached.
     """
+    kind, data = reader.read_image(index, kind, data)
     if kind == core.KIND_JPEG:
         return "jpg", data
     if kind != core.KIND_RAW:

@@ -220,6 +220,7 @@ class _RecordCheck:
                 raise _Wrong(f"its record lacks the field {field.name!r}")
             kind, data = found[number]
             if field.kind == "image":
+                kind, data = self._reader.read_image(index, kind, data)
                 warned += self._check_image(index, kind, data)
                 self._check_index(kind, data, found.get(number | core.RECORD_INDEX))
             elif _KIND_NAMES.get(kind) != field.kind:

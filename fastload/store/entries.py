@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fastload.errors import DatasetError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema
 
@@ -157,6 +158,27 @@ class ShardEntry:
 def file_path(dataset: Path, folder: str | None, name: str) -> Path:
     """The path of a file that a manifest names."""
     return dataset / name if folder is None else Path(os.path.normpath(dataset / folder)) / name
+
+
+def base_path(dataset: Path, shard: ShardEntry) -> str | None:
+    """The folder of a shard's attached files; None: it holds its images."""
+    return None if shard.base is None else os.path.normpath(file_path(dataset, shard.folder, shard.file).parent / shard.base)
+
+
+def one_base(dataset: Path, shards: Iterable[ShardEntry]) -> str:
+    """The folder of all attached files of a dataset.
+
+    Raises:
+        DatasetError: there are none, or they lie in several folders.
+    """
+    found = {base for shard in shards if (base := base_path(dataset, shard)) is not None}
+    if not found:
+        raise DatasetError(f"{dataset} holds its images itself: only a dataset made by `fastload attach` has a base")
+    if len(found) > 1:
+        raise DatasetError(
+            f"{dataset} has attached files in several folders ({', '.join(sorted(found)[:3])}), which one base cannot replace"
+        )
+    return found.pop()
 
 
 def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEntry, ...]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
 from fastload.files import expanded
-from fastload.store.entries import ShardEntry, file_path
+from fastload.store.entries import ShardEntry, base_path, file_path, one_base
 from fastload.store.manifest import Manifest
 from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Field, Schema
 from fastload.store.segments import AddedFields, read_rows, read_segment
@@ -67,15 +67,21 @@ class DatasetReader:
         count: the number of samples.
     """
 
-    def __init__(self, path: str | os.PathLike[str], version: int | None = None, *, manifest: Manifest | None = None) -> None:
-        """Opens the dataset in the folder `path`: as it is now, or an older version of it, or as `manifest` describes it.
+    def __init__(
+        self, path: str | os.PathLike[str], version: int | None = None, base: Path | None = None, *, manifest: Manifest | None = None
+    ) -> None:
+        """Opens the dataset in the folder `path`: as it is now, or an older version of it, or as `manifest` describes it. `base`: where
+        its attached files are, if that is not where it says.
 
         Raises:
             DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
-                another size; or a column's checksum differs.
+                another size; or a column's checksum differs; `base` is given, and images are packed.
         """
         self.path = Path(expanded(path)).absolute()
         self.manifest = Manifest.load(self.path, version) if manifest is None else manifest
+        self._base = base
+        if base is not None:
+            one_base(self.path, self.manifest.shards)  # raises where there is nothing to be replaced
         self.count = self.manifest.count
         self._firsts = [shard.first for shard in self.manifest.shards]
         self._closed = False
@@ -119,7 +125,9 @@ class DatasetReader:
     def _add_shard(self, store: core.Store, number: int, shard: ShardEntry) -> npt.NDArray[np.uint32] | None:
         """Adds a shard to the store, and returns the numbers of its samples that count; None: all."""
         path = file_path(self.path, shard.folder, shard.file)
-        base = None if shard.base is None else os.path.normpath(path.parent / shard.base)
+        base = base_path(self.path, shard)
+        if base is not None and self._base is not None:
+            base = os.fspath(self._base)
         store.add(os.fspath(path), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base)
         if shard.rows is None:
             return None
@@ -128,7 +136,7 @@ class DatasetReader:
         return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DatasetReader, (self.path, self.manifest.version)
+        return DatasetReader, (self.path, self.manifest.version, self._base)
 
     def __enter__(self) -> DatasetReader:
         return self
@@ -281,6 +289,16 @@ class DatasetReader:
             if not (field := self.schema[name]).is_column:
                 found[self.schema.number(name)] = RECORD_KINDS[field.kind], self._added_bytes(index, name)
         return found
+
+    def read_image(self, index: int, kind: int, data: bytes) -> tuple[int, bytes]:
+        """(kind, bytes) of the image of sample `index` from those in its record: an attached one is read from its file.
+
+        Raises:
+            SampleError: the file is missing, cannot be read, or was changed since it was attached.
+        """
+        if kind != core.KIND_PLACE:
+            return kind, data
+        return core.KIND_JPEG, self._sample(index, lambda found: core.read_attached(data, self.store.base(found)))
 
     def _places(self, number: int) -> dict[int, int]:
         """The schema's number of each field in the records of a shard that counts there, by its number in the records."""

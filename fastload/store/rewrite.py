@@ -23,7 +23,7 @@ from typing import Any
 
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.store.change import numbered
-from fastload.store.entries import ShardEntry
+from fastload.store.entries import ShardEntry, one_base
 from fastload.store.locked import LockedDataset
 from fastload.store.manifest import Manifest, sync_folder
 from fastload.store.reader import DatasetReader
@@ -81,6 +81,20 @@ class DatasetRewriter(LockedDataset):
         manifest = replace(self.manifest, options=dict(options), summary=dict(summary))
         if manifest != self.manifest:
             self.put_manifest(manifest)
+
+    def rebase(self, base: str) -> None:
+        """Names another folder for the attached files: absolute, or relative to the dataset's.
+
+        Raises:
+            DatasetError: there are no attached files, or they lie in several folders.
+            PackError: the disk is full or fails.
+        """
+        one_base(self.path, self.manifest.shards)
+        found = os.path.abspath(self.path / base)
+        shards = [
+            shard if shard.base is None else replace(shard, base=base if shard.folder is None else found) for shard in self.manifest.shards
+        ]
+        self.put_manifest(replace(self.manifest, shards=tuple(shards)))
 
     def commit(self, number: int, entry: ShardEntry) -> None:
         """Replaces shard `number` by one whose file is on the disk; called by ShardRewrite. See the NOTE above.
@@ -184,7 +198,7 @@ class ShardRewrite:
         file = self._copy(entry.first + entry.count)
         columns = file.close({name: reader.chunk(self._number, name) for name in self._schema.columns if name != CRC_COLUMN})
         try:
-            new = durable_entry(file.path, file.first, file.count, columns)
+            new = replace(durable_entry(file.path, file.first, file.count, columns), base=entry.base)
         except OSError as error:
             raise write_error(file.path, 0, error, self._owner.go_on) from None
         self._file = None  # from here on the manifest on the disk tells which of the two files counts

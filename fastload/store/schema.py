@@ -204,7 +204,8 @@ class Schema:
 
         Args:
             values: one value per field, by name.
-            image_kind: "jpeg" (the image is bytes) or "raw" (uint8 (height, width, 3), or its bytes); None without one.
+            image_kind: "jpeg" (the image is bytes), "raw" (uint8 (height, width, 3), or its bytes) or "place" (of a JPEG in another file,
+                bytes of a `fastload.store.places.StoredPlace`); None without one.
             height: of the image, pixels.
             width: of the image, pixels.
 
@@ -309,8 +310,12 @@ def _image(field: Field, value: object, kind: str | None, height: int, width: in
         if not isinstance(value, bytes | bytearray | memoryview):
             raise _refuse(field, value, "a JPEG is bytes")
         return core.KIND_JPEG, value
+    if kind == "place":
+        if not isinstance(value, bytes):
+            raise _refuse(field, value, "a place is bytes")
+        return core.KIND_PLACE, value
     if kind != "raw":
-        raise PackError(f"field {field.name!r} (image) is of kind {kind!r}; images are jpeg or raw")
+        raise PackError(f"field {field.name!r} (image) is of kind {kind!r}; images are jpeg, raw or place")
     if isinstance(value, np.ndarray):
         if value.dtype != np.uint8 or value.shape != (height, width, 3):
             raise _refuse(field, value, f"pixels are uint8 ({height}, {width}, 3), not {value.dtype} {value.shape}")
@@ -329,10 +334,17 @@ _RECORD_VALUES = {"bytes": _bytes, "text": _text, "json": _json}
 
 
 def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
-    """A record's entries with `index` as the entropy index of its JPEG, in front, in the place of an old one; b"": without any."""
+    """A record's entries with `index` as the entropy index of its JPEG, in the place of an old one; b"": without any.
+
+    It comes first, but for the place of an attached JPEG: who reads ahead needs that, and reads no more than the beginning of a record.
+    """
     kept = [entry for entry in entries if entry[1] != core.KIND_INDEX]
-    image = next((number for number, kind, _ in kept if kind == core.KIND_JPEG), None)
-    return kept if image is None or not index else [(image | core.RECORD_INDEX, core.KIND_INDEX, index), *kept]
+    image = next((at for at, entry in enumerate(kept) if entry[1] in (core.KIND_JPEG, core.KIND_PLACE)), None)
+    if image is None or not index:
+        return kept
+    entry = (kept[image][0] | core.RECORD_INDEX, core.KIND_INDEX, index)
+    place = [kept.pop(image)] if kept[image][1] == core.KIND_PLACE else []
+    return [*place, entry, *kept]
 
 
 def column_array(columns: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -87,6 +87,7 @@ class DatasetWriter:
         varying: Collection[str] = (),
         resume: bool = False,
         overwrite: bool = False,
+        base: str | None = None,
     ) -> None:
         """Creates the folder `out`, or opens it to resume or overwrite.
 
@@ -98,6 +99,7 @@ class DatasetWriter:
             varying: names of options that a resume may change.
             resume: continues after the last complete shard, or starts at the beginning if there is none.
             overwrite: removes a dataset, or parts of one, from the folder first.
+            base: the folder of attached files, as the manifest is to name it; None: the dataset holds its images.
 
         Raises:
             ArgumentError: shard_size is out of range, both resume and overwrite are given, or JSON cannot represent an option.
@@ -114,6 +116,7 @@ class DatasetWriter:
         self.out = Path(expanded(out))
         self.schema = schema
         self.shard_size = shard_size
+        self._base = base
         self.next_index = 0
         self.state: dict[str, Any] = {}
         self.finished: Manifest | None = None
@@ -320,7 +323,7 @@ class DatasetWriter:
     def _make_durable(self, shard: _Complete, journal: bool) -> None:
         path = self.out / shard.file
         try:
-            self._shards.append(durable_entry(path, shard.first, shard.count, shard.columns))
+            self._shards.append(replace(durable_entry(path, shard.first, shard.count, shard.columns), base=self._base))
             if journal:
                 self._log.extend(shard.noted)
                 self._journal(shard.state)

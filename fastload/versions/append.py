@@ -20,9 +20,10 @@ from fastload.errors import ArgumentError, PackError, PackStoppedError
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing import PackOptions, PackSummary, open_source
+from fastload.packing.attach import AttachJob
+from fastload.packing.job import PackJob, run_job
 from fastload.packing.notices import EXAMPLES, Notices
 from fastload.packing.options import Check, Encode, Exif, OnError, RunOptions, Subsampling, lmdb_options, table_options
-from fastload.packing.packer import pack_source
 from fastload.packing.summary import NAMES_KEPT
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
 from fastload.store.writer import is_packed_file
@@ -81,6 +82,8 @@ def append(
 ) -> AppendSummary:
     """Packs a source and adds its samples after those of a finished dataset, as a new version. It takes as long as packing the source.
 
+    To a dataset made by `attach`, the source is attached as well: its images stay where they are.
+
     The source must have the dataset's fields. Labels go by the names of their classes: known classes keep their labels, new ones come
     after them; labels without names must be below the number of the dataset's classes.
 
@@ -112,11 +115,13 @@ def append(
     _refuse_dataset(source)
     with DatasetChange(path, _GO_ON) as change:
         options = _options(change.manifest, given, shuffle=shuffle, seed=seed, on_error=on_error, limit=limit)
-        fitted, classes = fit_source(open_source(source, table, keys), change.manifest, path)
+        opened = open_source(source, table, keys)
+        fitted, classes = fit_source(opened, change.manifest, path)
+        attached = change.manifest.options.get("attached") is True
         job = _Append(change)
         job.begin(resume)
         try:
-            summary = pack_source(fitted, job.folder, options, run)
+            summary = run_job(AttachJob(fitted, opened, options) if attached else PackJob(fitted, options), job.folder, run)
         except PackStoppedError:
             raise
         except PackError as error:

@@ -1,0 +1,94 @@
+"""``fastload attach`` and ``fastload rebase``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fastload.cli.output import say
+from fastload.cli.pack import run_again, show
+from fastload.packing.options import LIMITS, Check, OnError, PackOptions, RunOptions
+
+_PACK, _RUN = PackOptions(), RunOptions()
+
+
+def attach(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SRC...", help="What `fastload pack` takes, if its images lie in one piece in files; they stay there."),
+    ],
+    out: Annotated[str, typer.Argument(metavar="INDEX", help="The dataset directory to make.")],
+    base: Annotated[
+        str | None,
+        typer.Option(help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX. SRC's absolute path by default."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")] = _RUN.workers,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="List the samples in a random order.")] = _PACK.shuffle,
+    seed: Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")] = _PACK.seed,
+    check: Annotated[
+        Check,
+        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index."),
+    ] = _PACK.check,
+    index: Annotated[
+        bool, typer.Option("--index/--no-index", help="Note where in each JPEG's data its parts start, so that crops decode faster.")
+    ] = _PACK.index,
+    on_error: Annotated[
+        OnError, typer.Option(help="At a sample that cannot be attached: stop, or leave it out and name it.")
+    ] = _PACK.on_error,
+    limit: Annotated[int | None, typer.Option(min=LIMITS["limit"][0], help="Attach the first so many samples only.")] = _PACK.limit,
+    max_pixels: Annotated[
+        int | None, typer.Option(min=1, help="Refuse larger images; FASTLOAD_MAX_PIXELS or 268435456 by default.")
+    ] = None,
+    path_column: Annotated[
+        str | None, typer.Option(help="Of a .csv/.tsv: the column of paths, by its name in the header or its number from 0.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="Likewise the column of labels.")] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
+    ] = None,
+    key_pattern: Annotated[
+        str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.")
+    ] = None,
+    label_pattern: Annotated[str | None, typer.Option(help="Likewise the keys of labels.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at INDEX.")] = _RUN.overwrite,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written INDEX.")] = _RUN.resume,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
+) -> None:
+    """Makes a dataset of images that stay where they are: only their places, and what decodes them faster, are written."""
+    from fastload.packing.attach import attach as run
+
+    with run_again("attach"):
+        summary = run(
+            sources[0] if len(sources) == 1 else sources,
+            out,
+            base=base,
+            workers=workers,
+            shuffle=shuffle,
+            seed=seed,
+            check=check,
+            index=index,
+            on_error=on_error,
+            limit=limit,
+            max_pixels=max_pixels,
+            path_column=path_column,
+            label_column=label_column,
+            header=header,
+            key_pattern=key_pattern,
+            label_pattern=label_pattern,
+            overwrite=overwrite,
+            resume=resume,
+            progress=not quiet,
+        )
+    if not quiet:
+        show(summary, out, "attached")
+
+
+def rebase(
+    dataset: Annotated[str, typer.Argument(metavar="INDEX", help="A dataset made by `fastload attach`.")],
+    base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to INDEX.")],
+) -> None:
+    """Tells an attached dataset that its files were moved."""
+    from fastload.packing.attach import rebase as run
+
+    say(f"{dataset}: {run(dataset, base):,} samples are looked for in {base}")
