@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "jpeg/decoder.h"
 #include "jpeg/entropy.h"
+#include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"
 #include "jpeg/transcode.h"
 #include "resize/resize.h"
@@ -163,6 +164,8 @@ static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t 
 static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp, stored *found, fl_error *err) {
     const fl_span data = found->data;
     if (data.size < 4 || data.bytes[0] != 0xFF || data.bytes[1] != 0xD8) return fl_fail(err, FL_EUNSUPPORTED, "it is no JPEG");
+    if (fl_files_upright(source->files) && !fl_jpeg_exif_upright(data.bytes, data.size))
+        return fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
     if (!worker->entropy) {
         const fl_code code = fl_jpeg_entropy_create(&worker->entropy, err);
         if (code) return code;

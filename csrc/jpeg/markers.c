@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "jpeg/exif.h"
 
 /* What libjpeg reads of the two markers that decide the colour space; shorter ones it passes over. */
 enum { JFIF_DATA = 14, ADOBE_DATA = 12 };
@@ -88,30 +89,6 @@ static void pass_coded_data(walk *w) {
     }
 }
 
-static uint32_t tiff(const uint8_t *p, int bytes, bool little) {
-    uint32_t value = 0;
-    for (int i = 0; i < bytes; i++) value |= (uint32_t)p[i] << 8 * (little ? i : bytes - 1 - i);
-    return value;
-}
-
-/* EXIF 2.3, 4.6.4: tag 0x0112 of IFD0, a SHORT (LONG is also met with). 0 when there is none that holds. */
-static uint8_t exif_orientation(const uint8_t *p, size_t size) {
-    if (size < 14 || memcmp(p, "Exif\0", 6) != 0) return 0;
-    p += 6, size -= 6;
-    bool little = p[0] == 'I' && p[1] == 'I';
-    if ((!little && !(p[0] == 'M' && p[1] == 'M')) || tiff(p + 2, 2, little) != 42) return 0;
-    size_t ifd = tiff(p + 4, 4, little);
-    if (ifd > size || size - ifd < 2) return 0;
-    size_t count = tiff(p + ifd, 2, little);
-    for (size_t i = 0, at = ifd + 2; i < count && size - at >= 12; i++, at += 12) {
-        if (tiff(p + at, 2, little) != 0x0112) continue;
-        uint32_t type = tiff(p + at + 2, 2, little);
-        uint32_t value = type == 3 ? tiff(p + at + 8, 2, little) : type == 4 ? tiff(p + at + 8, 4, little) : 0;
-        return value >= 1 && value <= 8 ? (uint8_t)value : 0;
-    }
-    return 0;
-}
-
 static bool frame(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
     fl_jpeg_layout *l = w->layout;
     if (w->framed) return damage(w, "a second frame header"), false;
@@ -146,7 +123,7 @@ static void application(walk *w, uint8_t marker, const uint8_t *p, size_t size) 
         copy(w, p, ADOBE_DATA);
     } else if (marker == FL_JPEG_APP1 && size >= 6 && memcmp(p, "Exif\0", 6) == 0) {
         l->exif = true;
-        uint8_t found = exif_orientation(p, size);
+        uint8_t found = fl_jpeg_exif_orientation(p, size);
         if (found && l->orientation == 0) l->orientation = found;
     } else if (marker == FL_JPEG_APP2 && size >= 12 && memcmp(p, "ICC_PROFILE", 12) == 0) {
         l->icc = true;

@@ -11,6 +11,11 @@
 #include "store/page_cache.h"
 #include "store/place.h"
 
+/* Bytes of a file. */
+typedef struct extent {
+    uint64_t offset, size;
+} extent;
+
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of files */
 
 /* The entropy index of one file. */
@@ -20,11 +25,19 @@ typedef struct learnt {
     uint8_t bytes[];
 } learnt;
 
+/* Where an entry lies: a part of a file, or, of size 0, all of it. */
+typedef struct place {
+    uint64_t offset;
+    uint32_t size, path;
+} place;
+
 struct fl_files {
     char *prefix, *names;
     size_t prefix_size;
-    uint64_t *starts; /* of each name */
-    uint64_t count;
+    uint64_t paths, count; /* of names; of entries */
+    uint64_t *starts;      /* of each name */
+    uint64_t *stamps;      /* of each name, as its file must be; NULL: entries are whole files, whatever they have become */
+    place *places;         /* of each entry; NULL: entry i is file i */
     _Atomic uint64_t *sound;   /* the stamp of each file that was proved sound; 0: not yet */
     learnt *_Atomic *learnt;   /* of each file; NULL: nothing */
     _Atomic uint64_t indexes, held;
@@ -39,9 +52,9 @@ uint32_t fl_files_live(void) { return atomic_load(&live); }
 /* Notes where each name starts. */
 static fl_code index_names(fl_files *files, size_t size, fl_error *err) {
     size_t at = 0;
-    for (uint64_t i = 0; i < files->count; i++) {
+    for (uint64_t i = 0; i < files->paths; i++) {
         const char *end = at < size ? memchr(files->names + at, 0, size - at) : NULL;
-        if (!end) return fl_fail(err, FL_EARG, "%" PRIu64 " paths are fewer than the %" PRIu64 " that were told", i, files->count);
+        if (!end) return fl_fail(err, FL_EARG, "%" PRIu64 " paths are fewer than the %" PRIu64 " that were told", i, files->paths);
         const size_t length = (size_t)(end - files->names) - at;
         if (files->prefix_size + length >= PATH_MAX)
             return fl_fail(err, FL_EARG, "path %" PRIu64 " has %zu bytes, and the system takes %d", i, files->prefix_size + length,
@@ -49,37 +62,71 @@ static fl_code index_names(fl_files *files, size_t size, fl_error *err) {
         files->starts[i] = at;
         at += length + 1;
     }
-    if (at != size) return fl_fail(err, FL_EARG, "%zu bytes follow the last of %" PRIu64 " paths", size - at, files->count);
+    if (at != size) return fl_fail(err, FL_EARG, "%zu bytes follow the last of %" PRIu64 " paths", size - at, files->paths);
     return FL_OK;
 }
 
-fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err) {
-    *out = NULL;
-    if (count > size || size > PTRDIFF_MAX) return fl_fail(err, FL_EARG, "%" PRIu64 " paths do not fit %zu bytes", count, size);
-    fl_files *files = calloc(1, sizeof *files);
-    if (!files) return fl_fail(err, FL_ENOMEM, "no memory for a list of files");
-    atomic_fetch_add(&live, 1);
-    files->count = count;
-    files->room = room;
+static fl_code copy_places(fl_files *files, const fl_files_places *from, fl_error *err) {
+    if (from->stamps) memcpy(files->stamps, from->stamps, files->paths * sizeof *files->stamps);
+    for (uint64_t i = 0; i < files->count; i++) {
+        const place at = {from->offsets[i], from->sizes[i], from->paths[i]};
+        if (at.path >= files->paths)
+            return fl_fail(err, FL_EARG, "place %" PRIu64 " is in path %" PRIu32 " of %" PRIu64, i, at.path, files->paths);
+        if (at.size > FL_PLACE_MOST || at.offset > (uint64_t)INT64_MAX - at.size || (!at.size && at.offset))
+            return fl_fail(err, FL_EARG, "place %" PRIu64 " has %" PRIu32 " bytes at %" PRIu64, i, at.size, at.offset);
+        files->places[i] = at;
+    }
+    return FL_OK;
+}
+
+static fl_code fill(fl_files *files, const char *prefix, const char *names, size_t size, const fl_files_places *places, fl_error *err) {
+    const uint64_t count = files->count;
     files->prefix_size = strlen(prefix);
     files->prefix = strdup(prefix);
     files->names = malloc(size + 1);
-    files->starts = calloc(count + 1, sizeof *files->starts);
+    files->starts = calloc(files->paths + 1, sizeof *files->starts);
     files->sound = calloc(count + 1, sizeof *files->sound);
     files->learnt = calloc(count + 1, sizeof *files->learnt);
-    fl_code code = FL_OK;
-    if (!files->prefix || !files->names || !files->starts || !files->sound || !files->learnt) {
-        code = fl_fail(err, FL_ENOMEM, "no memory for %" PRIu64 " paths of %zu bytes", count, size);
-    } else {
-        memcpy(files->names, names, size);
-        code = index_names(files, size, err);
+    bool good = files->prefix && files->names && files->starts && files->sound && files->learnt;
+    if (places) {
+        files->stamps = calloc(files->paths + 1, sizeof *files->stamps);
+        files->places = calloc(count + 1, sizeof *files->places);
+        good = good && files->stamps && files->places;
     }
+    if (!good) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu64 " images and paths of %zu bytes", count, size);
+    memcpy(files->names, names, size);
+    const fl_code code = index_names(files, size, err);
+    return code || !places ? code : copy_places(files, places, err);
+}
+
+static fl_code create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, const fl_files_places *places,
+                      size_t room, fl_error *err) {
+    *out = NULL;
+    if (count > size || size > PTRDIFF_MAX) return fl_fail(err, FL_EARG, "%" PRIu64 " paths do not fit %zu bytes", count, size);
+    if (places && places->count > PTRDIFF_MAX / sizeof(place))
+        return fl_fail(err, FL_EARG, "%" PRIu64 " places are too many", places->count);
+    fl_files *files = calloc(1, sizeof *files);
+    if (!files) return fl_fail(err, FL_ENOMEM, "no memory for a list of files");
+    atomic_fetch_add(&live, 1);
+    files->paths = count;
+    files->count = places ? places->count : count;
+    files->room = room;
+    const fl_code code = fill(files, prefix, names, size, places, err);
     if (code) {
         fl_files_free(files);
         return code;
     }
     *out = files;
     return FL_OK;
+}
+
+fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err) {
+    return create(out, prefix, names, size, count, NULL, room, err);
+}
+
+fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
+                               const fl_files_places *places, size_t room, fl_error *err) {
+    return create(out, prefix, names, size, count, places, room, err);
 }
 
 void fl_files_free(fl_files *files) {
@@ -90,34 +137,45 @@ void fl_files_free(fl_files *files) {
     free(files->prefix);
     free(files->names);
     free(files->starts);
+    free(files->stamps);
+    free(files->places);
     free(files);
     atomic_fetch_sub(&live, 1);
 }
 
 uint64_t fl_files_count(const fl_files *files) { return files->count; }
 
-static fl_code open_file(const fl_files *files, uint64_t index, int *fd, struct stat *st, fl_error *err) {
+bool fl_files_upright(const fl_files *files) { return files->places != NULL; }
+
+/* Opens the file of an entry, and tells which part of it the entry is. */
+static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct stat *st, extent *part, fl_error *err) {
+    const uint64_t number = files->places ? files->places[index].path : index;
     char path[PATH_MAX];
     memcpy(path, files->prefix, files->prefix_size);
-    strcpy(path + files->prefix_size, files->names + files->starts[index]); /* index_names() has measured it */
-    return fl_place_open(path, fd, st, err);
-}
-
-static fl_code read_open(int fd, uint64_t offset, size_t size, fl_buffer *buffer, fl_span *bytes, fl_error *err) {
-    if (!fl_buffer_fit(buffer, size, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for a file of %zu bytes", size);
-    *bytes = (fl_span){buffer->bytes, size};
-    return fl_place_read(fd, offset, size, buffer->bytes, err);
+    strcpy(path + files->prefix_size, files->names + files->starts[number]); /* index_names() has measured it */
+    fl_code code = fl_place_open(path, fd, st, err);
+    if (code) return code;
+    const bool whole = !files->places || !files->places[index].size;
+    *part = whole ? (extent){0, (uint64_t)st->st_size} : (extent){files->places[index].offset, files->places[index].size};
+    if (files->stamps && files->stamps[number] && files->stamps[number] != fl_place_stamp(st))
+        code = fl_fail(err, FL_EIO, "its file has changed since it was listed");
+    else code = fl_place_check(st, part->offset, part->size, err);
+    if (code) close(*fd);
+    return code;
 }
 
 fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err) {
     if (index >= files->count) return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
     int fd;
     struct stat st;
-    fl_code code = open_file(files, index, &fd, &st, err);
+    extent part;
+    fl_code code = open_entry(files, index, &fd, &st, &part, err);
     if (code) return code;
+    const size_t size = (size_t)part.size;
     *stamp = fl_place_stamp(&st);
-    code = fl_place_check(&st, 0, (uint64_t)st.st_size, err);
-    if (!code) code = read_open(fd, 0, (size_t)st.st_size, buffer, bytes, err);
+    if (!fl_buffer_fit(buffer, size, 1, RULE)) code = fl_fail(err, FL_ENOMEM, "no memory for a file of %zu bytes", size);
+    if (!code) code = fl_place_read(fd, part.offset, size, buffer->bytes, err);
+    if (!code) *bytes = (fl_span){buffer->bytes, size};
     close(fd);
     return code;
 }
@@ -162,9 +220,9 @@ void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes) 
 bool fl_files_ahead(fl_files *files, uint64_t index) {
     int fd;
     struct stat st;
-    if (index >= files->count || open_file(files, index, &fd, &st, NULL)) return false;
-    const bool found =
-        !fl_place_check(&st, 0, (uint64_t)st.st_size, NULL) && fl_page_cache_ahead(&files->cache, fd, 0, (uint32_t)st.st_size, UINT32_MAX);
+    extent part;
+    if (index >= files->count || open_entry(files, index, &fd, &st, &part, NULL)) return false;
+    const bool found = fl_page_cache_ahead(&files->cache, fd, part.offset, (uint32_t)part.size, UINT32_MAX);
     close(fd);
     return found;
 }

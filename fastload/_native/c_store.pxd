@@ -60,6 +60,15 @@ cdef extern from "store/files.h" nogil:
     ctypedef struct fl_files:
         pass
     fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err)
+    ctypedef struct fl_files_places:
+        const uint64_t *stamps
+        const uint64_t *offsets
+        const uint32_t *sizes
+        const uint32_t *paths
+        uint64_t count
+    fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
+                                   const fl_files_places *places, size_t room, fl_error *err)
+    fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err)
     void fl_files_free(fl_files *files)
     uint64_t fl_files_count(const fl_files *files)
     uint64_t fl_files_stamp(const fl_files *files, uint64_t index)
@@ -70,3 +79,11 @@ cdef extern from "store/files.h" nogil:
 
 cdef extern from "store/attached.h" nogil:
     fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err)
+
+cdef extern from "sys/stat.h" nogil:
+    struct stat:
+        pass
+
+cdef extern from "store/place.h" nogil:
+    fl_code fl_place_open(const char *path, int *fd, stat *st, fl_error *err)
+    uint64_t fl_place_stamp(const stat *st)

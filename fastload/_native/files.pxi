@@ -1,37 +1,78 @@
 # Image files for Python: the list of paths that the engine reads from where nobody packed anything.
 
-from fastload._native.c_common cimport fl_code, fl_error, fl_span
+from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
-    fl_files, fl_files_count, fl_files_create, fl_files_free, fl_files_known, fl_files_learn, fl_files_learnt, fl_files_stamp,
+    fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_known, fl_files_learn, fl_files_learnt,
+    fl_files_places, fl_files_read, fl_files_stamp, fl_place_open, fl_place_stamp, stat,
 )
+from posix.unistd cimport close as _close_descriptor
 
 import numpy as _np
 
 
+def file_stamp(bytes path not None):
+    """The stamp of a regular file: a number that changes where the file is written or replaced.
+
+    Raises:
+        DatasetError: it cannot be opened, or is no regular file.
+    """
+    cdef fl_error err
+    cdef fl_code code
+    cdef stat st
+    cdef int fd = -1
+    cdef const char *start = PyBytes_AS_STRING(path)
+    with nogil:
+        code = fl_place_open(start, &fd, &st, &err)
+    check(code, &err)
+    _close_descriptor(fd)
+    return fl_place_stamp(&st)
+
+
 cdef class Files:
-    """Paths of image files, for the engine; immutable. It opens none before an image is read, and keeps none open.
+    """Image files by their paths, or parts of files, for the engine; immutable. It opens none before an image is read, and keeps none open.
 
     Args:
         prefix: what all paths begin with.
         names: the rest of each, ended by a zero byte each, in one bytes object.
         count: how many they are.
         room: bytes of memory for the entropy indexes of files that were read.
+        places: None: each path is an image. Or (stamps, offsets, sizes, paths): of each path the stamp that its file must have, 0 for any; of
+            each image its place, and the number of its path; size 0 for the whole file. JPEGs whose metadata may turn them then fail.
 
     Raises:
-        ArgumentError: `names` is not that, or a path is longer than the system takes.
+        ArgumentError: `names` or `places` are not that, or a path is longer than the system takes.
         ResourceError: no memory for them.
     """
 
     cdef fl_files *ptr
 
-    def __cinit__(self, bytes prefix not None, bytes names not None, uint64_t count, size_t room):
+    def __cinit__(self, bytes prefix not None, bytes names not None, uint64_t count, size_t room, places=None):
         cdef fl_error err
         cdef fl_code code
         cdef const char *start = PyBytes_AS_STRING(prefix)
         cdef const char *listed = PyBytes_AS_STRING(names)
         cdef size_t size = len(names)
-        with nogil:
-            code = fl_files_create(&self.ptr, start, listed, size, count, room, &err)
+        cdef fl_files_places parts
+        cdef const uint64_t[::1] stamps
+        cdef const uint64_t[::1] offsets
+        cdef const uint32_t[::1] sizes
+        cdef const uint32_t[::1] paths
+        if places is None:
+            with nogil:
+                code = fl_files_create(&self.ptr, start, listed, size, count, room, &err)
+        else:
+            stamps, offsets, sizes, paths = places
+            if <uint64_t>stamps.shape[0] != count or not offsets.shape[0] == sizes.shape[0] == paths.shape[0]:
+                raise _errors.ArgumentError(
+                    f"{stamps.shape[0]} stamps for {count} paths, {offsets.shape[0]} offsets, {sizes.shape[0]} sizes, {paths.shape[0]} paths"
+                )
+            parts.count = offsets.shape[0]
+            parts.stamps = &stamps[0] if count else NULL
+            parts.offsets, parts.sizes, parts.paths = NULL, NULL, NULL
+            if parts.count:
+                parts.offsets, parts.sizes, parts.paths = &offsets[0], &sizes[0], &paths[0]
+            with nogil:
+                code = fl_files_create_places(&self.ptr, start, listed, size, count, &parts, room, &err)
         check(code, &err)
 
     def __dealloc__(self):
@@ -39,6 +80,27 @@ cdef class Files:
 
     def __len__(self):
         return fl_files_count(self.ptr)
+
+    def read(self, uint64_t index):
+        """The bytes of one image.
+
+        Raises:
+            SampleError: there is no such image.
+            DatasetError: they cannot be read, or their file has changed; without the file's name.
+        """
+        cdef fl_error err
+        cdef fl_code code
+        cdef fl_buffer buffer
+        cdef fl_span found
+        cdef uint64_t stamp
+        buffer.bytes, buffer.room = NULL, 0
+        with nogil:
+            code = fl_files_read(self.ptr, index, &buffer, &found, &stamp, &err)
+        try:
+            check(code, &err)
+            return PyBytes_FromStringAndSize(<const char *>found.bytes, found.size)
+        finally:
+            fl_buffer_free(&buffer)
 
     def learnt(self):
         """(files, bytes): how many entropy indexes are held, and the memory that they take."""

@@ -60,6 +60,46 @@ static void refused(void) {
     CHECK(fl_files_create(&files, "", "", 0, UINT64_MAX / 8, 0, &err) == FL_EARG && !files);
 }
 
+static fl_code parts(fl_files **files, const uint64_t *stamps, uint64_t offset, uint32_t size, uint32_t path) {
+    const uint64_t offsets[] = {0, 1, offset};
+    const uint32_t sizes[] = {0, 3, size}, paths[] = {1, 0, path};
+    const fl_files_places places = {stamps, offsets, sizes, paths, 3};
+    char prefix[PATH_MAX];
+    fl_error err;
+    CHECK((size_t)snprintf(prefix, sizeof prefix, "%s/", folder) < sizeof prefix);
+    return fl_files_create_places(files, prefix, names, sizeof names, COUNT, &places, 0, &err);
+}
+
+static void places(void) {
+    fl_files *files;
+    fl_buffer buffer = {NULL, 0};
+    fl_span bytes;
+    fl_error err;
+    uint64_t stamp = 0, stamps[COUNT] = {0};
+    write_file("one", "12345");
+    CHECK(parts(&files, stamps, 4, 1, 0) == FL_OK && fl_files_count(files) == 3 && fl_files_upright(files));
+    CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 1 && bytes.bytes[0] == '2');
+    CHECK(fl_files_read(files, 1, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 3 && memcmp(bytes.bytes, "234", 3) == 0);
+    CHECK(fl_files_read(files, 2, &buffer, &bytes, &stamp, &err) == FL_OK && bytes.size == 1 && bytes.bytes[0] == '5');
+    CHECK(fl_files_read(files, 3, &buffer, &bytes, &stamp, &err) == FL_ENOTFOUND);
+    (void)fl_files_ahead(files, 1);
+    fl_files_free(files);
+
+    stamps[0] = stamp;
+    CHECK(parts(&files, stamps, 5, 1, 0) == FL_OK); /* beyond the end */
+    CHECK(fl_files_read(files, 1, &buffer, &bytes, &stamp, &err) == FL_OK);
+    CHECK(fl_files_read(files, 2, &buffer, &bytes, &stamp, &err) == FL_EIO && !fl_files_ahead(files, 2));
+    write_file("one", "other bytes");
+    CHECK(fl_files_read(files, 1, &buffer, &bytes, &stamp, &err) == FL_EIO && strstr(err.text, "changed"));
+    CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK); /* of the other file, which may be any */
+    fl_files_free(files);
+    fl_buffer_free(&buffer);
+
+    CHECK(parts(&files, stamps, 0, 1, COUNT) == FL_EARG && parts(&files, stamps, 0, 1, UINT32_MAX) == FL_EARG);
+    CHECK(parts(&files, stamps, 0, (1u << 30) + 1, 0) == FL_EARG && parts(&files, stamps, UINT64_MAX, 1, 0) == FL_EARG);
+    CHECK(parts(&files, stamps, INT64_MAX, 1, 0) == FL_EARG && parts(&files, stamps, 1, 0, 0) == FL_EARG && !files);
+}
+
 /* Each thread learns its own index of the same files; whichever is kept, its bytes are one thread's and its stamp's. */
 static void *learn(void *opaque) {
     fl_files *files = opaque;
@@ -104,6 +144,7 @@ int main(void) {
     write_file("two", "2");
     reading();
     refused();
+    places();
     learning();
     CHECK(fl_files_live() == 0);
     static const char *const left[] = {"one", "two"};
