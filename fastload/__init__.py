@@ -10,16 +10,18 @@ if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.dataset import PackedDataset
     from fastload.health import HealthMonitor
+    from fastload.in_place.on_images import OnImages
     from fastload.loader import FastLoader
     from fastload.packing import attach, export, index, pack
     from fastload.versions import append
 
-__all__ = ["FastLoader", "HealthMonitor", "PackedDataset", "__version__", "append", "attach"]
+__all__ = ["FastLoader", "HealthMonitor", "OnImages", "PackedDataset", "__version__", "append", "attach"]
 __all__ += ["errors", "export", "index", "pack", "transforms"]
 
 _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
+    "OnImages": ("fastload.in_place.on_images", "OnImages"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),

@@ -9,7 +9,6 @@ whose parts are all unchanged is the same object. Nothing is written into the us
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,8 @@ from torch.utils.data import ConcatDataset, Subset
 
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
-from fastload.in_place.dataset import FileDataset, FileDatasets
+from fastload.in_place.base import InPlaceDataset
+from fastload.in_place.datasets import InPlaceDatasets
 from fastload.positions import as_positions
 
 _MAKERS = (
@@ -35,8 +35,8 @@ Draws = tuple[int | None, int]
 """What random transforms follow from in one pass: the seed (None: that of each dataset), and the epoch."""
 
 
-NativeDataset = PackedDataset | FileDataset
-"""What the native engine reads: records of a packed dataset, or files in place."""
+NativeDataset = PackedDataset | InPlaceDataset
+"""What the native engine reads: records of a packed dataset, or images in place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class PackedView:
     """Positions of a loader's dataset, resolved: which native dataset (source) and which index there.
 
     Attributes:
-        datasets: the native datasets, by source number; all packed, or all files in place.
+        datasets: the native datasets, by source number; all packed, or all in place.
         source, index: by position; None where position i is simply sample i of dataset 0.
     """
 
@@ -119,8 +119,8 @@ class Resolver:
     def __init__(self) -> None:
         self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
         self._last: tuple[tuple[Any, ...], PackedView] | None = None
-        self.files = FileDatasets()
-        self.in_place = True  # whether datasets of files are looked for
+        self.files = InPlaceDatasets()
+        self.in_place = True  # whether datasets in place are looked for
 
     def view(self, dataset: Any) -> PackedView | None:
         """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
@@ -152,8 +152,10 @@ class Resolver:
             inner = self._node(dataset.dataset, before)
             return None if inner is None else _Picked(inner, self._positions(dataset, before))
         if type(dataset) is not ConcatDataset:
-            found = self.files.find(dataset) if self.in_place and "torchvision.datasets" in sys.modules else None
-            return None if found is None else _Leaf(found)
+            found = self.files.find(dataset) if self.in_place else None
+            if found is None or found.positions is None:
+                return None if found is None else _Leaf(found)
+            return _Picked(_Leaf(found), found.positions)
         parts = [self._node(part, before) for part in dataset.datasets]
         ends = list(dataset.cumulative_sizes)
         counts = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))
@@ -193,9 +195,16 @@ def _view(node: _Node) -> PackedView | None:
     if isinstance(node, _Leaf):
         return PackedView((node.dataset,))
     source, index = _rows(node, datasets)
-    if not datasets or len({(type(d) is FileDataset, d.fields) for d in datasets}) != 1:
+    if not datasets or len(set(map(_form, datasets))) != 1:
         return None
     return PackedView(tuple(datasets), source, index)
+
+
+def _form(dataset: NativeDataset) -> tuple[Any, ...]:
+    """What all datasets of a view have in common: the form of a sample."""
+    if isinstance(dataset, InPlaceDataset):
+        return type(dataset), dataset.fields, tuple(dataset.kinds.values())
+    return PackedDataset, dataset.fields
 
 
 def _rows(node: _Node, datasets: list[NativeDataset]) -> _Rows:

@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from posix.stat cimport struct_stat
+
 from fastload._native.c_common cimport fl_buffer, fl_code, fl_error, fl_span
 
 cdef extern from "store/record.h" nogil:
@@ -80,10 +82,6 @@ cdef extern from "store/files.h" nogil:
 cdef extern from "store/attached.h" nogil:
     fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err)
 
-cdef extern from "sys/stat.h" nogil:
-    struct stat:
-        pass
-
 cdef extern from "store/place.h" nogil:
-    fl_code fl_place_open(const char *path, int *fd, stat *st, fl_error *err)
-    uint64_t fl_place_stamp(const stat *st)
+    fl_code fl_place_open(const char *path, int *fd, struct_stat *st, fl_error *err)
+    uint64_t fl_place_stamp(const struct_stat *st)

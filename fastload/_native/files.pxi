@@ -3,8 +3,9 @@
 from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
     fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_known, fl_files_learn, fl_files_learnt,
-    fl_files_places, fl_files_read, fl_files_stamp, fl_place_open, fl_place_stamp, stat,
+    fl_files_places, fl_files_read, fl_files_stamp, fl_place_open, fl_place_stamp,
 )
+from posix.stat cimport struct_stat
 from posix.unistd cimport close as _close_descriptor
 
 import numpy as _np
@@ -18,7 +19,7 @@ def file_stamp(bytes path not None):
     """
     cdef fl_error err
     cdef fl_code code
-    cdef stat st
+    cdef struct_stat st
     cdef int fd = -1
     cdef const char *start = PyBytes_AS_STRING(path)
     with nogil:

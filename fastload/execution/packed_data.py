@@ -1,4 +1,4 @@
-"""A loader's packed data, or files in place, as one epoch reads them: snapshots, and whether the native engine reads them."""
+"""A loader's packed data, or images in place, as one epoch reads them: snapshots, and whether the native engine reads them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, cast
 import cloudpickle
 
 from fastload.dataset import PackedDataset
-from fastload.in_place.dataset import FileDataset
+from fastload.in_place.base import InPlaceDataset
 from fastload.packed_view import Draws, NativeDataset, PackedView, Resolver, rebuilt
 
 
 @dataclass(frozen=True, eq=False)
 class PackedData:
-    """Rows of packed datasets, or of files in place, fixed: nothing that the user changes later changes them.
+    """Rows of packed datasets, or of images in place, fixed: nothing that the user changes later changes them.
 
     Attributes:
         view: the rows, with transforms planned without a device.
@@ -29,8 +29,8 @@ class PackedData:
 
     @property
     def in_place(self) -> bool:
-        """Whether it is files in place; `native` is then never None."""
-        return isinstance(self.view.datasets[0], FileDataset)
+        """Whether it is images in place; `native` is then never None."""
+        return isinstance(self.view.datasets[0], InPlaceDataset)
 
     def for_python(self, dataset: Any, draws: Draws) -> Any:
         """A copy of the user's dataset tree for engines that run Python per sample: its plans fixed, its draws those of one epoch."""
@@ -42,7 +42,7 @@ class PackedDataReader:
 
     Attributes:
         data: what was read last.
-        why_not: why a dataset of files of a known kind is not read in place; "" where there is none.
+        why_not: why a dataset of a known kind is not read in place; "" where there is none.
     """
 
     def __init__(self) -> None:
@@ -54,13 +54,13 @@ class PackedDataReader:
         self.why_not = ""
 
     def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> PackedData | None:
-        """The dataset as it is now; None if it is neither packed nor files that the native engine reads in place.
+        """The dataset as it is now; None if it is neither packed nor one that the native engine reads in place.
 
         Args:
             dataset: the loader's.
             device: whether ops of the transforms may be left to a device.
             native: whether the native engine may run.
-            cache: the folder of index caches for files in place.
+            cache: the folder of index caches for images in place.
 
         Raises:
             Whatever Resolver.view and the planning of a changed transform raise.
@@ -122,7 +122,7 @@ def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
 
 
 def _why_not_in_place(view: PackedView) -> str:
-    reasons = [each.refusal() for each in view.datasets if isinstance(each, FileDataset)]
+    reasons = [each.refusal() for each in view.datasets if isinstance(each, InPlaceDataset)]
     return next(filter(None, reasons), "the transforms of its parts differ")
 
 
@@ -134,6 +134,6 @@ def _native(view: PackedView, device: bool) -> PackedView | None:
         view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))
     if not all(each.plan.native for each in view.datasets):
         return None
-    if any(isinstance(each, FileDataset) and each.refusal() for each in view.datasets):
+    if any(isinstance(each, InPlaceDataset) and each.refusal() for each in view.datasets):
         return None
     return view if len({each.plan.values for each in view.datasets}) == 1 else None

@@ -29,7 +29,7 @@ from fastload.errors import ArgumentError
 from fastload.execution.batch_stages import BatchStages, form_of
 from fastload.execution.packed_data import PackedData, PackedDataReader, same_objects
 from fastload.execution.settings import EngineChoice, Settings
-from fastload.in_place.dataset import FileDataset
+from fastload.in_place.base import InPlaceDataset
 from fastload.packed_view import Draws, NativeDataset, PackedView
 from fastload.plan import output_of
 
@@ -187,7 +187,7 @@ class Planner:
         if data is None:
             settings.check_python()
         elif data.in_place:
-            _say_once(cast(FileDataset, data.view.datasets[0]).kind)
+            _say_once(cast(InPlaceDataset, data.view.datasets[0]).kind)
         form, output = form_of(settings, data), None if native is None else output_for(settings, native, transfer)
         collate = settings.collate_fn
         if form is not None and not settings.by_default_collate:
@@ -206,7 +206,7 @@ class Planner:
         if settings.engine == "python":
             return 'engine="python" was asked for'
         if data is None and self._reader.why_not:
-            return f"{type(settings.dataset).__name__} is a dataset of files, and is not read in place: {self._reader.why_not}"
+            return f"{type(settings.dataset).__name__} is not read in place: {self._reader.why_not}"
         return _why(settings, data)
 
 
@@ -277,7 +277,9 @@ def _why(settings: Settings, data: PackedData | None) -> str:
         kind = "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
     if data.native is not None and data.in_place:
-        return f"native, on {sum(len(each) for each in data.native.datasets):,} files in place: nothing is packed, nothing is written"
+        datasets = [cast(InPlaceDataset, each) for each in data.native.datasets]
+        count = sum(len(each) if each.positions is None else len(each.positions) for each in datasets)
+        return f"native, on {count:,} {datasets[0].noun} in place: nothing is packed, nothing is written"
     if data.native is not None:
         left = " but for what the device does" if data.native.datasets[0].plan.device else ""
         return f"the dataset is packed and its transform is native{left}"

@@ -8,7 +8,7 @@ from fastload.execution.packed_data import PackedData
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain import stage_table
-from fastload.in_place.dataset import FileDataset
+from fastload.in_place.base import InPlaceDataset
 from fastload.loader_state import LoaderState
 
 _SETTINGS = ("seed_by", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "in_order", "timeout")
@@ -98,8 +98,8 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
 
 
 def _learnt(data: PackedData) -> str:
-    """The entropy indexes of files in place: how many are held, and where."""
-    datasets = [dataset for dataset in data.view.datasets if isinstance(dataset, FileDataset)]
+    """The entropy indexes of images in place: how many are held, and where."""
+    datasets = [dataset for dataset in data.view.datasets if isinstance(dataset, InPlaceDataset)]
     found, most = [dataset.learnt() for dataset in datasets], sum(dataset.room for dataset in datasets)
     files, held = sum(each[0] for each in found), sum(each[1] for each in found)
     return f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt when a file is first read"

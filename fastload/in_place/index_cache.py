@@ -1,12 +1,12 @@
 """IndexCache: what was learnt of image files, kept on disk for the next run.
 
 NOTE [ index cache: the file ]
-One file for each list of paths, named by a hash of it, little-endian:
+One file for each list of paths, or of places in them, named by a hash of it, little-endian:
   8 bytes   "FLINDEX1"
-  u64       count of files, as in the list
+  u64       count of images, as in the list
   u64       bytes of all indexes
   u32, u32  CRC32C of all that follows; zero
-  count x   u64 stamp (csrc/store/files.h; 0: the file is not known), u32 size of its index, 0 for none
+  count x   u64 stamp (csrc/store/files.h; 0: the image is not known), u32 size of its index, 0 for none
   the indexes, one after another.
 It is replaced by rename. Whoever writes it takes over first what another process has put there since, so that ranks add to each other's.
 Nothing depends on it: a file that is damaged, of another list or unreadable counts as none, and one whose stamp differs is proved anew.
@@ -43,18 +43,19 @@ class IndexCache:
     Args:
         folder: where cache files lie; it is made where it is missing.
         prefix, names: of the list, as core.Files takes them.
+        places: what tells it from other lists of the same paths.
 
     Raises:
         ArgumentError: the folder is a file, or cannot be made.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], prefix: bytes, names: bytes) -> None:
+    def __init__(self, folder: str | os.PathLike[str], prefix: bytes, names: bytes, places: bytes = b"") -> None:
         self._folder = Path(expanded(folder)).absolute()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ArgumentError(f"index_cache={os.fspath(folder)!r}: the folder cannot be made: {error.strerror}") from error
-        digest = hashlib.blake2b(prefix + b"\0" + names, digest_size=16).hexdigest()
+        digest = hashlib.blake2b(b"\0".join((prefix, names, *([places] if places else []))), digest_size=16).hexdigest()
         self.path = self._folder / f"{digest}.index"
         self._saved = 0
 

@@ -17,7 +17,7 @@ from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import SampleError
 from fastload.execution.plan import ExecutionPlan
-from fastload.in_place.dataset import FileDataset
+from fastload.in_place.base import InPlaceDataset
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
 
@@ -119,7 +119,7 @@ class BatchAssembler:
     def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
         """Makes a failed row from the image that its dataset's own loader opens. Returns the error if that fails too."""
         dataset = self._engine.view.datasets[source]
-        if not isinstance(dataset, FileDataset):
+        if not isinstance(dataset, InPlaceDataset):
             return self._engine.sample_error(source, index, reason)
         try:
             batch.redo_with(row, dataset.load(index))

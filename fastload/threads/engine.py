@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import BatchShapeError, ResourceError, SampleError
-from fastload.in_place.dataset import FileDataset
+from fastload.in_place.base import InPlaceDataset
 from fastload.system import available_memory
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ class ThreadEngine:
         return self.view.datasets[source].sample_error(index, reason)
 
     def save_learnt(self) -> None:
-        """Makes datasets of files in place save what they learnt of the files, if there is an index cache."""
+        """Makes datasets in place save what they learnt of their images, if there is an index cache."""
         for dataset in self.view.datasets:
-            if isinstance(dataset, FileDataset):
+            if isinstance(dataset, InPlaceDataset):
                 dataset.save_learnt()
 
     def close(self) -> None:

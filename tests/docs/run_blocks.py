@@ -62,7 +62,7 @@ def check(names: dict[str, Any], language: str) -> None:
 def main() -> None:
     warnings.simplefilter("error")
     # Of libraries that pages import, in their own files: not what a page says.
-    warnings.filterwarnings("ignore", module=r"(lightning|torch|timm|accelerate|kornia)\b")
+    warnings.filterwarnings("ignore", module=r"(lightning|torch|timm|accelerate|kornia|datasets|dill|multiprocess)\b")
     scratch = Path(sys.argv[1])
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,179 @@
+"""InPlaceDataset: what every dataset that is read in place has in common, as the native engine and the loader need it.
+
+NOTE [ in place: who opens a file ]
+Native threads read and decode every image that is a whole and sound JPEG. Any other is opened as the dataset itself opens it, in the
+calling process, for that row alone: a PNG, a JPEG that is cut or damaged. What opening it raises is what the dataset raises. So the
+pixels before the resample are Pillow's for every image, and errors are those that the program had before.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import SampleError
+from fastload.in_place.known import NotInPlaceError
+from fastload.in_place.listed import ListedImages
+from fastload.limits import default_max_pixels
+from fastload.plan import Plan
+from fastload.plan.changes import TransformedDataset
+from fastload.plan.torchvision import converts, flatten
+from fastload.transforms import Transform
+
+JPEGS = 0.9
+"""Part of the images that must be JPEGs: the others are decoded one after the other, in the calling process."""
+_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif")
+
+
+class InPlaceDataset(TransformedDataset):
+    """Samples of images where they lie; what PackedDataset is for packed ones. Made and kept by InPlaceDatasets.
+
+    Attributes:
+        dataset: the program's own, of which it was made.
+        fields, kinds, image_field, stored_fields: as PackedDataset has them.
+        noun: what its images are, in the plural.
+        positions: the samples that the dataset has, in its order, by their index here; None: all of them.
+
+    Raises:
+        TransformError: the transform cannot be planned.
+    """
+
+    fields: tuple[str, ...]
+    kinds: Mapping[str, str]
+    image_field: str
+    stored_fields: tuple[str, ...] = ()
+    seed: int | None = None
+    noun: str = "files"
+    positions: npt.NDArray[np.int64] | None = None
+
+    def __init__(self, dataset: Any, transform: Any, listed: ListedImages) -> None:
+        super().__init__(transform)
+        self.dataset = dataset
+        self.max_pixels = _most_pixels()
+        self._listed = listed
+
+    @property
+    def kind(self) -> str:
+        """The class of the dataset that it was made of."""
+        return type(self.dataset).__name__
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    @property
+    def source(self) -> core.Source:
+        """The dataset as the engine reads it."""
+        plan = self.plan
+        if self._source is None or self._source[0] is not plan:
+            self._source = plan, core.Source(self._listed.files, plan.program, 0, self.max_pixels)
+        return self._source[1]  # type: ignore[no-any-return]
+
+    def save_learnt(self) -> None:
+        """Writes what was learnt of the files to the index cache, if there is one; at the end of an epoch."""
+        self._listed.save()
+
+    def learnt(self) -> tuple[int, int]:
+        """(files, bytes): the entropy indexes that are held in memory."""
+        return self._listed.files.learnt()
+
+    @property
+    def room(self) -> int:
+        """Bytes of memory that they may take."""
+        return self._listed.room
+
+    @property
+    def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Heights and widths of the stored images: not known before they are read; nobody asks, since all end at one size."""
+        return np.empty(0, np.int32), np.empty(0, np.int32)
+
+    @abstractmethod
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """All values of a field that is a column."""
+
+    @abstractmethod
+    def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """The fields that are columns, by name: of some samples, as the dataset gives them."""
+
+    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """The values of the fields that are no columns, by name: of one sample, as the dataset gives them."""
+        return {}
+
+    @abstractmethod
+    def assemble(self, values: dict[str, Any]) -> Any:
+        """A sample, or a batch, of the dataset's form from values by field."""
+
+    def image_size(self, index: int) -> tuple[int, int]:
+        """(height, width) of every image after the transform."""
+        assert self.plan.fixed_size is not None  # refusal() saw to that
+        return self.plan.fixed_size
+
+    def load(self, index: int) -> npt.NDArray[np.uint8]:
+        """Sample index's whole image as the dataset itself opens it: (height, width, 3), RGB.
+
+        Raises:
+            Whatever that raises, with a note that names the file.
+        """
+        try:
+            return np.ascontiguousarray(np.asarray(self._opened(index)))
+        except Exception as error:
+            if hasattr(error, "add_note"):  # Python 3.11
+                error.add_note(f"sample {index}: {self._listed.path(index)}")
+            raise
+
+    @abstractmethod
+    def _opened(self, index: int) -> Any:
+        """Sample index's RGB Pillow image."""
+
+    def sample_error(self, index: int, reason: str) -> SampleError:
+        """A SampleError that names the sample and its file."""
+        return SampleError(f"sample {index} ({self._listed.path(index)}): {reason}", index=index, reason=reason)
+
+    def refusal(self) -> str | None:
+        """Why the native engine does not make its samples; None where it does."""
+        plan = self.plan
+        if not plan.native:
+            return _first_of_python(plan)
+        if not _gives_tensors(self._transform):
+            return "it gives Pillow images, of which no batch is made: end its transform with ToTensor"
+        return None if plan.fixed_size is not None else "its transform leaves images of different sizes: end it at one size"
+
+
+def checked_path(path: Any) -> str:
+    """A path of an image as text.
+
+    Raises:
+        NotInPlaceError: it is none.
+    """
+    text = path if type(path) is str else os.fspath(path)
+    if type(text) is not str or "\0" in text:
+        raise NotInPlaceError("its paths are not all text")
+    return text
+
+
+def is_jpeg_by_name(path: str) -> bool:
+    """Whether it has a suffix of JPEGs."""
+    return path.lower().endswith(_SUFFIXES)
+
+
+def _most_pixels() -> int:
+    """The limit of native decoding: beyond Pillow's own it warns or raises, as the program is used to."""
+    from PIL import Image
+
+    return min(default_max_pixels(), Image.MAX_IMAGE_PIXELS or default_max_pixels())
+
+
+def _first_of_python(plan: Plan) -> str:
+    why = next((stage.why for stage in plan.stages if stage.where == "python"), "a part of its transform")
+    return f"{why}: torch's way, as a whole"
+
+
+def _gives_tensors(transform: Any) -> bool:
+    """Whether its own samples hold tensors, of which batches can be made; fastload's transforms have no other meaning."""
+    steps = flatten(transform)
+    return any(converts(step) for step in steps) or (bool(steps) and all(isinstance(step, Transform) for step in steps))

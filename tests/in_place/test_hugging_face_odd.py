@@ -1,0 +1,289 @@
+"""Hugging Face's datasets in place: images that are no usual JPEGs, and files that change or go away under a dataset."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hugging_face_helpers import assert_as_torch, copied, datasets, encoded, jpeg, of_images, rows, stored, why_not
+from in_place_helpers import EXACT, save
+from pictures import photo
+from PIL import Image
+from torch.utils.data import DataLoader, Subset
+from torchvision import transforms
+
+from fastload import FastLoader, OnImages
+from fastload._native import core
+from fastload.errors import DatasetError, SampleError
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])
+PICTURE = photo(1, 90, 100)
+
+
+def turned(orientation: int, **options: Any) -> bytes:
+    """A JPEG with an orientation in EXIF."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encoded(PICTURE, exif=exif, **options)
+
+
+def in_xmp(orientation: int) -> bytes:
+    """A JPEG with an orientation in XMP."""
+    return encoded(PICTURE, xmp=f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode())
+
+
+NATIVE = {
+    "grey": encoded(PICTURE.convert("L")),
+    "cmyk": encoded(PICTURE.convert("CMYK")),
+    "progressive": jpeg(3, progressive=True),
+    "restarts": jpeg(4, restart_marker_blocks=2),
+    "full": jpeg(5, subsampling=0),
+    "trailing": jpeg(6) + bytes(100) + jpeg(5),
+    "upright": turned(1),
+    "upright in xmp": in_xmp(1),
+}
+BY_PILLOW = {
+    "png": encoded(PICTURE, "PNG"),
+    "palette": encoded(PICTURE.quantize(16), "PNG"),
+    "alpha": encoded(PICTURE.convert("RGBA"), "PNG"),
+    "deep": encoded(Image.fromarray(np.arange(8000, dtype=np.uint16).reshape(80, 100)), "PNG"),
+    "webp": encoded(PICTURE, "WEBP"),
+    **{f"turned {orientation}": turned(orientation) for orientation in range(2, 9)},
+    "turned in xmp": in_xmp(6),
+    "no orientation that is known": turned(9),
+}
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_every_format_gives_the_librarys_pixels(tmp_path: Path, by_path: bool) -> None:
+    """Grey, CMYK and progressive JPEGs natively; other formats, and JPEGs that metadata turn, by the library."""
+    images: list[Any] = [*NATIVE.values(), *BY_PILLOW.values(), *(jpeg(n) for n in range(200))]
+    if by_path:
+        for number, data in enumerate(images):
+            (tmp_path / f"{number}.jpg").write_bytes(data)
+        images = [tmp_path / f"{number}.jpg" for number in range(len(images))]
+    loader = assert_as_torch(of_images(images, tmp_path / "cache"), epochs=2, batch_size=7)
+    assert loader.stats()["loaded"] == 2 * len(BY_PILLOW)
+
+
+@pytest.mark.parametrize("how", ["cut", "no image", "one byte", "changed"])
+def test_a_broken_image_is_the_librarys_error(tmp_path: Path, how: str) -> None:
+    data = jpeg(2)
+    spoilt = {"cut": data[: len(data) // 2], "no image": b"text, not an image", "one byte": b"\xff", "changed": data[:300] + data[310:]}[
+        how
+    ]
+    dataset = of_images([*(jpeg(n) for n in range(20)), spoilt], tmp_path / "cache").with_transform(OnImages(EXACT))
+    loader = FastLoader(Subset(dataset, [3, 20]), num_workers=1, engine="native")
+    batches = iter(loader)
+    assert torch.equal(next(batches)["image"][0], dataset[3]["image"])
+    try:
+        expected = dataset[20]["image"]
+    except Exception as error:
+        with pytest.raises(type(error)) as told:
+            next(batches)
+        assert str(told.value).split(" at 0x")[0] == str(error).split(" at 0x")[0]
+    else:
+        assert torch.equal(next(batches)["image"][0], expected)
+
+
+def test_on_error(tmp_path: Path) -> None:
+    dataset = of_images([*(jpeg(n) for n in range(20)), b"no image"], tmp_path / "cache").with_transform(OnImages(EXACT))
+    skipping = FastLoader(dataset, batch_size=7, num_workers=2, on_error="skip", engine="native")
+    assert [label for batch in skipping for label in batch["label"].tolist()] == list(range(20))
+    assert skipping.skipped == 1
+    replacing = FastLoader(dataset, batch_size=7, num_workers=2, on_error="replace", seed=1, engine="native")
+    last = [copied(batch) for batch in replacing][-1]
+    assert replacing.replaced == 1
+    assert torch.equal(last["image"][-1], dataset[20 if last["label"][-1] == 20 else int(last["label"][-1])]["image"])
+
+
+def spoil(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    if how == "gone":
+        path.unlink()
+    elif how == "cut":
+        os.truncate(path, len(data) // 2)
+    elif how == "written":
+        with open(path, "r+b") as file:
+            file.write(data[:1])
+            os.utime(file.fileno(), (1, 1))
+    elif how == "replaced":
+        shutil.copy(path, path.with_suffix(".new"))
+        path.with_suffix(".new").rename(path)
+
+
+SPOILT = ["gone", "cut", "written", "replaced"]
+
+
+@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_table_file_that_changed_is_an_error_that_names_it(tmp_path: Path, how: str, epoch: int) -> None:
+    """Nobody is handed other pixels under the old labels, and nothing is read where the file was cut: that would end the process."""
+    dataset = stored(tmp_path / "a").with_transform(OnImages(EXACT))
+    loader = FastLoader(dataset, batch_size=4, num_workers=2, engine="native")
+    loader.explain()
+    for _ in range(epoch):
+        list(loader)
+        loader.close()  # its next epoch may have been begun
+    (path,) = (tmp_path / "a").glob("*.arrow")
+    spoil(path, how)
+    with pytest.raises(SampleError, match=r"data-00000-of-00001\.arrow"):
+        list(loader)
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "replaced"])
+def test_a_new_loader_does_not_list_a_file_that_changed(tmp_path: Path, how: str) -> None:
+    dataset = stored(tmp_path / "a").with_transform(OnImages(EXACT))
+    (path,) = (tmp_path / "a").glob("*.arrow")
+    spoil(path, how)
+    told = why_not(dataset)
+    assert path.name in told
+    assert "load the dataset again" in told
+
+
+def test_image_files_that_change(tmp_path: Path) -> None:
+    """Each is read as it is now, as ImageFolder's are."""
+    paths = [save(tmp_path / f"{number}.jpg", number) for number in range(6)]
+    dataset = of_images(list(paths), tmp_path / "cache").with_transform(OnImages(EXACT))
+    loader = FastLoader(dataset, batch_size=3, num_workers=2, engine="native")
+    list(loader)
+    loader.close()
+    save(paths[2], 40)
+    assert torch.equal(torch.cat([batch["image"] for batch in loader])[2], dataset[2]["image"])
+    loader.close()
+    paths[4].unlink()
+    with pytest.raises(FileNotFoundError) as told:
+        list(loader)
+    assert str(paths[4]) in str(told.value)
+
+
+def test_formats_and_transforms_are_read_at_every_pass(tmp_path: Path) -> None:
+    dataset = stored(tmp_path)
+    dataset.set_transform(OnImages(EXACT))
+    loader = FastLoader(dataset, batch_size=5, num_workers=2)
+
+    def same(engine: str) -> None:
+        ours, theirs = [copied(batch) for batch in loader], list(DataLoader(dataset, batch_size=5))
+        assert loader.stats()["engine"] == engine
+        for one, other in zip(ours, theirs, strict=True):
+            assert list(one) == list(other)
+            assert all(torch.equal(one[name], other[name]) for name in one if name != "name")
+
+    same("threads")
+    files = loader._fastload.read(loader).native.datasets[0].source.data
+    dataset.set_transform(OnImages(SMALL, to="pixels"))
+    same("threads")
+    dataset.set_transform(OnImages(SMALL), columns=["image", "label"])
+    same("threads")
+    assert loader._fastload.read(loader).native.datasets[0].source.data is files
+    dataset.format["format_kwargs"]["transform"].transform = EXACT
+    same("threads")
+    dataset.set_transform(lambda batch: {"image": [EXACT(each) for each in batch["image"]]})
+    same("processes")
+    dataset.set_transform(OnImages(EXACT))
+    same("threads")
+
+
+def test_another_dataset_in_a_subset(tmp_path: Path) -> None:
+    dataset = stored(tmp_path).with_transform(OnImages(EXACT))
+    part = Subset(dataset, range(10))
+    loader = FastLoader(part, batch_size=5, num_workers=1, engine="native")
+    list(loader)
+    part.dataset = dataset.shuffle(seed=3)
+    for ours, theirs in zip(loader, DataLoader(part, batch_size=5), strict=True):
+        assert torch.equal(ours["image"], theirs["image"])
+
+
+def test_what_is_learnt_of_a_table_serves_any_rows_of_it(tmp_path: Path) -> None:
+    """In the index cache: one file for one table, whatever rows and order; another for another table in the same file."""
+    table = [{**row, "image": {"bytes": encoded(photo(n, 480, 640), quality=95), "path": None}} for n, row in enumerate(rows(6))]
+    dataset = stored(tmp_path / "a", table).with_transform(OnImages(EXACT))
+
+    def learnt(part: Any) -> tuple[int, int]:
+        loader = FastLoader(part, batch_size=4, num_workers=1, engine="native", index_cache=tmp_path / "cache")
+        native = loader._fastload.read(loader).native.datasets[0]
+        before = native.learnt()[0]
+        list(loader)
+        loader.close()
+        return before, native.learnt()[0]
+
+    assert learnt(dataset.shuffle(seed=1)) == (0, 6)
+    assert learnt(dataset.select([3, 1])) == (6, 6)
+    assert len(os.listdir(tmp_path / "cache")) == 1
+    assert learnt(dataset.select(range(2, 5))) == (0, 3)
+    assert len(os.listdir(tmp_path / "cache")) == 2
+    again = datasets.load_from_disk(str(tmp_path / "a")).with_transform(OnImages(EXACT))
+    assert learnt(again) == (6, 6)
+
+
+def test_a_loader_goes_through_pickle_and_fork(tmp_path: Path) -> None:
+    loader = FastLoader(stored(tmp_path).with_transform(OnImages(EXACT)), batch_size=4, num_workers=2, engine="native")
+    first = [copied(batch) for batch in loader]
+    again = pickle.loads(pickle.dumps(loader))
+    assert all(torch.equal(a["image"], b["image"]) for a, b in zip(first, again, strict=True))
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(1)  # as workers do: OpenMP's pool did not come along
+        same = all(torch.equal(a["image"], b["image"]) for a, b in zip(first, loader, strict=True))
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_resume_in_mid_epoch(tmp_path: Path) -> None:
+    dataset = stored(tmp_path).with_transform(OnImages([transforms.RandomResizedCrop(24), transforms.ToTensor()]))
+
+    def make() -> Any:
+        return FastLoader(dataset, batch_size=4, shuffle=True, seed=2, num_workers=2, engine="native")
+
+    whole = [batch["image"] for batch in make()]
+    loader = make()
+    batches = iter(loader)
+    next(batches)
+    resumed = make()
+    resumed.load_state_dict(loader.state_dict())
+    assert all(torch.equal(a, b["image"]) for a, b in zip(whole[1:], resumed, strict=True))
+
+
+def test_no_file_and_no_handle_stays(tmp_path: Path) -> None:
+    dataset = stored(tmp_path)
+    before, descriptors = core.live_handles()["files"], len(os.listdir("/proc/self/fd"))
+    loader = assert_as_torch(dataset)
+    assert core.live_handles()["files"] == before + 1
+    loader.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    del loader
+    assert core.live_handles()["files"] == before
+
+
+def places(**changes: Any) -> tuple[Any, ...]:
+    parts = {"stamps": [0], "offsets": [0, 1], "sizes": [0, 2], "paths": [0, 0], **changes}
+    kinds = {"stamps": np.uint64, "offsets": np.uint64, "sizes": np.uint32, "paths": np.uint32}
+    return tuple(np.array(parts[name], kind) for name, kind in kinds.items())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"stamps": []}, {"sizes": [1]}, {"paths": [0, 1]}, {"sizes": [0, 2**30 + 1]}, {"offsets": [1, 1]}, {"offsets": [0, 2**64 - 1]}],
+)
+def test_places_that_do_not_hold(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"place|stamps"):
+        core.Files(b"/none/", b"a\0", 1, 10, places(**changes))
+
+
+def test_places_are_read_from_their_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"0123")
+    name = os.fsencode(tmp_path / "a")
+    files = core.Files(name, b"\0", 1, 10, places(stamps=[core.file_stamp(name)]))
+    assert (len(files), files.read(0), files.read(1)) == (2, b"0123", b"12")
+    with pytest.raises(SampleError):
+        files.read(2)
+    (tmp_path / "a").write_bytes(b"012345")
+    with pytest.raises(DatasetError, match="changed"):
+        files.read(1)
