@@ -13,6 +13,7 @@ from fastload.files import expanded
 from fastload.packing.options import OnError
 from fastload.printable import cell
 from fastload.store import Manifest, old_versions
+from fastload.store.entries import base_path
 
 _Dataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.")]
 _Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]
@@ -70,6 +71,8 @@ def _show(dataset: str, manifest: Manifest) -> None:
         table.add_row("version", f"{manifest.version} of {', '.join(map(str, versions))}")
     table.add_row("samples", f"{manifest.count:,}")
     table.add_row("size", f"{human_bytes(manifest.bytes)} in {len(manifest.shards):,} shards")
+    for base in sorted({base for shard in manifest.shards if (base := base_path(Path(dataset).absolute(), shard)) is not None}):
+        table.add_row("images attached, in", cell(base))
     for field in manifest.schema:
         shape = " x ".join(map(str, field.shape))
         kind = f"{field.kind} {field.dtype} {shape}".strip() if field.kind == "array" else field.kind

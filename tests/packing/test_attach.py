@@ -6,6 +6,8 @@ import inspect
 import io
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from packing_helpers import encoded, picture, tree
+from test_library_files import DATA, OPTIONS
 from torchvision import transforms
 
 import fastload
@@ -249,6 +252,10 @@ def test_the_base(tmp_path: Path) -> None:
         PackedDataset(tmp_path / "index")[3]
     assert equal(PackedDataset(tmp_path / "index", base=tmp_path / "moved" / "src")[3], first)
     assert rebase(tmp_path / "index", tmp_path / "moved" / "src") == COUNT
+    done = subprocess.run(
+        [sys.executable, "-m", "fastload.cli.main", "info", tmp_path / "index"], capture_output=True, text=True, check=True
+    )
+    assert str(tmp_path / "moved" / "src") in done.stdout.replace("\n", "").replace(" ", "").replace("│", "")
     assert equal(PackedDataset(tmp_path / "index")[3], first)
     with pytest.raises(ArgumentError, match="which is not the folder of the source"):
         attach(tmp_path / "moved" / "src", tmp_path / "other", base=tmp_path)
@@ -330,6 +337,19 @@ def test_it_is_never_written_into_the_source(tmp_path: Path) -> None:
     attach(tmp_path / "src", tmp_path / "src" / "index")
     shutil.rmtree(tmp_path / "src" / "index")
     assert {path: path.read_bytes() for path in (tmp_path / "src").rglob("*.jpg")} == before
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", "mds", "litdata", "litdata-pairs", "lmdb"])
+def test_files_of_other_libraries(kind: str, tmp_path: Path) -> None:
+    """What other libraries wrote is attached: samples equal those of the same files packed, and no image is written."""
+    source, options = DATA / kind, OPTIONS.get(kind, {})
+    pack(source, tmp_path / "packed", encode="keep", **options)
+    summary = attach(source, tmp_path / "index", **options)
+    assert summary.attached == summary.samples - summary.raw > 0
+    packed, attached = PackedDataset(tmp_path / "packed"), PackedDataset(tmp_path / "index")
+    assert equal([attached[i] for i in range(len(attached))], [packed[i] for i in range(len(packed))])
+    assert verify(tmp_path / "index", decode=True).ok
+    assert b"\xff\xd8\xff" not in b"".join(path.read_bytes() for path in (tmp_path / "index").glob("*.lmdb"))
 
 
 def test_append(tmp_path: Path) -> None:
