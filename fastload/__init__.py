@@ -13,18 +13,40 @@ if TYPE_CHECKING:
     from fastload.in_place.on_images import OnImages
     from fastload.loader import FastLoader
     from fastload.packing import attach, export, index, pack
-    from fastload.versions import append
+    from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
 
-__all__ = ["FastLoader", "HealthMonitor", "OnImages", "PackedDataset", "__version__", "append", "attach"]
-__all__ += ["errors", "export", "index", "pack", "transforms"]
+__all__ = [
+    "FastLoader",
+    "HealthMonitor",
+    "OnImages",
+    "PackedDataset",
+    "__version__",
+    "add_columns",
+    "append",
+    "attach",
+    "concat",
+    "drop",
+    "drop_columns",
+    "errors",
+    "export",
+    "index",
+    "pack",
+    "prune",
+    "transforms",
+]
 
 _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "OnImages": ("fastload.in_place.on_images", "OnImages"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
+    "add_columns": ("fastload.versions", "add_columns"),
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),
+    "concat": ("fastload.versions", "concat"),
+    "drop": ("fastload.versions", "drop"),
+    "drop_columns": ("fastload.versions", "drop_columns"),
+    "prune": ("fastload.versions", "prune"),
     "export": ("fastload.packing", "export"),
     "index": ("fastload.packing", "index"),
     "pack": ("fastload.packing", "pack"),

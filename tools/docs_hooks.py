@@ -109,7 +109,7 @@ def _value(kind: Any, info: Any) -> str:
 
 
 def _default(value: Any, flags: Sequence[str]) -> str:
-    if value is None or value is False:
+    if value is None or value is False or value is inspect.Parameter.empty:
         return ""
     return f"`{flags[0].split('/')[0]}`" if value is True else f"`{value}`"
 

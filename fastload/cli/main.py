@@ -14,7 +14,7 @@ from fastload.cli.bench import bench
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
 from fastload.cli.tools import export, index, info, unpack, verify
-from fastload.cli.versions import append
+from fastload.cli.versions import append, columns, concat, drop, prune
 from fastload.errors import FastloadError
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (pack, attach, append, rebase, info, verify, index, unpack, export, bench):
+for command in (pack, attach, append, columns, drop, concat, prune, rebase, info, verify, index, unpack, export, bench):
     app.command()(command)
 
 

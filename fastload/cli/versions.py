@@ -1,13 +1,14 @@
-"""``fastload append``: commands that change a packed dataset; each makes a new version of it."""
+"""``fastload append``, ``columns``, ``drop``, ``concat``, ``prune``: commands that change packed datasets, by making new versions."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
+from fastload.errors import ArgumentError
 from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
 
 _PACK, _RUN = PackOptions(), RunOptions()
@@ -84,3 +85,70 @@ def append(
     if not quiet:
         show(summary.pack, dataset)
     say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.pack.samples:,} of them new")
+
+
+def columns(
+    dataset: _Dataset,
+    action: Annotated[Literal["add", "drop"], typer.Argument(metavar="add|drop", help="Add the columns of a file, or drop fields.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|NAME...", help="To add: a .csv or .tsv with a header line, or a .npy. To drop: names of fields."),
+    ],
+    key: Annotated[
+        str | None, typer.Option(help="The field whose value is in FILE's column of that name; by default rows are in order.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="A column to add, as NAME or NAME:int, float, text, json; may be repeated; all by default.")
+    ] = None,
+) -> None:
+    """Adds a file's columns to the fields of a packed dataset, or takes fields away, as a new version; no image is touched."""
+    from fastload.versions.columns import add_columns, drop_columns
+
+    if action == "drop":
+        if key is not None or column:
+            raise ArgumentError("--key and --column are for `fastload columns OUT add FILE`")
+        summary = drop_columns(dataset, *what)
+        say(f"{dataset}: version {summary.version}, without {', '.join(summary.names)}")
+        return
+    if len(what) != 1:
+        raise ArgumentError(f"{len(what)} files are named; add one at a time")
+    summary = add_columns(dataset, what[0], key=key, columns=column or None)
+    unused = f"; {summary.unused:,} rows of {what[0]} are no sample's" if summary.unused else ""
+    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples with {', '.join(summary.names)}{unused}")
+
+
+def drop(
+    dataset: _Dataset,
+    where: Annotated[str, typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out.")],
+) -> None:
+    """Takes samples out of a packed dataset, as a new version; nothing is written but which samples are left."""
+    from fastload.versions.drop import drop as run
+
+    summary = run(dataset, where=where)
+    if not summary.dropped:
+        say(f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {summary.samples:,} samples")
+        return
+    say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.dropped:,} taken out")
+
+
+def concat(
+    datasets: Annotated[list[str], typer.Argument(metavar="DATASET DATASET... OUT", help="Packed datasets, and the directory to make.")],
+) -> None:
+    """Makes one dataset of several, by reference: nothing is copied, and the others have to stay where they are."""
+    from fastload.versions.concat import concat as run
+
+    summary = run(datasets[:-1], datasets[-1])
+    say(f"{datasets[-1]}: {summary.samples:,} samples in {summary.shards:,} shards of {len(datasets) - 1} datasets")
+
+
+def prune(
+    dataset: _Dataset,
+    keep: Annotated[int, typer.Option(min=1, help="How many versions remain, the latest among them.")] = 1,
+) -> None:
+    """Gives up old versions of a packed dataset, and removes the files that only they have."""
+    from fastload.packing.progress import human_bytes
+    from fastload.versions.prune import prune as run
+
+    summary = run(dataset, keep=keep)
+    which = f"versions {', '.join(map(str, summary.versions))} given up" if summary.versions else "no version given up"
+    say(f"{dataset}: {which}, {human_bytes(summary.bytes)} freed")

@@ -150,19 +150,32 @@ class ShardEntry:
         """The same samples from another index on."""
         return replace(self, first=first)
 
+    def hiding(self, before: Schema, after: Schema) -> ShardEntry:
+        """The entry in a dataset whose schema becomes `after`: its file keeps the fields, and their numbers, that `before` gave it."""
+        packed = list(self.packed_fields(before))
+        while self.fields is None and packed and packed[-1] in self.added:
+            packed.pop()  # the file has no field of that name
+        names = [field.name for field in after]
+        known = {name: part for name, part in self.added.items() if name in names}
+        default = packed == names[: len(packed)] and set(names[len(packed) :]) == known.keys()
+        return replace(self, fields=None if default else tuple(packed), added=known)
+
     def packed_fields(self, schema: Schema) -> tuple[str, ...]:
         """Names of the fields that the file was packed with, in the order of their numbers in its records."""
         return tuple(field.name for field in schema) if self.fields is None else self.fields
 
 
 def file_path(dataset: Path, folder: str | None, name: str) -> Path:
-    """The path of a file that a manifest names."""
-    return dataset / name if folder is None else Path(os.path.normpath(dataset / folder)) / name
+    """The path of a file that a manifest names. What is relative is the system's to resolve: ``..`` of a link is where it leads."""
+    return dataset / name if folder is None else dataset / folder / name
 
 
 def base_path(dataset: Path, shard: ShardEntry) -> str | None:
     """The folder of a shard's attached files; None: it holds its images."""
-    return None if shard.base is None else os.path.normpath(file_path(dataset, shard.folder, shard.file).parent / shard.base)
+    if shard.base is None:
+        return None
+    folder = file_path(dataset, shard.folder, shard.file).parent
+    return os.path.normpath((folder if shard.folder is None else Path(os.path.realpath(folder))) / shard.base)
 
 
 def one_base(dataset: Path, shards: Iterable[ShardEntry]) -> str:

@@ -308,6 +308,10 @@ class DatasetReader:
             self._numbers[number] = {packed[field.name]: place for place, field in enumerate(self.schema) if field.name in packed}
         return self._numbers[number]
 
+    def counting(self, number: int) -> npt.NDArray[np.uint32] | None:
+        """Which of the samples that shard `number` stores count: their numbers in the file, ascending, read-only; None: all."""
+        return self._rows[number]
+
     def is_added(self, index: int, name: str) -> bool:
         """Whether the field's value of sample `index` was added later, so that its record need not be read for it."""
         return name in self.manifest.shards[self.shard_number(index)].added

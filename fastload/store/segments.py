@@ -10,6 +10,7 @@ What is used is the copy that was checked; no file is mapped.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,13 @@ def read_rows(dataset: Path, segment: Segment) -> npt.NDArray[np.uint32]:
     rows = read_segment(dataset, segment).view("<u4").astype(np.uint32, copy=False)
     rows.setflags(write=False)
     return rows
+
+
+def packed_values(values: Sequence[bytes]) -> bytes:
+    """A segment of values of any length, as `AddedValues` reads it."""
+    ends = np.zeros(len(values) + 1, "<u8")
+    np.cumsum(np.fromiter(map(len, values), np.uint64, len(values)), out=ends[1:])
+    return b"".join((ends.tobytes(), *values))
 
 
 class AddedValues:

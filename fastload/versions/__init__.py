@@ -1,5 +1,21 @@
 """Versions: changes of a packed dataset, each of which makes a new version: append, add and drop columns, drop samples, concat, prune."""
 
 from fastload.versions.append import AppendSummary, append
+from fastload.versions.columns import ColumnsSummary, add_columns, drop_columns
+from fastload.versions.concat import ConcatSummary, concat
+from fastload.versions.drop import DropSummary, drop
+from fastload.versions.prune import PruneSummary, prune
 
-__all__ = ["AppendSummary", "append"]
+__all__ = [
+    "AppendSummary",
+    "ColumnsSummary",
+    "ConcatSummary",
+    "DropSummary",
+    "PruneSummary",
+    "add_columns",
+    "append",
+    "concat",
+    "drop",
+    "drop_columns",
+    "prune",
+]

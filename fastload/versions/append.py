@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,11 @@ from fastload.limits import checked_max_pixels
 from fastload.packing import PackOptions, PackSummary, open_source
 from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.notices import EXAMPLES, Notices
 from fastload.packing.options import Check, Encode, Exif, OnError, RunOptions, Subsampling, lmdb_options, table_options
-from fastload.packing.summary import NAMES_KEPT
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
 from fastload.store.writer import is_packed_file
 from fastload.versions.fitting import fit_source
+from fastload.versions.summaries import joined_options, joined_summary
 
 WORK_NAME = "append.tmp"
 """The folder, inside the dataset's, into which the source is packed."""
@@ -194,7 +193,7 @@ class _Append:
                 now,
                 shards=numbered([*now.shards, *shards]),
                 classes=classes,
-                options=_joined_options(now.options, packed.options),
+                options=joined_options(now.options, packed.options),
                 summary=joined_summary(now.summary, packed.summary),
             )
         )
@@ -221,6 +220,12 @@ class _Append:
         remove_work(self._done)
 
 
+def remove_appends(dataset: Path) -> None:
+    """Removes what appends that were stopped have left in a dataset's folder. Raises PackError as `remove_work` does."""
+    for name in (WORK_NAME, DONE_NAME):
+        remove_work(dataset / name)
+
+
 def remove_work(folder: Path) -> None:
     """Removes a folder in which an append was packed, where there is one.
 
@@ -237,43 +242,3 @@ def remove_work(folder: Path) -> None:
         folder.rmdir()
     except OSError as error:
         raise PackError(f"cannot remove {folder}, which an append left: {error.strerror}; move it elsewhere") from None
-
-
-def _joined_options(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The dataset's options, where those of its new samples change what holds for all."""
-    both = dict(now)
-    if isinstance(now.get("max_pixels"), int) and isinstance(more.get("max_pixels"), int):
-        both["max_pixels"] = max(now["max_pixels"], more["max_pixels"])
-    if "index" in now:
-        both["index"] = bool(now["index"] and more.get("index"))
-    return both
-
-
-def joined_summary(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of two packs together. What is of another type than a PackSummary's is left as it is."""
-    both = dict(now)
-    for field in fields(PackSummary):
-        name, mine, its = field.name, now.get(field.name), more.get(field.name)
-        if isinstance(mine, int) and isinstance(its, int):
-            both[name] = mine + its
-        elif name == "notices":
-            both[name] = _joined_notices(mine, its)
-        elif isinstance(mine, list) and isinstance(its, list):
-            both[name] = [*mine, *its][:NAMES_KEPT]
-        elif isinstance(mine, dict) and isinstance(its, dict):
-            counts = {key: value for key, value in mine.items() if isinstance(value, int)}
-            both[name] = counts | {key: counts.get(key, 0) + value for key, value in its.items() if isinstance(value, int)}
-        elif mine is None and its is not None:
-            both[name] = its
-    return both
-
-
-def _joined_notices(now: object, more: object) -> list[dict[str, Any]]:
-    found = {notice.kind: notice for notice in Notices.of(now).all()}
-    for notice in Notices.of(more).all():
-        known = found.get(notice.kind)
-        if known is not None:
-            examples = (*known.examples, *notice.examples)[:EXAMPLES]
-            notice = replace(known, count=known.count + notice.count, examples=examples)
-        found[notice.kind] = notice
-    return [{"kind": n.kind, "text": n.text, "count": n.count, "examples": list(n.examples)} for n in found.values()]

@@ -10,29 +10,33 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import kill_points
-from versions_helpers import Shapes, check_shapes, packed
+from versions_helpers import Shapes, check_shapes, packed, samples, shape
 
 import fastload
 from fastload.errors import PackError
 from fastload.packing import verify
-from fastload.store import DatasetChange, Manifest
+from fastload.store import DatasetChange, Manifest, old_versions
 from fastload.versions.append import remove_work
 
 kill_points.CALLS += [(os, "link"), (os, "write"), (Path, "mkdir"), (Path, "rmdir")]
 
 
+FIELDS = {"image", "label", "weight", "box", "caption", "meta"}
+BEFORE = list(range(20))
+
+
 @dataclass(frozen=True)
 class Change:
-    """A change, the numbers of the samples before and after it, and how it is done again."""
+    """A change; the numbers of the samples after it, and their fields; whether it makes a new version."""
 
     do: Callable[[Path], object]
-    before: list[int]
-    after: list[int]
-    again: Callable[[Path], object] | None = None
+    numbers: list[int] = field(default_factory=lambda: BEFORE)
+    fields: set[str] = field(default_factory=lambda: FIELDS)
+    versions: bool = True
 
 
 def append(out: Path) -> None:
@@ -43,29 +47,72 @@ def append(out: Path) -> None:
         assert "added its samples already" in str(error), error
 
 
+def columns(out: Path) -> None:
+    """Adds two columns."""
+    (out.parent / "more.csv").write_text("note,rank\n" + "".join(f"n{number},{number}\n" for number in range(20)))
+    fastload.add_columns(out, out.parent / "more.csv")
+
+
+def drop(out: Path) -> None:
+    """Takes two samples out."""
+    fastload.drop(out, indices=[3, 18])
+
+
+def concat(out: Path) -> None:
+    """Joins the dataset, which is not changed, with itself."""
+    fastload.concat([out, out], out.parent / (out.name + ".both"))
+
+
+def prune(out: Path) -> None:
+    """Gives up the first version."""
+    fastload.prune(out)
+
+
 CHANGES = {
-    "append": Change(append, list(range(20)), list(range(24))),
+    "append": Change(append, list(range(24))),
+    "columns": Change(columns, fields=FIELDS | {"note", "rank"}),
+    "drop_columns": Change(lambda out: fastload.drop_columns(out, "meta"), fields=FIELDS - {"meta"}),
+    "drop": Change(drop, [number for number in range(20) if number not in (3, 18)]),
+    "concat": Change(concat, versions=False),
+    "prune": Change(prune, versions=False),
 }
 
 
 def look(out: Path, change: Change) -> None:
-    """The dataset is the old version or the new one, whole."""
+    """The dataset is the old version or the new one, whole; older ones that are there are as they were."""
     now = Manifest.load(out).version
-    check_shapes(out, change.after if now == 3 else change.before)
     assert verify(out, workers=1).ok
-    check_shapes(out, list(range(19)), version=1)
+    for version in (*old_versions(out, now), now):
+        numbers, fields = (change.numbers, change.fields) if version == 3 else (BEFORE[: 18 + version], FIELDS)
+        found = samples(out, version)
+        assert [(sample["label"], sample["caption"]) for sample in found] == [
+            (shape(number)["label"], shape(number)["caption"]) for number in numbers
+        ]
+        assert all(set(sample) == fields for sample in found)
+        assert all(sample.get("note", "") in ("", f"n{number}") for sample, number in zip(found, numbers, strict=True))
 
 
 def finish(out: Path, change: Change) -> None:
     """A following command works, and leaves nothing else behind."""
-    if Manifest.load(out).version == 2 or (out / "append.tmp").exists():
+    both = out.parent / (out.name + ".both")
+    if (change.versions and Manifest.load(out).version == 2) or (out / "append.tmp").exists():
         change.do(out)
+    if change.do is concat:
+        if not (both / "manifest.json").exists():
+            concat(out)
+        check_shapes(both, BEFORE + BEFORE)
+        assert os.listdir(both) == ["manifest.json"]
+    if change.do is prune:
+        prune(out)
+        assert old_versions(out, 2) == []
     DatasetChange(out, "").close()
     remove_work(out / "append.old")  # as the next append and prune do
-    assert Manifest.load(out).version == 3
+    now = Manifest.load(out).version
+    assert now == (3 if change.versions else 2)
     look(out, change)
-    named = {name for version in (1, 2, 3) for shard in Manifest.load(out, version).shards for _, name in shard.files}
-    assert set(os.listdir(out)) == named | {"manifest.json", "manifest-00001.json", "manifest-00002.json"}
+    versions = [*old_versions(out, now), now]
+    named = {name for version in versions for shard in Manifest.load(out, version).shards for _, name in shard.files}
+    assert set(os.listdir(out)) == named | {"manifest.json", *(f"manifest-{version:05d}.json" for version in versions[:-1])}
 
 
 def main(change: Change, folder: Path) -> None:
@@ -95,6 +142,7 @@ def main(change: Change, folder: Path) -> None:
         for check in (lambda out=out: look(out, change), lambda out=out: finish(out, change)):
             assert kill_points.in_child(check) == 0, f"point {point}"
         shutil.rmtree(out)
+        shutil.rmtree(out.parent / (out.name + ".both"), ignore_errors=True)
     sys.stdout.write(f"{point - 1}\n")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any, cast
 
@@ -10,10 +9,10 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.notices import INDEX, NO_LABEL, Notice, Notices
 from fastload.packing.options import TableOptions
+from fastload.packing.sources.cells import guess_kind, is_number, parse_cell
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.packing.sources.table_layout import find_layout, read_rows
 from fastload.store import Field
-from fastload.store.checked import parse_json
 from fastload.store.schema import Kind
 
 
@@ -67,7 +66,7 @@ class TableSource:
                     self._values[name] = [number[text] for text in cells]
                     fields.append(Field(name, "int"))
                     continue
-            kind = kind or _guess(cells)
+            kind = kind or guess_kind(cells)
             self._values[name] = [self._parse(cell, kind, name, line) for cell, line in zip(cells, lines, strict=True)]
             fields.append(Field(name, cast(Kind, kind)))
         self.fields = tuple(fields)
@@ -86,7 +85,7 @@ class TableSource:
 
     def _label_kind(self, cells: list[str], lines: list[int]) -> str:
         """int or float when labels are numbers, "class" when none is; a mixture names the line of the odd one out."""
-        numbers = [_is_number(cell) for cell in cells]
+        numbers = [is_number(cell) for cell in cells]
         count = sum(numbers)
         if count == 0:
             if "" in cells:
@@ -105,17 +104,7 @@ class TableSource:
 
     def _parse(self, cell: str, kind: str, name: str, line: int) -> Value:
         try:
-            if kind == "int":
-                number = int(cell)
-                if not -(2**63) <= number < 2**63:
-                    raise ValueError("does not fit 64 bits")
-                return number
-            if kind == "float":
-                return float(cell)
-            if kind == "json":
-                value: Value = parse_json(cell)
-                return value
-            return cell
+            return parse_cell(cell, kind)
         except ValueError as error:
             raise PackError(f"{self.title}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from error
 
@@ -141,41 +130,3 @@ class TableSource:
     def read(self, position: int) -> Item:
         path = self.name(position)
         return Item(path, read_regular(path), self.fields_of(position))
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
-        return False
-
-
-def _guess(cells: list[str]) -> str:
-    """The narrowest kind that every cell satisfies."""
-    for kind, test in (("int", _is_int), ("float", _is_float), ("json", _is_json)):
-        if all(test(cell) for cell in cells):
-            return kind
-    return "text"
-
-
-def _is_int(cell: str) -> bool:
-    # "007" and "1_000" are codes or text to a person: only what prints back the same is a number.
-    digits = cell[1:] if cell[:1] in "+-" else cell
-    return digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0") and len(digits) < 20
-
-
-def _is_float(cell: str) -> bool:
-    if not _is_number(cell) and cell.lower().lstrip("+-") not in ("nan", "inf"):
-        return False
-    digits = cell.lstrip("+-")
-    return "_" not in cell and not (len(digits) > 1 and digits[0] == "0" and digits[1].isdigit())
-
-
-def _is_json(cell: str) -> bool:
-    if cell[:1] not in ("{", "["):
-        return False
-    try:
-        parse_json(cell)
-    except ValueError:
-        return False
-    return True

@@ -1,0 +1,138 @@
+"""concat: several datasets as one, which refers to their files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fastload.errors import PackError
+from fastload.files import expanded
+from fastload.store import DatasetReader, Manifest, Segment, ShardEntry, numbered
+from fastload.store.lock import lock_folder
+from fastload.store.manifest import MANIFEST_NAME
+from fastload.store.shard import write_error
+from fastload.versions.summaries import joined_options, joined_summary
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatSummary:
+    """Result of `concat`.
+
+    Attributes:
+        samples: samples of the new dataset.
+        shards: files that it refers to.
+        bytes: size of these files.
+    """
+
+    samples: int
+    shards: int
+    bytes: int
+
+
+def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> ConcatSummary:
+    """Makes a dataset of several, one after another, that refers to their files; nothing is copied.
+
+    The new folder holds a manifest alone, with paths from there to the others' folders: they have to stay where they are in relation to
+    each other, and their files as they are. What is appended to or dropped from one of them later is not seen; `fastload prune`,
+    `fastload index` and `fastload pack --overwrite` there may take files away that are referred to here.
+
+    Args:
+        datasets: the datasets' directories, two or more; they may be made by `concat` themselves.
+        out: the directory to make; empty, or it does not exist.
+
+    Raises:
+        DatasetError: one of them is no finished dataset, or is damaged.
+        PackError: they have different fields or classes, or `out` is in the way or cannot be written.
+    """
+    if len(datasets) < 2:
+        raise PackError("concat makes one dataset of several: name two or more, and then the new one")
+    folders = [Path(expanded(path)) for path in datasets]
+    manifests = [Manifest.load(folder) for folder in folders]
+    _check_fields(folders, manifests)
+    classes = _classes(folders, manifests)
+    for folder in folders:
+        DatasetReader(folder).close()  # its files are there, and whole as far as opening checks it
+    target = Path(expanded(out))
+    lock = _claim(target)
+    try:
+        here = os.path.realpath(target)
+        shards = [
+            _referred(shard, manifest, manifests[0], os.path.realpath(folder), here)
+            for folder, manifest in zip(folders, manifests, strict=True)
+            for shard in manifest.shards
+        ]
+        options, summary = dict(manifests[0].options), dict(manifests[0].summary)
+        for manifest in manifests[1:]:
+            options, summary = joined_options(options, manifest.options), joined_summary(summary, manifest.summary)
+        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary)
+        try:
+            new.write(target)
+        except OSError as error:
+            raise write_error(target / MANIFEST_NAME, len(new.to_bytes()), error, "run `fastload concat` again") from None
+    finally:
+        os.close(lock)
+    return ConcatSummary(new.count, len(new.shards), new.bytes)
+
+
+def _check_fields(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:
+    """Raises PackError unless all datasets have the same fields, in any order, and the image under the same number."""
+    wanted = {field.name: field for field in manifests[0].schema}
+    for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
+        given = {field.name: field for field in manifest.schema}
+        for name in [*wanted, *given]:
+            if wanted.get(name) != given.get(name):
+                how = "is of another kind" if name in wanted and name in given else f"is only in {folders[0] if name in wanted else folder}"
+                advice = "`fastload columns` adds fields and takes them away"
+                raise PackError(f"{folders[0]} and {folder} do not fit together: the field {name!r} {how}; {advice}")
+        if manifest.image_number != manifests[0].image_number:
+            raise PackError(f"{folders[0]} and {folder} do not fit together: their images have different numbers in records; pack one anew")
+
+
+def _classes(folders: Sequence[Path], manifests: Sequence[Manifest]) -> tuple[str, ...] | None:
+    """The names of classes, which are those of one dataset; the others' are the same or their beginning."""
+    longest = max((manifest.classes for manifest in manifests if manifest.classes is not None), key=len, default=None)
+    for folder, manifest in zip(folders, manifests, strict=True):
+        given = manifest.classes
+        if longest is not None and (given is None or tuple(longest[: len(given)]) != tuple(given)):
+            first = next(other for other, its in zip(folders, manifests, strict=True) if its.classes is longest)
+            raise PackError(
+                f"{first} and {folder} do not fit together: their classes differ, so a label means another class in each; pack one "
+                "anew, or append its source, where classes go by their names"
+            )
+    return None if longest is None else tuple(longest)
+
+
+def _claim(target: Path) -> int:
+    """Creates and locks the new folder, and returns the lock's descriptor."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        lock = lock_folder(target)
+    except FileExistsError:
+        raise PackError(f"{target} is a file; choose another OUT") from None
+    except OSError as error:
+        raise PackError(f"cannot make the folder {target}: {error.strerror}") from None
+    held = [name for name in sorted(os.listdir(target)) if name != MANIFEST_NAME + ".tmp"]
+    if held:
+        os.close(lock)
+        what = "already holds a packed dataset" if MANIFEST_NAME in held else f"holds other files ({held[0]}, ...)"
+        raise PackError(f"{target} {what}; choose another OUT")
+    return lock
+
+
+def _referred(shard: ShardEntry, manifest: Manifest, first: Manifest, folder: str, here: str) -> ShardEntry:
+    """A shard's entry as it is in the new dataset in `here`; `folder` is that of the dataset that has it now."""
+
+    def place(name: str | None) -> str:
+        return os.path.relpath(os.path.realpath(os.path.join(folder, name or "")), here)
+
+    def part(segment: Segment) -> Segment:
+        return replace(segment, folder=place(segment.folder))
+
+    return replace(
+        shard.hiding(manifest.schema, first.schema),
+        folder=place(shard.folder),
+        rows=None if shard.rows is None else part(shard.rows),
+        added={name: part(segment) for name, segment in shard.added.items()},
+    )

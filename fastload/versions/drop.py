@@ -1,0 +1,94 @@
+"""drop: samples taken out of a dataset without writing the others anew."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import ArgumentError, PackError
+from fastload.positions import as_positions
+from fastload.query import Columns, ConditionEngine
+from fastload.store import DatasetChange, DatasetReader, Manifest, numbered
+
+_GO_ON = "run `fastload drop` again: nothing is lost"
+
+
+@dataclass(frozen=True, slots=True)
+class DropSummary:
+    """Result of `drop`.
+
+    Attributes:
+        version: the dataset's version: a new one, unless nothing was dropped.
+        samples: samples in it.
+        dropped: samples that were taken out.
+    """
+
+    version: int
+    samples: int
+    dropped: int
+
+
+def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any = None) -> DropSummary:
+    """Takes samples out of a dataset, as a new version. No record is written or removed: a small file says which samples count.
+
+    The others keep their order; their indices follow on one another. If no sample is meant, there is no new version.
+
+    Args:
+        path: the dataset's directory.
+        where: an SQL condition as in `PackedDataset.where`: samples for which it is true are taken out. Needs the extra `query`.
+        indices: the indices of those to be taken out, instead of `where`; in any order, doubles count once.
+
+    Raises:
+        ArgumentError: not exactly one of `where` and `indices` is given, the condition cannot be evaluated, or an index is out of range.
+        DatasetError: there is no finished dataset, or it is damaged.
+        SampleError: a record that the condition needs is damaged.
+        PackError: nothing would be left, the disk is full, or another process is writing to the dataset.
+    """
+    if (where is None) == (indices is None):
+        raise ArgumentError("give either where=, a condition, or indices=: which samples are to be taken out")
+    with DatasetChange(path, _GO_ON) as change, DatasetReader(change.path, manifest=change.manifest) as reader:
+        gone = _checked(indices, len(reader)) if where is None else ConditionEngine(Columns(reader)).rows(where)
+        manifest = change.manifest
+        if len(gone) == len(reader):
+            raise PackError(f"{change.path}: all {len(reader):,} samples would be taken out, and none would be left; remove the folder")
+        if len(gone):
+            manifest = _commit(change, reader, gone)
+    return DropSummary(manifest.version, manifest.count, len(gone))
+
+
+def _checked(indices: Any, count: int) -> npt.NDArray[np.int64]:
+    try:
+        found = np.unique(as_positions(indices))
+    except TypeError as error:
+        raise ArgumentError(f"indices: {error}") from None
+    if len(found) and not 0 <= found[0] <= found[-1] < count:
+        wrong = found[0] if found[0] < 0 else found[-1]
+        raise ArgumentError(f"indices: {wrong} is no sample of {count:,}; they are counted from 0")
+    return found
+
+
+def _commit(change: DatasetChange, reader: DatasetReader, gone: npt.NDArray[np.int64]) -> Manifest:
+    """The manifest of the version without these samples."""
+    keep = np.ones(len(reader), bool)
+    keep[gone] = False
+    shards, rows = [], []
+    for number, shard in enumerate(change.manifest.shards):
+        kept = np.flatnonzero(keep[shard.first : shard.first + shard.count])
+        if not len(kept):
+            continue
+        counting = reader.counting(number)
+        rows.append(None if len(kept) == shard.count else (kept if counting is None else counting[kept]).astype("<u4"))
+        shards.append(shard)
+    segments = iter(change.write_segments("rows", (part for part in rows if part is not None)) if any(r is not None for r in rows) else ())
+    entries = [
+        shard if part is None else replace(shard, count=len(part), rows=next(segments), key=shard.key, stored=shard.stored)
+        for shard, part in zip(shards, rows, strict=True)
+    ]
+    summary = dict(change.manifest.summary)
+    if isinstance(summary.get("samples"), int):
+        summary["samples"] = len(reader) - len(gone)
+    return change.commit(replace(change.manifest, shards=numbered(entries), summary=summary))
