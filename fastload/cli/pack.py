@@ -26,7 +26,7 @@ def pack(
         typer.Argument(
             metavar="SRC...",
             help="A folder of class folders, a .csv/.tsv of path,label[,...], .tar files (WebDataset; 'train-{000..003}.tar' and "
-            "'*.tar' work too), .parquet or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file.",
+            "'*.tar' work too), .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file.",
         ),
     ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],

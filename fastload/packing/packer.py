@@ -45,8 +45,8 @@ def pack(
     """Packs a source into the dataset directory `out`; the dataset exists once this returns, and not before.
 
     Args:
-        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet or TFRecord files, a folder of MDS
-            shards or LitData chunks, an LMDB file, a map-style Dataset, or any `Source`.
+        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet, .arrow or TFRecord files, a folder
+            of MDS shards or LitData chunks, an LMDB file, a map-style Dataset, or any `Source`.
         out: the directory to make.
         encode: "lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and
             arithmetic ones become baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every

@@ -11,6 +11,7 @@ from pathlib import Path
 from fastload.errors import ArgumentError, PackError
 from fastload.files import expanded
 from fastload.packing.options import LmdbOptions, TableOptions
+from fastload.packing.sources.arrow import ArrowSource, arrow_files
 from fastload.packing.sources.dataset import DatasetSource
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.folder_index import read_index
@@ -26,20 +27,21 @@ from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_s
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
 _GIVE = (
-    "give a folder of class folders, a .csv/.tsv, .tar, .parquet or TFRecord files, a folder of MDS shards or LitData chunks, "
+    "give a folder of class folders, a .csv/.tsv, .tar, .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, "
     "or an LMDB file"
 )
-_SEVERAL = "of several sources, all are .tar files, all are .parquet files, or all are TFRecord files"
+_SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, or all are TFRecord files"
 _COMPRESSED = (".gz", ".tgz", ".zst", ".xz", ".bz2")
 
 
 def open_source(source: object, table: TableOptions | None = None, lmdb: LmdbOptions | None = None) -> Source:
     """The source for what the user passed as SRC.
 
-    A folder of class folders, a .csv or .tsv file, one or many .tar, .parquet or TFRecord files (a path, a pattern such as
-    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them), a folder of MDS shards or LitData chunks
-    with its index.json, an LMDB file or the folder of its data.mdb, a map-style Dataset, or any object that satisfies `Source`. `table`
-    says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and labels.
+    A folder of class folders, a .csv or .tsv file, one or many .tar, .parquet, .arrow or TFRecord files (a path, a pattern such as
+    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them, as save_to_disk() of Hugging Face's library
+    writes one), a folder of MDS shards or LitData chunks with its index.json, an LMDB file or the folder of its data.mdb, a map-style
+    Dataset, or any object that satisfies `Source`. `table` says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB
+    file are images and labels.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
@@ -82,7 +84,7 @@ def _lmdb_file(path: str) -> str | None:
 
 
 def _open_paths(paths: list[str]) -> Source:
-    """Several tars as one source, or Parquet or TFRecord files; of anything else only one can be packed."""
+    """Several tars as one source, or Parquet, Arrow or TFRecord files; of anything else only one can be packed."""
     if len(paths) == 1:
         return open_source(paths[0])
     for path in paths:
@@ -97,13 +99,15 @@ def _open_paths(paths: list[str]) -> Source:
 
 
 def _of_files(patterns: list[str]) -> Source:
-    """Tars, or Parquet or TFRecord files, by their names."""
+    """Tars, or Parquet, Arrow or TFRecord files, by their names."""
     kinds = {_file_kind(pattern) for pattern in patterns}
     if len(kinds) > 1:
         raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
     kind = kinds.pop()
     if kind == "Parquet file":
         return ParquetSource([path for pattern in patterns for path in expand(pattern, kind)])
+    if kind == "Arrow file":
+        return ArrowSource([path for pattern in patterns for path in expand(pattern, kind)])
     if kind == "TFRecord file":
         return TFRecordSource([path for pattern in patterns for path in expand(pattern, kind)])
     return TarSource(patterns)
@@ -113,6 +117,8 @@ def _file_kind(pattern: str) -> str:
     """The kind of files that a path or pattern names, as messages call it."""
     if pattern.lower().endswith(".parquet"):
         return "Parquet file"
+    if pattern.lower().endswith(".arrow"):
+        return "Arrow file"
     if is_tfrecord(pattern):
         return "TFRecord file"
     if not pattern.lower().endswith(".tar") and any(mark in pattern for mark in "*?{["):
@@ -126,7 +132,7 @@ def _open_path(text: str) -> Source:
     if os.path.isdir(text):
         return _open_folder(text)
     lower = text.lower()
-    if lower.endswith((".tar", ".parquet")) or any(mark in text for mark in "*?{["):
+    if lower.endswith((".tar", ".parquet", ".arrow")) or any(mark in text for mark in "*?{["):
         return _of_files([text])
     if not os.path.exists(text):
         raise PackError(f"{text}: no such folder or file; {_GIVE}")
@@ -156,6 +162,8 @@ def _open_folder(folder: str) -> Source:
             return mds_source(folder, index)
         if "chunks" in index:
             return litdata_source(folder, index)
+    if found := arrow_files(folder, files):
+        return ArrowSource(found)
     if len(files) == len(listed):
         for ending in (".tar", ".parquet"):
             found = [name for name in files if name.lower().endswith(ending)]

@@ -1,0 +1,256 @@
+"""Arrow files, as Hugging Face's library keeps its datasets: in its cache, and in folders that save_to_disk() wrote. Needs pyarrow.
+
+NOTE [ arrow: images are left where they are ]
+Of a record batch everything is read but the buffer of the images' bytes, into memory of the batch's own size whose other pages nobody
+touches. The addresses of the buffers in it tell where they lie in the file: that gives each image its place, from which it is read by
+itself. No file is mapped, so that one that is cut meanwhile is an error, and a batch's values are validated before the first is used.
+Batches that are compressed are read and decompressed as a whole, and their images have no place.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.files import read_regular
+from fastload.packing.sources.arrow_columns import ArrowColumns, brief
+from fastload.packing.sources.arrow_messages import BATCH, DICTIONARY, SCHEMA, Message, messages
+from fastload.packing.sources.protocol import Item, Place, file_stamp
+from fastload.packing.sources.ranges import FileRanges
+from fastload.query import optional
+
+_KEPT = 4
+"""Record batches that stay read."""
+_STATE, _STATE_MOST = "state.json", 64 << 20
+_CACHED = "cache-"
+_OF = re.compile(r"-\d{5}-of-\d{5}$")
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A record batch; of its images the bytes are not in it, unless it is compressed.
+
+    Attributes:
+        columns: a pyarrow.RecordBatch.
+        offsets, sizes: of each image's bytes in its file; None where they are in the batch.
+        given: whether an image has bytes.
+        memory: what the columns lie in.
+    """
+
+    columns: Any
+    offsets: npt.NDArray[np.int64] | None
+    sizes: npt.NDArray[np.int64] | None
+    given: npt.NDArray[np.bool_]
+    memory: Any
+
+
+class ArrowSource:
+    """One or many .arrow files of one schema, read in the order given; ArrowColumns says what the columns are.
+
+    An image that has a path and no bytes is read from that file. See NOTE [ arrow: images are left where they are ].
+
+    Raises:
+        PackError: a file is missing, damaged, of another schema than the first, or has dictionaries; no column can be an image.
+        ArgumentError: pyarrow is not installed.
+    """
+
+    concurrent = True
+
+    def __init__(self, paths: list[str]) -> None:
+        self.title = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        self._arrow = optional("pyarrow", "packing Arrow files")
+        self._paths = paths
+        self._ranges = FileRanges(paths)
+        self._lock = threading.Lock()
+        self._read: OrderedDict[int, _Batch] = OrderedDict()
+        self._schema: Any = None
+        self._batches: list[tuple[int, Message, int]] = []  # (file, message, first row in the file)
+        for number in range(len(paths)):
+            self._add_file(number)
+        self._firsts = np.cumsum([0, *(message.rows for _, message, _ in self._batches)])
+        if not self._firsts[-1]:
+            raise PackError(f"{self.title}: no row in it")
+        self._columns = ArrowColumns(self.title, self._schema)
+        self.fields, self.classes = self._columns.fields, self._columns.classes
+
+    def _add_file(self, number: int) -> None:
+        path, row, schema = self._paths[number], 0, None
+        try:
+            size = self._ranges.size(number)
+            for message in messages(path, size, lambda offset, count: self._ranges.read(number, offset, count)):
+                if message.kind == SCHEMA and schema is None:
+                    schema = self._schema_of(number, message)
+                elif message.kind == BATCH and schema is not None:
+                    self._batches.append((number, message, row))
+                    row += message.rows
+                elif message.kind == DICTIONARY:
+                    raise PackError(f"{path}: it has dictionaries, which are not read: write it without")
+        except OSError as error:
+            raise PackError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if schema is None:
+            raise PackError(f"{path}: not an Arrow file")
+        if self._schema is None:
+            self._schema = schema
+        elif not schema.equals(self._schema):
+            raise PackError(f"{path}: its columns are not those of {self._paths[0]}: pack files of one schema together")
+
+    def _schema_of(self, number: int, message: Message) -> Any:
+        data = self._ranges.read(number, message.offset, message.size + message.body)
+        try:
+            return self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
+        except Exception as error:  # of a damaged file pyarrow raises whatever it meets
+            raise PackError(f"{self._paths[number]}: its schema cannot be read: {brief(error)}") from error
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def _find(self, position: int) -> tuple[int, int]:
+        """(batch, row in it) of a sample."""
+        at = int(np.searchsorted(self._firsts, position, side="right")) - 1
+        return at, position - int(self._firsts[at])
+
+    def name(self, position: int) -> str:
+        at, row = self._find(position)
+        number, _, first = self._batches[at]
+        return f"{self._paths[number]}: row {first + row}"
+
+    def key(self, position: int) -> str:
+        at, row = self._find(position)
+        number, _, first = self._batches[at]
+        return f"{number}:{first + row}"
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        return file_stamp(self._paths[self._batches[self._find(position)[0]][0]])
+
+    def fields_of(self, position: int) -> None:
+        """None: its row has to be read."""
+
+    def place(self, position: int) -> Place | None:
+        at, row = self._find(position)
+        batch, path = self._batch(at), self._paths[self._batches[at][0]]
+        if batch.given[row]:
+            if batch.offsets is None or batch.sizes is None:
+                return None
+            return Place(path, int(batch.offsets[row]), int(batch.sizes[row]))
+        named = self._path(position, batch, row)
+        return Place(named, 0, os.stat(named).st_size)
+
+    def read(self, position: int) -> Item:
+        at, row = self._find(position)
+        batch, name = self._batch(at), self.name(position)
+        if not batch.given[row]:
+            image = read_regular(self._path(position, batch, row))
+        elif batch.offsets is None or batch.sizes is None:
+            value = batch.columns.column(self._columns.image)[row].as_py()
+            image = value["bytes"] if isinstance(value, dict) else value
+        else:
+            image = self._ranges.read(self._batches[at][0], int(batch.offsets[row]), int(batch.sizes[row]))
+        return Item(name, image, self._columns.values(name, batch.columns, row))
+
+    def _path(self, position: int, batch: _Batch, row: int) -> str:
+        column = batch.columns.column(self._columns.image)
+        path = column.field("path")[row].as_py() if self._arrow.types.is_struct(column.type) and column[row].is_valid else None
+        if not path:
+            raise PackError(f"{self.name(position)}: its {self._columns.image} is null")
+        return os.path.join(os.path.dirname(self._paths[self._batches[self._find(position)[0]][0]]), path)
+
+    def _batch(self, at: int) -> _Batch:
+        """A record batch, read once while it is among the last that were asked for."""
+        with self._lock:
+            found = self._read.get(at)
+            if found is None:
+                number, message, _ = self._batches[at]
+                try:
+                    found = self._read_batch(number, message)
+                except (self._arrow.ArrowException, ValueError, MemoryError) as error:
+                    where = f"{self._paths[number]}: the record batch at byte {message.offset}"
+                    raise PackError(f"{where} cannot be read: {brief(error)}") from error
+                self._read[at] = found
+                while len(self._read) > _KEPT:
+                    self._read.popitem(last=False)
+            self._read.move_to_end(at)
+        return found
+
+    def _read_batch(self, number: int, message: Message) -> _Batch:
+        whole = message.size + message.body
+        memory = mmap.mmap(-1, whole)  # of no file: pages that are not written take no memory
+        base = self._arrow.py_buffer(memory)
+        self._fill(number, message, memory, 0, whole if message.compressed else message.size)
+        columns = self._arrow.ipc.read_record_batch(self._arrow.ipc.read_message(base), self._schema)
+        image = columns.column(self._columns.image)
+        is_struct = self._arrow.types.is_struct(image.type)
+        values = image.buffers()[2 if not is_struct else 3 if image.type.field(0).name == "bytes" else 6]
+        if not message.compressed:
+            for buffer in (each for column in columns.columns for each in column.buffers() if each is not None and each.size):
+                if values is None or buffer.address != values.address:
+                    self._fill(number, message, memory, buffer.address - base.address, buffer.size)
+        columns.validate(full=True)  # before anything else is asked of it: what does not hold may end the process
+        if columns.num_rows != message.rows:
+            raise ValueError(f"it has {columns.num_rows} rows, and says {message.rows}")
+        data = image.field("bytes") if is_struct else image
+        given = data.is_valid().to_numpy(zero_copy_only=False)
+        if is_struct:
+            given &= image.is_valid().to_numpy(zero_copy_only=False)
+        if message.compressed or values is None:
+            return _Batch(columns, None, None, given, memory)
+        start, edges = values.address - base.address, _edges(data)
+        if not 0 <= start <= start + values.size <= whole:
+            raise ValueError("its images lie outside of it")
+        return _Batch(columns, edges[:-1] + message.offset + start, np.diff(edges), given, memory)
+
+    def _fill(self, number: int, message: Message, memory: mmap.mmap, start: int, size: int) -> None:
+        """Reads a part of a message into the memory of its batch, where pyarrow says that a buffer lies."""
+        if not 0 <= start <= start + size <= len(memory):
+            raise ValueError("a buffer lies outside of it")
+        memory[start : start + size] = self._ranges.read(number, message.offset + start, size)
+
+
+def _edges(data: Any) -> npt.NDArray[np.int64]:
+    """Where each value of a column of bytes begins in its buffer, and where the last one ends."""
+    dtype = np.dtype(np.int64 if str(data.type).startswith("large_") else np.int32)
+    return np.frombuffer(data.buffers()[1], dtype, len(data) + 1, data.offset * dtype.itemsize).astype(np.int64)
+
+
+def arrow_files(folder: str, names: list[str]) -> list[str]:
+    """The files of one dataset of Hugging Face's library in a folder, in their order; empty where it has none.
+
+    A folder that save_to_disk() wrote names them in its state.json. In a folder of the cache they are those of one split; what map() and
+    the like keep there besides (cache-*.arrow) is left out.
+
+    Raises:
+        PackError: the folder holds several splits, or its state.json names files elsewhere.
+    """
+    if "dataset_dict.json" in names:
+        raise PackError(f"{folder}: it holds several splits, each in a folder: give one of these")
+    found = [name for name in names if name.lower().endswith(".arrow")]
+    if found and _STATE in names:
+        found = _saved(folder)
+    else:
+        found = [name for name in found if not name.startswith(_CACHED)]
+        splits = sorted({_OF.sub("", name[: -len(".arrow")]) for name in found})
+        if len(splits) > 1:
+            raise PackError(
+                f"{folder}: it holds the Arrow files of {', '.join(splits[:5])}: give those of one, such as '{splits[0]}*.arrow'"
+            )
+    return [os.path.join(folder, name) for name in found]
+
+
+def _saved(folder: str) -> list[str]:
+    path = os.path.join(folder, _STATE)
+    try:
+        names = [each["filename"] for each in json.loads(read_regular(path, _STATE_MOST))["_data_files"]]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise PackError(f"{path}: it does not name the dataset's files ({type(error).__name__}): give the .arrow files") from error
+    if not all(isinstance(name, str) and name == os.path.basename(name) for name in names):
+        raise PackError(f"{path}: it names files outside of its folder: give the .arrow files")
+    return names

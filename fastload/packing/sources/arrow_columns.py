@@ -1,0 +1,152 @@
+"""ArrowColumns: which columns of an Arrow schema are image, label and other fields, and their values; for Parquet and Arrow files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from fastload.errors import ArgumentError, PackError
+from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Value
+from fastload.query import optional
+from fastload.store import Field
+
+
+class ArrowColumns:
+    """The columns of a source, settled by its schema.
+
+    The image is the column that is named image, img, jpg, ... (or the only one that can be an image): bytes of a file, or Hugging Face's
+    struct of `bytes` and `path`. `label`, `labels`, `target` or `cls` of integers is the field ``label``; its class names come from Hugging
+    Face's ClassLabel or from `fastload export`. Integers, floats, booleans, text and bytes keep their types, lists of fixed size become
+    arrays, other nested values JSON, and dates, times and decimals text.
+
+    Attributes:
+        image: the column of the image.
+        names: of the fields, by column.
+        fields: of every sample.
+        classes: names of the labels; None where there are none.
+
+    Raises:
+        PackError: no column can be the image, or several; two are of one name; a name is no text.
+        ArgumentError: pyarrow is not installed.
+    """
+
+    def __init__(self, title: str, schema: Any) -> None:
+        self._types = optional("pyarrow", "packing Parquet and Arrow files").types
+        self._title = title
+        self._schema = schema
+        try:
+            _decode_names(schema)
+        except UnicodeDecodeError as error:
+            raise PackError(f"{title}: the name of a column is no text: {brief(error)}") from error
+        self.image = self._image_column()
+        self.names = self._field_names()
+        try:
+            self.fields = tuple(self._field(column, name) for column, name in self.names.items())
+        except ArgumentError as error:  # a name that no field may have
+            raise PackError(f"{title}: {error}") from error
+        self.classes = self._class_names()
+        self._kinds = {column: field.kind for column, field in zip(self.names, self.fields, strict=True)}
+
+    def _image_column(self) -> str:
+        can_be = [field.name for field in self._schema if self._is_image(field.type)]
+        named = [name for name in IMAGE_KEYS if name in can_be]
+        if named:
+            return named[0]
+        structs = [name for name in can_be if self._is_struct(self._schema.field(name).type)]
+        for found in (structs, can_be):
+            if len(found) == 1:
+                return str(found[0])
+        how_many = "several columns" if can_be else "no column"
+        raise PackError(f"{self._title}: {how_many} of {', '.join(self._schema.names)} can be the image: name one 'image'")
+
+    def _is_struct(self, kind: Any) -> bool:
+        """Hugging Face's Image: bytes, or the path of a file."""
+        return bool(self._types.is_struct(kind)) and {field.name for field in kind} == {"bytes", "path"}
+
+    def _is_image(self, kind: Any) -> bool:
+        types = self._types
+        return bool(types.is_binary(kind) or types.is_large_binary(kind)) or self._is_struct(kind)
+
+    def _field_names(self) -> dict[str, str]:
+        """The fields' names by column: the label's is ``label``."""
+        others = [name for name in self._schema.names if name != self.image]
+        integers = self._types.is_integer
+        label = next((name for name in LABEL_KEYS if name in others and integers(self._schema.field(name).type)), None)
+        names = {name: "label" if name == label else name for name in others}
+        if len(set(self._schema.names)) < len(self._schema.names) or len(set(names.values())) < len(names):
+            raise PackError(f"{self._title}: two columns of one name among {', '.join(self._schema.names)}")
+        return names
+
+    def _field(self, column: str, name: str) -> Field:
+        types, kind = self._types, self._schema.field(column).type
+        if types.is_integer(kind) or types.is_boolean(kind):
+            return Field(name, "int")
+        if types.is_floating(kind):
+            return Field(name, "float")
+        if types.is_binary(kind) or types.is_large_binary(kind):
+            return Field(name, "bytes")
+        if types.is_fixed_size_list(kind) and (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
+            return Field(name, "array", shape=(kind.list_size,), dtype=str(np.dtype(kind.value_type.to_pandas_dtype())))
+        return Field(name, "json" if types.is_nested(kind) else "text")
+
+    def _class_names(self) -> tuple[str, ...] | None:
+        """Of the label: from Hugging Face's description of the columns, or from `fastload export`."""
+        column = next((column for column, name in self.names.items() if name == "label"), None)
+        meta = self._schema.metadata or {}
+        try:
+            own = json.loads(meta.get(b"fastload.classes", b"null"))
+            told = json.loads(meta.get(b"huggingface", b"{}"))
+            names = own if own is not None else told.get("info", {}).get("features", {}).get(column, {}).get("names")
+        except (ValueError, AttributeError, RecursionError):
+            return None
+        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+            return tuple(names)
+        return None
+
+    def values(self, name: str, columns: Any, row: int) -> dict[str, Value]:
+        """The fields of a row, by name.
+
+        Args:
+            name: of the sample.
+            columns: a table or record batch, with all columns.
+            row: in it.
+
+        Raises:
+            PackError: a value is null that may not be.
+        """
+        return {field: self._value(name, columns.column(column)[row], column) for column, field in self.names.items()}
+
+    def _value(self, name: str, scalar: Any, column: str) -> Value:
+        kind, value = self._kinds[column], scalar.as_py()
+        if kind == "json":
+            return _as_json(value)
+        if value is None:
+            raise PackError(f"{name}: its {column} is null")
+        if kind == "array":
+            return np.asarray(value, scalar.type.value_type.to_pandas_dtype())
+        if kind == "int":
+            return int(value)
+        return value if isinstance(value, str | bytes | float) else str(value)
+
+
+def _decode_names(fields: Any) -> None:
+    """Decodes the names of fields, and of those inside them, which are bytes in a file. Raises UnicodeDecodeError."""
+    for field in fields:
+        _ = field.name
+        _decode_names([field.type.field(number) for number in range(field.type.num_fields)])
+
+
+def _as_json(value: Any) -> Value:
+    """A nested value of JSON's types: bytes, dates and the like as text."""
+    if isinstance(value, dict):
+        return {str(key): _as_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(each) for each in value]
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def brief(error: Exception) -> str:
+    """What pyarrow says, on one line and not longer than one."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
