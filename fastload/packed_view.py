@@ -9,6 +9,7 @@ whose parts are all unchanged is the same object. Nothing is written into the us
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from torch.utils.data import ConcatDataset, Subset
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.in_place.base import InPlaceDataset
-from fastload.in_place.datasets import InPlaceDatasets
+from fastload.in_place.datasets import LIBRARIES, InPlaceDatasets
 from fastload.positions import as_positions
 
 _MAKERS = (
@@ -152,7 +153,7 @@ class Resolver:
             inner = self._node(dataset.dataset, before)
             return None if inner is None else _Picked(inner, self._positions(dataset, before))
         if type(dataset) is not ConcatDataset:
-            found = self.files.find(dataset) if self.in_place else None
+            found = self.files.find(dataset) if self.in_place and any(name in sys.modules for name in LIBRARIES) else None
             if found is None or found.positions is None:
                 return None if found is None else _Leaf(found)
             return _Picked(_Leaf(found), found.positions)

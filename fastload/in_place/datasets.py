@@ -12,6 +12,9 @@ from fastload.in_place.arrow_dataset import ArrowDataset
 from fastload.in_place.base import InPlaceDataset
 from fastload.in_place.dataset import FileDataset
 
+LIBRARIES = ("datasets", "torchvision.datasets")
+"""The modules whose datasets are known: where none of them is imported, there is nothing to find."""
+
 _Known = known.KnownDataset | hugging_face.KnownTable
 
 
