@@ -1,12 +1,13 @@
 """Files in place: torchvision's ImageFolder in FastLoader as it stands, against torch's DataLoader on the same object, and packed data.
 
-    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--cold] [--save in_place]
+    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--cold] [--arrow] [--save in_place]
 
 Method: a folder with --times copies of each photograph of the corpus, so that an epoch is long against the start of worker processes. In
 turn, each round: one epoch of torch's DataLoader on the ImageFolder; the first epoch of a FastLoader made anew on the same object, which
 proves every file sound and learns its entropy index; its second epoch; an epoch of packed data. The transform is one list of torchvision's
 for all: RandomResizedCrop(224), flip, ToTensor. Warm: all is in the page cache. Every turn takes all the samples. With --cold (as root) the
-page cache is emptied before each turn, and the second epoch and packed data are left out.
+page cache is emptied before each turn, and the second epoch and packed data are left out. With --arrow the files are in the Arrow files of
+a Hugging Face dataset that was saved to disk, whose transform is an OnImages, for all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import common
 import torch
 from bench_cold import make_cold
 
-from fastload import FastLoader, PackedDataset
+from fastload import FastLoader, OnImages, PackedDataset
 from fastload.bench import harness
 
 
@@ -30,18 +31,31 @@ def epoch(loader: Iterable[Any]) -> common.Json:
     """The rate of a whole epoch, and the CPU time of this process and of children that ended."""
     began, cpu, images = time.perf_counter(), sum(os.times()[:4]), 0
     for batch in loader:
-        images += len(batch[1])
+        images += len(batch["label"] if isinstance(batch, dict) else batch[1])
     spent = sum(os.times()[:4]) - cpu
     return {"ok": True, "images_per_s": images / (time.perf_counter() - began), "cpu_s_per_1000": spent / images * 1000}
 
 
-def turns(tree: Path, packed: Path, workers: int, *, cold: bool) -> list[tuple[str, str, harness.Turn]]:
+def arrow_dataset(tree: Path, transform: Any) -> Any:
+    """The folder as a Hugging Face dataset whose Arrow files hold its images."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    saved = tree.with_suffix(".saved")
+    if not saved.exists():
+        found = datasets.load_dataset("imagefolder", data_dir=str(tree), split="train", cache_dir=str(tree.with_suffix(".cache")))
+        found.save_to_disk(str(saved))
+    return datasets.load_from_disk(str(saved)).with_transform(OnImages(transform))
+
+
+def turns(tree: Path, packed: Path, workers: int, *, cold: bool, arrow: bool) -> list[tuple[str, str, harness.Turn]]:
     """The turns of a round, in order; the second epoch is of the loader whose first was the turn before."""
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
 
     transform = transforms.Compose([transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
-    files = ImageFolder(str(tree), transform=transform)
+    files = arrow_dataset(tree, transform) if arrow else ImageFolder(str(tree), transform=transform)
+    name = "Arrow files" if arrow else "ImageFolder"
     options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "num_workers": workers}
     reference: Any = torch.utils.data.DataLoader(files, **options)
     from_pack: FastLoader[Any] = FastLoader(PackedDataset(packed, transform=transform), seed=1, **options)
@@ -64,12 +78,12 @@ def turns(tree: Path, packed: Path, workers: int, *, cold: bool) -> list[tuple[s
             make_cold()
         return epoch(reference)
 
-    both = [("torch", "torch DataLoader, ImageFolder", torchs), ("first", "FastLoader, ImageFolder, epoch 1", first)]
+    both = [("torch", f"torch DataLoader, {name}", torchs), ("first", f"FastLoader, {name}, epoch 1", first)]
     if cold:
         return both
     return [
         *both,
-        ("second", "FastLoader, ImageFolder, epoch 2", lambda _: epoch(kept[0])),
+        ("second", f"FastLoader, {name}, epoch 2", lambda _: epoch(kept[0])),
         ("packed", "FastLoader, packed", from_packed),
     ]
 
@@ -79,14 +93,17 @@ def main() -> int:
     parser = common.parser(__doc__, rounds=5, seconds=0.0)
     parser.add_argument("--times", type=int, default=8, help="How often the corpus is listed.")
     parser.add_argument("--cold", action="store_true", help="Empty the page cache before each turn.")
+    parser.add_argument("--arrow", action="store_true", help="The same files in a Hugging Face dataset.")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import torchvision_ops  # noqa: F401  (beside torch's CPU build)
 
     tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
     packed = common.pack_fresh(tree, f"in500-times-{arguments.times}.fl", workers=arguments.workers)
-    rows = harness.interleave(turns(tree, packed, arguments.workers, cold=arguments.cold), arguments.rounds, common.note)
-    common.show_rates("ImageFolder in place", rows)
+    rows = harness.interleave(
+        turns(tree, packed, arguments.workers, cold=arguments.cold, arrow=arguments.arrow), arguments.rounds, common.note
+    )
+    common.show_rates("Arrow files in place" if arguments.arrow else "ImageFolder in place", rows)
     by_name = dict(zip(("torch", "first", "second", "packed"), rows, strict=False))
 
     def rate(top: str, bottom: str) -> float:

@@ -128,7 +128,7 @@ def _changed(path: bytes) -> NotInPlaceError:
 
 
 def _same_bytes(path: str, offset: int, buffer: Any) -> bool:
-    here = memoryview(buffer)[:_COMPARED]
+    here = memoryview(buffer).cast("B")[:_COMPARED]  # pyarrow shows signed bytes
     with open(path, "rb", buffering=0) as file:
         file.seek(offset)
         return file.read(len(here)) == here

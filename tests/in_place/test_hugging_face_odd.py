@@ -21,6 +21,7 @@ from torchvision import transforms
 from fastload import FastLoader, OnImages
 from fastload._native import core
 from fastload.errors import DatasetError, SampleError
+from fastload.in_place import mapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])
@@ -146,6 +147,22 @@ def test_a_new_loader_does_not_list_a_file_that_changed(tmp_path: Path, how: str
     told = why_not(dataset)
     assert path.name in told
     assert "load the dataset again" in told
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_systems_that_show_another_device_for_mapped_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: bool) -> None:
+    """As btrfs does: there the bytes tell whether a file is the one that is mapped."""
+    dataset = stored(tmp_path / "a").with_transform(OnImages(EXACT))
+    (path,) = (tmp_path / "a").glob("*.arrow")
+    if changed:
+        path.rename(tmp_path / "kept")
+        path.write_bytes((tmp_path / "kept").read_bytes()[::-1])
+    maps = [line.split(maxsplit=4) for line in Path("/proc/self/maps").read_text().splitlines()]
+    other = [" ".join([*line[:3], "ff:ff" if ".arrow" in line[4] else line[3], line[4]]) for line in maps]
+    (tmp_path / "maps").write_text("\n".join(other).replace(str(tmp_path / "kept"), str(path)))
+    monkeypatch.setattr(mapped, "_MAPS", str(tmp_path / "maps"))
+    told = why_not(dataset)
+    assert ("load the dataset again" if changed else "native") in told
 
 
 def test_image_files_that_change(tmp_path: Path) -> None:
