@@ -13,6 +13,7 @@ from fastload.execution.settings import Settings
 from fastload.resume import epoch_start
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, is_stateful
 from fastload.resume.epoch_state import EpochState, Progress
+from fastload.resume.packed_versions import check_versions, is_versions, packed_state
 
 VERSION = 2
 
@@ -117,6 +118,7 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "replicas": [copy.deepcopy(asdict(each)) for each in epoch_state.replicas if follow],
         "turn": epoch_state.turn if epoch_state.batches else 0,
         "exhausted": epoch_state.exhausted,
+        **packed_state(settings.dataset),
     }
 
 
@@ -174,13 +176,16 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         raise _damaged(f"beyond is {state['beyond']!r}")
     if not all(isinstance(each, dict) and each.keys() == _REPLICA for each in state["replicas"]):
         raise _damaged("replicas has other keys")
+    if not is_versions(state.get("packed", [])):
+        raise _damaged("packed is no list of versions")
     if state["turn"] >= max(1, len(state["replicas"])):
         raise _damaged(f"turn is {state['turn']} of {len(state['replicas'])}")
     try:
         unpacked = {name: epoch_start.unpacked_states(state[name]) for name in ("start", "now")}
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
-    return {**copy.deepcopy({name: state[name] for name in _FIELDS if name not in unpacked}), **unpacked}
+    kept = {name: state[name] for name in _FIELDS if name not in unpacked} | {"packed": state.get("packed", [])}
+    return {**copy.deepcopy(kept), **unpacked}
 
 
 def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
@@ -209,6 +214,7 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
     """Raises ArgumentError for a state of mid-epoch whose count of batches would mean something else to this loader."""
     ours: dict[str, Any] = {"kind": _kind(settings)}
     if state["batches"] or state["position"] or state["beyond"]:
+        check_versions(settings.dataset, state["packed"])
         ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
         ours["seed"] = settings.seed
         name = type(epoch_start.innermost(settings)).__name__

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ class Manifest:
             and all(mine.origin(name) == its.origin(name) for mine, its in zip(self.shards, other.shards, strict=True) for name in names)
         )
 
-    @property
+    @cached_property
     def samples_digest(self) -> str:
         """Digest of which samples there are, in which order, whatever fields were added to them or taken away."""
         return hashlib.blake2b(json.dumps([shard.samples for shard in self.shards]).encode(), digest_size=16).hexdigest()
