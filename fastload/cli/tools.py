@@ -149,6 +149,7 @@ def unpack(
 def export(
     dataset: _Dataset,
     file: Annotated[str, typer.Argument(metavar="FILE", help="What to write: a .tar (WebDataset) or a .parquet.")],
+    where: Annotated[str | None, typer.Option(help="An SQL condition over the fields: only samples for which it is true.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
     on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be read: stop, or leave it out and name it.")] = "raise",
     workers: _Workers = None,
@@ -158,7 +159,7 @@ def export(
     from fastload.packing.export import export as run
     from fastload.packing.progress import human_bytes
 
-    summary = run(dataset, file, overwrite=overwrite, on_error=on_error, workers=workers, progress=not quiet)
+    summary = run(dataset, file, where=where, overwrite=overwrite, on_error=on_error, workers=workers, progress=not quiet)
     for sample in summary.skipped:
         say(f"left out: sample {sample.index} ({sample.shard}): {sample.reason}")
     left_out = f", {len(summary.skipped):,} left out" if summary.skipped else ""

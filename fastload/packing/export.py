@@ -16,12 +16,12 @@ import os
 import tarfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
 from fastload.packing.unpack import picture
 from fastload.packing.verify import BadSample
-from fastload.query import arrow_array, optional
+from fastload.query import Columns, ConditionEngine, arrow_array, optional
 from fastload.store import DatasetReader, Field, parse_stored
 from fastload.system import available_cpus
 
@@ -62,6 +62,7 @@ def export(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
+    where: str | None = None,
     overwrite: bool = False,
     on_error: OnError = "raise",
     workers: int | None = None,
@@ -81,13 +82,15 @@ def export(
     Args:
         path: the dataset's directory.
         out: the file. It appears when it is whole.
+        where: an SQL condition as in `PackedDataset.where`: only samples for which it is true are written. Needs the extra `query`.
         overwrite: replace `out` if it is there.
         on_error: "raise" at a sample that cannot be read, or "skip" it.
         workers: threads that read; the CPUs this process may use by default.
         progress: show a bar on the terminal.
 
     Raises:
-        ArgumentError: `out` has another ending, `on_error` is neither, or a library is missing.
+        ArgumentError: `out` has another ending, `on_error` is neither, a library is missing, or `where` cannot be evaluated or is true for
+            no sample.
         DatasetError: the dataset cannot be read.
         SampleError: one of its samples cannot, with on_error="raise".
         PackError: `out` is in the way, or cannot be written: the disk is full.
@@ -100,7 +103,7 @@ def export(
     if workers is not None and workers < 1:
         raise ArgumentError(f"workers={workers} must be at least 1")
     with DatasetReader(path) as reader:
-        samples = _Samples(reader)
+        samples = _Samples(reader, _chosen(reader, where))
         _refuse_existing(target, overwrite)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
@@ -120,6 +123,15 @@ def export(
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
     return ExportSummary(written, size, skipped)
+
+
+def _chosen(reader: DatasetReader, where: str | None) -> Sequence[int]:
+    if where is None:
+        return range(reader.count)
+    rows = ConditionEngine(Columns(reader)).rows(where)
+    if not len(rows):
+        raise ArgumentError(f"{reader.path}: where={where!r} is true for no sample, so there is nothing to export")
+    return cast("Sequence[int]", rows)
 
 
 def _refuse_existing(target: Path, overwrite: bool) -> None:
@@ -143,10 +155,11 @@ class _Sample:
 
 
 class _Samples:
-    """The samples of an open dataset; any thread may read."""
+    """The samples of an open dataset that are written; any thread may read."""
 
-    def __init__(self, reader: DatasetReader) -> None:
+    def __init__(self, reader: DatasetReader, chosen: Sequence[int]) -> None:
         self.reader = reader
+        self.chosen = chosen
         self.fields = tuple(reader.schema)
         images = [field.name for field in self.fields if field.kind == "image"]
         if not images:
@@ -178,8 +191,8 @@ class _Samples:
         return _Sample(index, extension, image, values)
 
     def block(self, start: int) -> list[_Sample | SampleError]:
-        """Up to _BLOCK samples; in the place of one that cannot be read, why."""
-        return [self._read_or_why(index) for index in range(start, min(start + _BLOCK, self.reader.count))]
+        """Up to _BLOCK samples from the one at `start` of those chosen on; in the place of one that cannot be read, why."""
+        return [self._read_or_why(int(index)) for index in self.chosen[start : start + _BLOCK]]
 
     def _read_or_why(self, index: int) -> _Sample | SampleError:
         try:
@@ -204,8 +217,8 @@ def _ahead(pool: ThreadPoolExecutor, call: Callable[[int], Any], arguments: Iter
 
 
 def _write(samples: _Samples, writer: _Writer, on_error: OnError, workers: int | None, progress: bool) -> tuple[int, tuple[BadSample, ...]]:
-    """Writes every sample; how many, and those left out."""
-    count, written, size = samples.reader.count, 0, 0
+    """Writes every chosen sample; how many, and those left out."""
+    count, written, size = len(samples.chosen), 0, 0
     skipped: list[BadSample] = []
     threads = available_cpus() if workers is None else workers
     with ThreadPoolExecutor(threads, "fastload-export") as pool, Progress(count, "export", shown=progress) as bar:

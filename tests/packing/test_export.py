@@ -263,3 +263,16 @@ def test_the_command(dataset: Path, tmp_path: Path) -> None:
     done = run(dataset, tmp_path / "out.tar")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert run(dataset, tmp_path / "out.tar", "--overwrite").returncode == 0
+
+
+def test_the_chosen_samples(dataset: Path, tmp_path: Path) -> None:
+    """where= writes what `PackedDataset.where` finds, under the same numbers; a condition that is true for none writes nothing."""
+    found = PackedDataset(dataset).where("label = 2 and caption like '%5%'")
+    assert export(dataset, tmp_path / "some.tar", where="label = 2 and caption like '%5%'").samples == len(found) > 0
+    with tarfile.open(tmp_path / "some.tar") as tar:
+        assert sorted({int(name.partition(".")[0]) for name in tar.getnames()}) == list(found.indices)
+    with pytest.raises(ArgumentError, match="is true for no sample"):
+        export(dataset, tmp_path / "none.tar", where="label = 9")
+    with pytest.raises(ArgumentError, match="labl"):
+        export(dataset, tmp_path / "none.tar", where="labl = 9")
+    assert not (tmp_path / "none.tar").exists()
