@@ -2,8 +2,10 @@
  *   1. What fl_jpeg_strip and fl_jpeg_transform give, fl_libjpeg decodes to the original's pixels, wherever it decodes the original.
  *   2. Transcoded files are proved sound, and stripping or transcoding them again changes no pixel.
  *   3. A turn and the turn back give the coefficients of the transcoded file.
- *   4. What fl_jpeg_check finds no fault with decodes. Every failure has its code. */
+ *   4. What fl_jpeg_check finds no fault with decodes. Every failure has its code.
+ *   5. Of a file that is upright for certain, the markers tell no other orientation. */
 #include "jpeg/entropy.h"
+#include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"
 #include "jpeg/markers.h"
 #include "jpeg/transcode.h"
@@ -51,6 +53,10 @@ static void check_strip(const uint8_t *data, size_t size, const fl_view *origina
     fuzz_known(strip, &err, PACK_CODES);
     CHECK(strip == FL_OK ? code == FL_OK && written <= size && !layout.damaged : code == strip || layout.damaged);
     CHECK(code != FL_OK || layout.end <= size);
+    if (fl_jpeg_exif_upright(data, size) && code == FL_OK) {
+        CHECK(layout.orientation == 1);
+        fuzz_count("upright files and their markers");
+    }
     if (strip == FL_OK) {
         CHECK(fl_jpeg_strip(out, written, twice, size, &again, &err) == FL_OK && again == written && memcmp(out, twice, written) == 0);
         if (layout.eoi && !layout.stray) check_same(out, written, original, "stripped files and their originals");
