@@ -101,11 +101,12 @@ class AddedFields:
 
     def __init__(self, dataset: Path) -> None:
         self._dataset = dataset
-        self._read: dict[Segment, AddedValues] = {}
+        self._read: dict[tuple[Segment, int], AddedValues] = {}
 
     def values(self, segment: Segment, stored: int) -> AddedValues:
         """The values in a segment, read on first use. Raises DatasetError as `read_segment` does."""
-        found = self._read.get(segment)
+        found = self._read.get((segment, stored))
         if found is None:
-            found = self._read.setdefault(segment, AddedValues(read_segment(self._dataset, segment), stored, segment.file))
+            values = AddedValues(read_segment(self._dataset, segment), stored, segment.file)
+            found = self._read.setdefault((segment, stored), values)
         return found

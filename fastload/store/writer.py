@@ -25,14 +25,13 @@ from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_object
-from fastload.store.entries import SHARD_NAME, SIDE_NAME, ShardEntry, parse_shards
+from fastload.store.entries import SHARD_NAME, ShardEntry, parse_shards
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import (
     JOURNAL_NAME,
     LOST,
     MANIFEST_BYTES,
     MANIFEST_NAME,
-    VERSION_NAME,
     Manifest,
     can_go_on,
     check_version,
@@ -42,13 +41,13 @@ from fastload.store.manifest import (
 from fastload.store.sample_log import LOG_NAME, SampleLog
 from fastload.store.schema import Schema, with_index
 from fastload.store.shard import Prepared, ShardFile, durable_entry, write_error
+from fastload.store.work import is_packed_file, remove_appends
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 _JOURNAL_FORMAT = "fastload-progress"
 _JOURNAL_VERSION = 1
 _SHARD_SIZE_LIMIT = 1 << 40
-_OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp")))
 
 
 @dataclass(frozen=True)
@@ -189,6 +188,7 @@ class DatasetWriter:
         names = [name for name in os.listdir(self.out) if is_packed_file(name)]
         for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
             (self.out / name).unlink()
+        remove_appends(self.out)
         sync_folder(self.out)
 
     def _resume(self) -> None:
@@ -391,8 +391,3 @@ class DatasetWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def is_packed_file(name: str) -> bool:
-    """Whether a file has the name of one that fastload writes into a dataset's folder."""
-    return name in _OURS or any(pattern.fullmatch(name) for pattern in (SHARD_NAME, SIDE_NAME, VERSION_NAME))

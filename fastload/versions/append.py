@@ -24,13 +24,10 @@ from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.options import Check, Encode, Exif, OnError, RunOptions, Subsampling, lmdb_options, table_options
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
-from fastload.store.writer import is_packed_file
+from fastload.store.work import DONE_NAME, WORK_NAME, remove_work
 from fastload.versions.fitting import fit_source
 from fastload.versions.summaries import joined_options, joined_summary
 
-WORK_NAME = "append.tmp"
-"""The folder, inside the dataset's, into which the source is packed."""
-DONE_NAME = "append.old"
 _GO_ON = "run `fastload append` with --resume"
 _KEPT = ("encode", "quality", "subsampling", "max_side", "min_side", "exif", "check", "index", "optimize_huffman", "max_pixels")
 """Options whose default is what the dataset was packed with."""
@@ -164,10 +161,10 @@ class _Append:
             remove_work(self.folder)
             return
         now = f"{self._change.path} is at version {self._change.manifest.version} with {self._change.manifest.count:,} samples"
-        if self._is_added():
+        if not self.folder.is_symlink() and self._is_added():
             self._clear()
             raise PackError(f"the append that was stopped had added its samples already: {now}")
-        if not self.folder.is_dir():
+        if self.folder.is_symlink() or not self.folder.is_dir():  # a link leads to other files than an append's
             raise PackError(f"there is no append to go on with: {now}; without --resume it adds the source")
 
     def _is_added(self) -> bool:
@@ -218,27 +215,3 @@ class _Append:
         except OSError as error:
             raise PackError(f"cannot remove {self.folder}, which is no longer needed: {error.strerror}") from None
         remove_work(self._done)
-
-
-def remove_appends(dataset: Path) -> None:
-    """Removes what appends that were stopped have left in a dataset's folder. Raises PackError as `remove_work` does."""
-    for name in (WORK_NAME, DONE_NAME):
-        remove_work(dataset / name)
-
-
-def remove_work(folder: Path) -> None:
-    """Removes a folder in which an append was packed, where there is one.
-
-    Raises:
-        PackError: it holds other files, or cannot be removed.
-    """
-    try:
-        if folder.is_symlink() or not folder.is_dir():
-            folder.unlink(missing_ok=True)
-            return
-        for name in sorted(os.listdir(folder), key=lambda name: (name != MANIFEST_NAME, name)):
-            if is_packed_file(name):
-                (folder / name).unlink()
-        folder.rmdir()
-    except OSError as error:
-        raise PackError(f"cannot remove {folder}, which an append left: {error.strerror}; move it elsewhere") from None

@@ -20,7 +20,7 @@ import fastload
 from fastload.errors import PackError
 from fastload.packing import verify
 from fastload.store import DatasetChange, Manifest, old_versions
-from fastload.versions.append import remove_work
+from fastload.store.work import remove_work
 
 kill_points.CALLS += [(os, "link"), (os, "write"), (Path, "mkdir"), (Path, "rmdir")]
 

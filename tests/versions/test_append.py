@@ -171,9 +171,25 @@ def test_overwrite_takes_everything_away(tmp_path: Path) -> None:
     with pytest.raises(PackError, match=r"was changed since .*append"):
         packed(out, 0, 5, resume=True)
     check_shapes(out, list(range(10)))
+    (out / "append.tmp").mkdir()
+    for name in ("append.tmp/progress.json", "manifest-00001.json.tmp", "values-00007.bin"):
+        (out / name).write_text("{}")
     packed(out, 3, 4, overwrite=True)
     assert sorted(os.listdir(out)) == ["manifest.json", "shard-00000.lmdb"]
     check_shapes(out, [3, 4, 5, 6])
+
+
+def test_a_link_is_not_resumed(tmp_path: Path) -> None:
+    """A link in the place of an append that was stopped leads nowhere: what it names stays as it is."""
+    out, other = packed(tmp_path / "ds", 0, 3), packed(tmp_path / "other", 3, 3)
+    (out / "append.tmp").symlink_to(other)
+    files = sorted(os.listdir(other))
+    with pytest.raises(PackError, match="no append to go on with"):
+        fastload.append(out, Shapes(3, 2), resume=True)
+    fastload.append(out, Shapes(3, 2))
+    assert sorted(os.listdir(other)) == files
+    check_shapes(other, [3, 4, 5])
+    check_shapes(out, [0, 1, 2, 3, 4])
 
 
 def test_arguments_are_packs() -> None:
