@@ -78,19 +78,29 @@ class DatasetReader:
                 another size; or a column's checksum differs; `base` is given, and images are packed.
         """
         self.path = Path(expanded(path)).absolute()
-        self.manifest = Manifest.load(self.path, version) if manifest is None else manifest
         self._base = base
-        if base is not None:
-            one_base(self.path, self.manifest.shards)  # raises where there is nothing to be replaced
-        self.count = self.manifest.count
-        self._firsts = [shard.first for shard in self.manifest.shards]
+        self._describe(Manifest.load(self.path, version) if manifest is None else manifest)
         self._closed = False
         self._columns: dict[str, npt.NDArray[Any]] = {}
         self._origins: dict[str, list[tuple[int, ...]]] = {}
         self._rows: list[npt.NDArray[np.uint32] | None] = []
         self._numbers: dict[int, dict[int, int]] = {}
         self._added = AddedFields(self.path)
-        self._open()
+        try:
+            self._open()
+        except DatasetError:
+            now = Manifest.load(self.path) if version is None and manifest is None else self.manifest
+            if now.version == self.manifest.version:
+                raise
+            self._describe(now)  # the latest version became an old one, and was pruned, while it was opened
+            self._open()
+
+    def _describe(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        if self._base is not None:
+            one_base(self.path, manifest.shards)  # raises where there is nothing to be replaced
+        self.count = manifest.count
+        self._firsts = [shard.first for shard in manifest.shards]
 
     def _open(self) -> None:
         store = self._open_shards()

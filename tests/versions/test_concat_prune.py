@@ -125,6 +125,30 @@ def test_prune(tmp_path: Path) -> None:
             fastload.prune(out, keep=keep)  # type: ignore[arg-type]
 
 
+def test_pruned_while_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who opens the latest version, which is changed and pruned between its manifest and its files, gets the one that is latest then; who
+    asked for that version by its number is told that it is gone."""
+    out = packed(tmp_path / "ds", 0, 4)
+    fastload.drop(out, indices=[0])
+    load = Manifest.load
+
+    def changed_after(path: Path, version: int | None = None) -> Manifest:
+        found = load(path, version)
+        monkeypatch.setattr(Manifest, "load", load)
+        fastload.drop(out, indices=[0])
+        fastload.prune(out)
+        return found
+
+    for version in (None, 3):
+        monkeypatch.setattr(Manifest, "load", changed_after)
+        if version is None:
+            with DatasetReader(out) as reader:
+                assert (reader.manifest.version, len(reader), reader.column("label").tolist()) == (3, 2, [2, 0])
+        else:
+            with pytest.raises(DatasetError, match=r"no version 3 \(any more\)"):
+                DatasetReader(out, version)
+
+
 def test_prune_follows_no_folder(tmp_path: Path) -> None:
     """Files of a folder that a manifest names, or a link into it, are never removed."""
     a = packed(tmp_path / "a", 0, 4)
