@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "store/attached.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #include "store/place.h"
 
 #define AGAIN "put it back as it was, or attach the data again"
+#define MOVED "put it back, `fastload rebase` if its folder was moved, or attach the data again"
+
+enum { SHOWN = 96 }; /* bytes of a path in a message, so that all of it fits FL_TEXT */
 
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of images */
 
@@ -19,7 +23,7 @@ typedef struct place {
     int64_t changed; /* ns since 1970 */
     uint32_t size, crc;
     char path[PATH_MAX];
-    const char *name; /* the stored part of the path, for messages: its end, where it is long */
+    const char *name; /* the path for messages: its end, where it is long */
 } place;
 
 static fl_code parse(fl_span entry, const char *base, place *out, fl_error *err) {
@@ -45,7 +49,7 @@ static fl_code parse(fl_span entry, const char *base, place *out, fl_error *err)
     }
     memcpy(out->path + before, at, length);
     out->path[before + length] = 0;
-    out->name = out->path + before + (length > 120 ? length - 120 : 0);
+    out->name = out->path + (before + length > SHOWN ? before + length - SHOWN : 0);
     return FL_OK;
 }
 
@@ -55,16 +59,28 @@ static fl_code changed(const place *p, const struct stat *st, fl_error *err) {
     if ((uint64_t)st->st_size != p->file_size)
         return fl_fail(err, FL_ECHECKSUM, "%s was changed after it was attached (%" PRIu64 " bytes then, %" PRIu64 " now): " AGAIN, p->name,
                        p->file_size, (uint64_t)st->st_size);
-    return fl_fail(err, FL_ECHECKSUM, "%s %s: the image's CRC32C differs, " AGAIN, p->name,
+    return fl_fail(err, FL_ECHECKSUM, "%s %s: " AGAIN, p->name,
                    now == p->changed ? "has other bytes than when it was attached, though its size and time are the same"
                                      : "was changed after it was attached");
+}
+
+/* What to do about a file that cannot be read. */
+static const char *advice(int sys) {
+    switch (sys) {
+    case ENOENT:
+    case ENOTDIR: return MOVED;
+    case EACCES:
+    case EPERM: return "make it readable";
+    default: return AGAIN;
+    }
 }
 
 /* Puts the file's name before the reason why it cannot be read. */
 static fl_code named(const place *p, fl_code code, fl_error *err) {
     if (!err) return code;
     const fl_error why = *err;
-    fl_fail(err, code, "%s: %.80s: " AGAIN, p->name, why.text);
+    if (code == FL_ERESOURCE) fl_fail(err, code, "%s: %.130s", p->name, why.text);
+    else fl_fail(err, code, "%s: %.80s: %s", p->name, why.text, advice(why.sys));
     err->sys = why.sys;
     return code;
 }

@@ -21,8 +21,9 @@
 
 enum { FL_ATTACHED_HEAD = 32 }; /* bytes before the path */
 
-/* Reads the image of an entry into the buffer. `base`: the shard's base folder; NULL: it has none. FL_ERECORD: the entry is damaged. FL_ENOTFOUND: the
- * file is gone. FL_ECHECKSUM: it was changed. FL_EIO: it cannot be read, or is no regular file. FL_ENOMEM. */
+/* Reads the image of an entry into the buffer. `base`: the shard's base folder; NULL: it has none. FL_ERECORD: the entry is damaged.
+ * FL_ECHECKSUM: the file was changed. FL_EIO: it is gone, cannot be read, or is no regular file. FL_ERESOURCE: the process may open no more
+ * files. FL_ENOMEM. */
 fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err);
 
 /* Has the kernel read the image's pages ahead, as fl_page_cache_ahead does. False for whatever cannot be read. */

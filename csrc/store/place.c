@@ -4,11 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 fl_code fl_place_open(const char *path, int *fd, struct stat *st, fl_error *err) {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*fd < 0) return fl_fail_sys(err, FL_EIO, errno, "it cannot be opened");
+    if (*fd < 0) {
+        const bool full = errno == EMFILE || errno == ENFILE;
+        const char *what = full ? "raise the limit on open files (ulimit -n): it cannot be opened" : "it cannot be opened";
+        return fl_fail_sys(err, full || errno == ENOMEM ? FL_ERESOURCE : FL_EIO, errno, "%s", what);
+    }
     fl_code code = FL_OK;
     if (fstat(*fd, st) != 0) code = fl_fail_sys(err, FL_EIO, errno, "its size cannot be told");
     else if (!S_ISREG(st->st_mode)) code = fl_fail(err, FL_EIO, "it is not a regular file");

@@ -14,7 +14,7 @@
 enum { FL_PLACE_MOST = 1 << 30 }; /* bytes of one image */
 
 /* Opens a file to be read, and tells its status; the caller closes `fd`. A FIFO of that name is not waited for. FL_EIO: it cannot be opened, or
- * is no regular file; `fd` is then -1. */
+ * is no regular file. FL_ERESOURCE: the process may open no more files; `fd` is then -1. */
 fl_code fl_place_open(const char *path, int *fd, struct stat *st, fl_error *err);
 
 /* FL_EIO where a file of that status does not hold `size` bytes at `offset`, where they are none, or more than FL_PLACE_MOST. */

@@ -17,6 +17,10 @@ _BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap | npt.NDArray[np.u
 def use_cpu(names: str) -> None: ...
 def cpu_features() -> str: ...
 
+# --- status.pxi
+
+RESOURCE_CODES: frozenset[int]
+
 # --- store.pxi
 
 KIND_JPEG: int

@@ -10,6 +10,7 @@ from fastload import errors as _errors
 _SAMPLE_CODES = frozenset(
     (FL_ENOTFOUND, FL_ERECORD, FL_ECHECKSUM, FL_EJPEG, FL_ETRUNCATED, FL_ELIMIT, FL_EUNSUPPORTED)
 )
+RESOURCE_CODES = frozenset((FL_ENOMEM, FL_ERESOURCE))
 _CLASS_OF = {
     FL_ENOMEM: _errors.ResourceError,
     FL_EARG: _errors.ArgumentError,

@@ -15,7 +15,7 @@ from fastload._native import core
 from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
-from fastload.errors import SampleError
+from fastload.errors import ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan
 from fastload.in_place.base import InPlaceDataset
 from fastload.rng import substitutes
@@ -103,10 +103,15 @@ class BatchAssembler:
         return stored
 
     def _settle(self, batch: core.Batch, failures: list[Failure], stored: dict[int, Stored]) -> Lost:
-        """Applies on_error to a batch's failed rows."""
+        """Applies on_error to a batch's failed rows. Raises ResourceError where memory or files ran out: the sample is not bad."""
         lost = Lost()
         with _redoing:
-            for row, index, source, _, reason in failures:
+            for row, index, source, code, reason in failures:
+                if code in core.RESOURCE_CODES:
+                    dataset = self._engine.view.datasets[source]
+                    raise ResourceError(
+                        str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
+                    )
                 error = self._loaded(batch, row, source, index, reason)
                 if error is None:
                     continue
