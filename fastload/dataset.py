@@ -26,6 +26,7 @@ from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_of
 from fastload.rng import checked_epoch, checked_seed
+from fastload.store.entries import checked_base
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,13 +58,15 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
         version: of the dataset, where it was changed since it was packed: 1 as it was packed, one more with each change; default: the
             latest. A dataset object stays with its version, in worker processes and in its pickle too, whatever is changed later.
-        base: of a dataset made by `fastload attach`: the folder where its files are now; default: the folder that it names itself.
+        base: of a dataset made by `fastload attach`: the folder where its files are now, relative to the working directory unless it is
+            absolute; default: the folder that it names itself.
 
     Raises:
-        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and images are
-            packed.
+        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and is
+            no folder, or images are packed.
         TransformError: the transform cannot be planned.
-        ArgumentError: fields that the dataset has not, or max_pixels, or the variable in its place, is no number of pixels.
+        ArgumentError: fields that the dataset has not, or a base that is no path; max_pixels, or the variable in its place, is no number of
+            pixels.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
         self._fields = None if fields is None else tuple(fields)
         self._checked = False  # that the dataset has those
-        self._base = None if base is None else Path(expanded(base)).absolute()
+        self._base = None if base is None else Path(checked_base(expanded(base))).absolute()
         self._files = _Files(self.path, version, self._base)
         super().__init__(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
+from fastload.files import expanded
 from fastload.packing.options import LIMITS, Check, OnError, PackOptions, RunOptions
 
 _PACK, _RUN = PackOptions(), RunOptions()
@@ -90,5 +93,9 @@ def rebase(
 ) -> None:
     """Tells an attached dataset that its files were moved."""
     from fastload.packing.attach import rebase as run
+    from fastload.store.entries import resolved_base
 
-    say(f"{dataset}: {run(dataset, base):,} samples are looked for in {base}")
+    count = run(dataset, base)
+    found = resolved_base(Path(expanded(dataset)), expanded(base))
+    absent = "" if os.path.isdir(found) else ", which is not there now"
+    say(f"{dataset}: {count:,} samples are looked for in {found}{absent}")

@@ -23,6 +23,7 @@ from fastload.packing.packer import refuse_source_inside
 from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
 from fastload.store import DatasetRewriter
+from fastload.store.entries import checked_base, resolved_base
 from fastload.store.places import StoredPlace
 
 
@@ -110,12 +111,13 @@ def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:
 
     Args:
         path: the dataset's directory.
-        base: the folder of its files now: absolute, or relative to `path`.
+        base: the folder of its files now: absolute, or relative to `path`; it need not be there yet.
 
     Returns:
         The number of its samples.
 
     Raises:
+        ArgumentError: `base` is no path, or that of a file.
         DatasetError: there is no finished dataset, it holds its images itself, or its files lie in several folders.
         PackError: the disk is full or fails, or another process is writing to the dataset.
     """
@@ -179,8 +181,8 @@ def _root(source: Placed) -> str:
 
 
 def _checked_base(base: str, root: str, out: Path) -> str:
-    """The base as it is stored. Raises ArgumentError if it is there, and is another folder than the source's."""
-    found = out / expanded(base)
-    if found.exists() and not (found.is_dir() and found.samefile(root)):
+    """The base as it is stored. Raises ArgumentError if it is no path, or is there and is another folder than the source's."""
+    found = resolved_base(out, checked_base(expanded(base)))
+    if os.path.exists(found) and not (os.path.isdir(found) and os.path.samefile(found, root)):
         raise ArgumentError(f"base={base!r} is {found}, which is not the folder of the source, {root}")
     return expanded(base)

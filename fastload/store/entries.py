@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import DatasetError
+from fastload.errors import ArgumentError, DatasetError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema
 
@@ -174,8 +174,22 @@ def base_path(dataset: Path, shard: ShardEntry) -> str | None:
     """The folder of a shard's attached files; None: it holds its images."""
     if shard.base is None:
         return None
-    folder = file_path(dataset, shard.folder, shard.file).parent
-    return os.path.normpath((folder if shard.folder is None else Path(os.path.realpath(folder))) / shard.base)
+    return resolved_base(file_path(dataset, shard.folder, shard.file).parent, shard.base)
+
+
+def resolved_base(folder: Path, base: str) -> str:
+    """The absolute path of a base: as it is, or, where it is relative, as the system resolves it from `folder`, links included."""
+    return base if os.path.isabs(base) else os.path.realpath(os.path.join(os.path.realpath(folder), base))
+
+
+def checked_base(base: str) -> str:
+    """A base that a manifest may name. Raises ArgumentError if it is empty, too long, or no path."""
+    try:
+        found = _parse_folder(base, "base")
+    except Bad as error:
+        raise ArgumentError(f"{error}; name the folder of the attached files") from None
+    assert found is not None
+    return found
 
 
 def one_base(dataset: Path, shards: Iterable[ShardEntry]) -> str:

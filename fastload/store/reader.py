@@ -75,7 +75,7 @@ class DatasetReader:
 
         Raises:
             DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
-                another size; or a column's checksum differs; `base` is given, and images are packed.
+                another size; or a column's checksum differs; `base` is given, and is no folder, or images are packed.
         """
         self.path = Path(expanded(path)).absolute()
         self._base = base
@@ -99,6 +99,10 @@ class DatasetReader:
         self.manifest = manifest
         if self._base is not None:
             one_base(self.path, manifest.shards)  # raises where there is nothing to be replaced
+            if not os.path.isdir(self._base):
+                raise DatasetError(
+                    f"base={os.fspath(self._base)!r} is no folder: name the one that holds the attached files of {self.path}"
+                )
         self.count = manifest.count
         self._firsts = [shard.first for shard in manifest.shards]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.store.change import numbered
-from fastload.store.entries import ShardEntry, one_base
+from fastload.store.entries import ShardEntry, checked_base, one_base, resolved_base
 from fastload.store.locked import LockedDataset
 from fastload.store.manifest import Manifest, sync_folder
 from fastload.store.reader import DatasetReader
@@ -83,14 +83,17 @@ class DatasetRewriter(LockedDataset):
             self.put_manifest(manifest)
 
     def rebase(self, base: str) -> None:
-        """Names another folder for the attached files: absolute, or relative to the dataset's.
+        """Names another folder for the attached files: absolute, or relative to the dataset's. It need not be there yet.
 
         Raises:
+            ArgumentError: `base` is no path, or that of a file.
             DatasetError: there are no attached files, or they lie in several folders.
             PackError: the disk is full or fails.
         """
         one_base(self.path, self.manifest.shards)
-        found = os.path.abspath(self.path / base)
+        found = resolved_base(self.path, checked_base(base))
+        if os.path.exists(found) and not os.path.isdir(found):
+            raise ArgumentError(f"base={base!r}: {found} is no folder; name the folder of the attached files")
         shards = [
             shard if shard.base is None else replace(shard, base=base if shard.folder is None else found) for shard in self.manifest.shards
         ]

@@ -266,6 +266,100 @@ def test_the_base(tmp_path: Path) -> None:
         PackedDataset(tmp_path / "packed", base=tmp_path)
 
 
+def test_a_base_through_a_link(tmp_path: Path) -> None:
+    """An index that is opened through a link finds a base relative to the folder that the link leads to."""
+    folder(tmp_path / "all" / "src")
+    attach(tmp_path / "all" / "src", tmp_path / "all" / "index", base="../src")
+    (tmp_path / "linked").symlink_to(tmp_path / "all" / "index")
+    assert equal(PackedDataset(tmp_path / "linked")[3], PackedDataset(tmp_path / "all" / "index")[3])
+    assert verify(tmp_path / "linked", decode=True).ok
+
+
+@pytest.mark.parametrize("base", ["", "a\0b", "a" * 5000], ids=["empty", "zero byte", "long"])
+def test_a_base_that_is_no_path(tmp_path: Path, base: str) -> None:
+    """It is refused by attach, rebase and PackedDataset, before anything is written: the index stays as it was."""
+    folder(tmp_path / "src")
+    attach(tmp_path / "src", tmp_path / "index")
+    with pytest.raises(ArgumentError, match="the folder of the attached files"):
+        attach(tmp_path / "src", tmp_path / "other", base=base)
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(ArgumentError, match="the folder of the attached files"):
+        rebase(tmp_path / "index", base)
+    with pytest.raises(ArgumentError, match="the folder of the attached files"):
+        PackedDataset(tmp_path / "index", base=base)
+    assert verify(tmp_path / "index").ok
+
+
+def test_a_base_that_is_another(tmp_path: Path) -> None:
+    """A relative base is looked at before the index is there; a file is no base; a folder that is not there yet may be named."""
+    folder(tmp_path / "src")
+    (tmp_path / "wrong").mkdir()
+    with pytest.raises(ArgumentError, match="which is not the folder of the source"):
+        attach(tmp_path / "src", tmp_path / "index", base="../wrong")
+    attach(tmp_path / "src", tmp_path / "index", base="../src")
+    file = next((tmp_path / "src").rglob("*.jpg"))
+    with pytest.raises(ArgumentError, match="is no folder"):
+        rebase(tmp_path / "index", file)
+    for base in (file, tmp_path / "nowhere"):
+        with pytest.raises(DatasetError, match="is no folder: name the one that holds the attached files"):
+            PackedDataset(tmp_path / "index", base=base)
+    done = subprocess.run(
+        [sys.executable, "-m", "fastload.cli.main", "rebase", tmp_path / "index", "../later"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{tmp_path / 'index'}: {COUNT} samples are looked for in {tmp_path / 'later'}, which is not there now\n"
+    with pytest.raises(SampleError, match=r"later/class0/00\.jpg: .*No such file.*fastload rebase"):
+        PackedDataset(tmp_path / "index")[0]
+    (tmp_path / "src").rename(tmp_path / "later")
+    assert verify(tmp_path / "index").ok
+
+
+@pytest.mark.parametrize("how", ["attached", "in place"])
+def test_no_descriptor_left(tmp_path: Path, how: str) -> None:
+    """Where the process may open no more files, no sample is bad: ResourceError says what to do, whatever on_error is."""
+    path = folder(tmp_path / "src")
+    if how == "attached":
+        attach(path, path := tmp_path / "index")
+    program = [sys.executable, "-c", STARVED, path]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    assert done.stdout.splitlines() == ["raise: told", "skip: told", "replace: told"] + ["alone: told"] * (how == "attached")
+
+
+STARVED = """
+import os, resource, sys
+import torchvision_ops
+from torchvision import datasets, transforms
+from fastload import FastLoader, PackedDataset
+from fastload.errors import ResourceError
+
+def starved(name, use):
+    held = []
+    try:
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+    try:
+        told = repr(use())
+    except ResourceError as error:
+        told = "told" if "jpg" in str(error) and "raise the limit on open files (ulimit -n)" in str(error) else str(error)
+    for descriptor in held:
+        os.close(descriptor)
+    print(f"{name}: {told}")
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+transform = transforms.Compose([transforms.CenterCrop(40), transforms.ToTensor()])
+attached = sys.argv[1].endswith("index")
+dataset = PackedDataset(sys.argv[1], transform) if attached else datasets.ImageFolder(sys.argv[1], transform)
+for on_error in ("raise", "skip", "replace"):
+    with FastLoader(dataset, batch_size=1, num_workers=1, prefetch_factor=1, on_error=on_error) as loader:
+        batches = iter(loader)
+        next(batches)
+        starved(on_error, lambda: len(list(batches)))
+if attached:
+    starved("alone", lambda: dataset[9])
+"""
+
+
 def test_links_are_followed(tmp_path: Path) -> None:
     """A link out of the tree is the file that it leads to, as for ImageFolder."""
     tree(tmp_path, {"src/a/0.jpg": jpeg(0), "else/1.jpg": jpeg(1)})
