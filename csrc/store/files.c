@@ -158,7 +158,7 @@ static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct
     const bool whole = !files->places || !files->places[index].size;
     *part = whole ? (extent){0, (uint64_t)st->st_size} : (extent){files->places[index].offset, files->places[index].size};
     if (files->stamps && files->stamps[number] && files->stamps[number] != fl_place_stamp(st))
-        code = fl_fail(err, FL_EIO, "its file has changed since it was listed");
+        code = fl_fail(err, FL_EIO, "its file has changed since it was listed: load the dataset again");
     else code = fl_place_check(st, part->offset, part->size, err);
     if (code) close(*fd);
     return code;

@@ -150,5 +150,6 @@ def prune(
     from fastload.versions.prune import prune as run
 
     summary = run(dataset, keep=keep)
-    which = f"versions {', '.join(map(str, summary.versions))} given up" if summary.versions else "no version given up"
+    numbers = ", ".join(map(str, summary.versions))
+    which = f"version{'s' * (len(summary.versions) > 1)} {numbers} given up" if numbers else "no version given up"
     say(f"{dataset}: {which}, {human_bytes(summary.bytes)} freed")

@@ -153,7 +153,7 @@ class AttachJob(PackJob):
             raise PackError(f"{item.name}: its image does not lie in one piece in a file: pack the source with `fastload pack`")
         status = os.stat(place.path)
         assert isinstance(encoded.data, bytes)
-        if place.size != len(encoded.data) or place.offset + place.size > status.st_size:
+        if place.size != len(encoded.data) or encoded.data != item.image or place.offset + place.size > status.st_size:
             raise PackError(f"{item.name}: its file is being changed: attach it when it is written")
         path = os.path.abspath(place.path)
         inside = path.startswith(self.root + os.sep)

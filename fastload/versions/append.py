@@ -78,7 +78,7 @@ def append(
 ) -> AppendSummary:
     """Packs a source and adds its samples after those of a finished dataset, as a new version. It takes as long as packing the source.
 
-    To a dataset made by `attach`, the source is attached as well: its images stay where they are.
+    To a dataset made by `attach`, the source is attached as well: its images stay where they are, as they are.
 
     The source must have the dataset's fields. Labels go by the names of their classes: known classes keep their labels, new ones come
     after them; labels without names must be below the number of the dataset's classes.
@@ -110,10 +110,12 @@ def append(
     path = Path(expanded(out))
     _refuse_dataset(source)
     with DatasetChange(path, _GO_ON) as change:
+        attached = change.manifest.options.get("attached") is True
+        if attached:
+            _refuse_changes(path, given, change.manifest)
         options = _options(change.manifest, given, shuffle=shuffle, seed=seed, on_error=on_error, limit=limit)
         opened = open_source(source, table, keys)
         fitted, classes = fit_source(opened, change.manifest, path)
-        attached = change.manifest.options.get("attached") is True
         job = _Append(change)
         job.begin(resume)
         try:
@@ -129,6 +131,16 @@ def append(
 def _refuse_dataset(source: object) -> None:
     if isinstance(source, str | os.PathLike) and (Path(expanded(source)) / MANIFEST_NAME).is_file():
         raise PackError(f"{os.fspath(source)} is a packed dataset: `fastload concat` makes one of several, without copying them")
+
+
+def _refuse_changes(path: Path, given: Mapping[str, Any], manifest: Manifest) -> None:
+    """Raises ArgumentError for options that would change images, which an attached dataset leaves as they are."""
+    for name in _KEPT:
+        if name not in ("check", "index", "max_pixels") and given[name] not in (None, manifest.options.get(name)):
+            raise ArgumentError(
+                f"{path} was made by `fastload attach`, which leaves images as they are: append without {name}={given[name]!r}, or pack "
+                "the source with it and join both by `fastload concat`"
+            )
 
 
 def _options(manifest: Manifest, given: Mapping[str, Any], **own: Any) -> PackOptions:

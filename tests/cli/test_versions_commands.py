@@ -54,3 +54,4 @@ def test_a_dataset_that_lives(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     shown = json.loads(printed)
     assert (shown["version"], shown["versions"], shown["samples"]) == (4, [4, 5], 22)
     assert Manifest.load(out).version == 5
+    assert "version 4 given up" in run(capsys, monkeypatch, "prune", out)[1]
