@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, MaxPixels, PathColumn, Quiet, Workers
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
 from fastload.files import expanded
@@ -26,7 +27,7 @@ def attach(
         str | None,
         typer.Option(help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX. SRC's absolute path by default."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")] = _RUN.workers,
+    workers: Workers = _RUN.workers,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="List the samples in a random order.")] = _PACK.shuffle,
     seed: Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")] = _PACK.seed,
     check: Annotated[
@@ -40,23 +41,15 @@ def attach(
         OnError, typer.Option(help="At a sample that cannot be attached: stop, or leave it out and name it.")
     ] = _PACK.on_error,
     limit: Annotated[int | None, typer.Option(min=LIMITS["limit"][0], help="Attach the first so many samples only.")] = _PACK.limit,
-    max_pixels: Annotated[
-        int | None, typer.Option(min=1, help="Refuse larger images; FASTLOAD_MAX_PIXELS or 268435456 by default.")
-    ] = None,
-    path_column: Annotated[
-        str | None, typer.Option(help="Of a .csv/.tsv: the column of paths, by its name in the header or its number from 0.")
-    ] = None,
-    label_column: Annotated[str | None, typer.Option(help="Likewise the column of labels.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
-    ] = None,
-    key_pattern: Annotated[
-        str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.")
-    ] = None,
-    label_pattern: Annotated[str | None, typer.Option(help="Likewise the keys of labels.")] = None,
+    max_pixels: MaxPixels = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    key_pattern: KeyPattern = None,
+    label_pattern: LabelPattern = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at INDEX.")] = _RUN.overwrite,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written INDEX.")] = _RUN.resume,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Makes a dataset of images that stay where they are: only their places, and what decodes them faster, are written."""
     from fastload.packing.attach import attach as run

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, MaxPixels, PathColumn, Quiet, Workers
 from fastload.cli.output import say
 from fastload.errors import PackError, PackStoppedError
 from fastload.packing.options import LIMITS, Check, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
@@ -48,7 +49,7 @@ def pack(
         int | None, typer.Option(min=LIMITS["min_side"][0], help="Shrink images whose shorter side is longer.")
     ] = _PACK.min_side,
     shard_size: Annotated[str, typer.Option(help="Bytes of a shard: 1GiB, 500MB, ...")] = "1GiB",
-    workers: Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")] = _RUN.workers,
+    workers: Workers = _RUN.workers,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Pack in a random order.")] = _PACK.shuffle,
     seed: Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")] = _PACK.seed,
     exif: Annotated[
@@ -73,23 +74,15 @@ def pack(
         OnError, typer.Option(help="At a sample that cannot be packed: stop, or leave it out and name it.")
     ] = _PACK.on_error,
     limit: Annotated[int | None, typer.Option(min=LIMITS["limit"][0], help="Pack the first so many samples only.")] = _PACK.limit,
-    max_pixels: Annotated[
-        int | None, typer.Option(min=1, help="Refuse larger images; FASTLOAD_MAX_PIXELS or 268435456 by default.")
-    ] = None,
-    path_column: Annotated[
-        str | None, typer.Option(help="Of a .csv/.tsv: the column of paths, by its name in the header or its number from 0.")
-    ] = None,
-    label_column: Annotated[str | None, typer.Option(help="Likewise the column of labels.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
-    ] = None,
-    key_pattern: Annotated[
-        str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.")
-    ] = _LMDB.key_pattern,
-    label_pattern: Annotated[str | None, typer.Option(help="Likewise the keys of labels.")] = _LMDB.label_pattern,
+    max_pixels: MaxPixels = None,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    key_pattern: KeyPattern = _LMDB.key_pattern,
+    label_pattern: LabelPattern = _LMDB.label_pattern,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = _RUN.overwrite,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = _RUN.resume,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Packs images and labels into a dataset that fastload reads."""
     from fastload.packing.packer import pack as run

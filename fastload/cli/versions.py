@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, PathColumn, Quiet, Workers
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
 from fastload.errors import ArgumentError
@@ -38,18 +39,14 @@ def append(
     on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be packed: stop, or leave it out.")] = _PACK.on_error,
     limit: Annotated[int | None, typer.Option(min=1, help="Add the first so many samples only.")] = _PACK.limit,
     shard_size: Annotated[str, typer.Option(help="Bytes of a new shard: 1GiB, 500MB, ...")] = "1GiB",
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")] = _RUN.workers,
-    path_column: Annotated[str | None, typer.Option(help="Of a .csv/.tsv: the column of paths, by name or number.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Likewise the column of labels.")] = None,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")
-    ] = None,
-    key_pattern: Annotated[
-        str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d.")
-    ] = None,
-    label_pattern: Annotated[str | None, typer.Option(help="Likewise the keys of labels.")] = None,
+    workers: Workers = _RUN.workers,
+    path_column: PathColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    key_pattern: KeyPattern = None,
+    label_pattern: LabelPattern = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an append that was stopped.")] = _RUN.resume,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Adds the samples of a source to a packed dataset, as a new version; the fields must be the same, classes go by their names."""
     from fastload.versions.append import append as run

@@ -46,11 +46,3 @@ class StoredPlace:
         if len(path) > _PATH_BYTES:
             raise PackError(f"{self.path[:80]}...: a path of {len(path):,} bytes, more than the limit of {_PATH_BYTES:,}")
         return _HEAD.pack(self.offset, self.file_size, self.file_time, self.size, self.crc) + path
-
-    @classmethod
-    def from_bytes(cls, entry: bytes) -> StoredPlace:
-        """Parses an entry. Raises ValueError if it is too short."""
-        if len(entry) <= _HEAD.size:
-            raise ValueError("the place of its image is too short")
-        offset, file_size, file_time, size, crc = _HEAD.unpack_from(entry)
-        return cls(os.fsdecode(entry[_HEAD.size :]), offset, size, crc, file_size, file_time)
