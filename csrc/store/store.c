@@ -80,15 +80,16 @@ static fl_code shard_size(const shard *s, fl_error *err) {
                    s->name, (uint64_t)st.st_size, s->bytes);
 }
 
-/* Opens the file, checks size and trees, and notes where the samples and columns are. */
-static fl_code shard_open(shard *s, const char *path, fl_error *err) {
-    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
+/* Opens the file, checks size and trees or what is given in their stead, and notes where the samples and columns are. */
+static fl_code shard_open(shard *s, const fl_shard_spec *spec, fl_error *err) {
+    s->fd = open(spec->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
     if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
     if (s->fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s", s->name);
     fl_code code = shard_size(s, err);
     if (code) return code;
     /* tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
     (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
+    if (spec->given) return fl_store_tree_given(spec->given, s->bytes, s->stored, s->name, &s->tree, err);
     return fl_store_tree_read(s->fd, s->bytes, s->key, s->stored, s->name, &s->tree, err);
 }
 
@@ -118,7 +119,7 @@ fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) 
     const char *slash = strrchr(spec->path, '/');
     strncpy(s->name, slash ? slash + 1 : spec->path, NAME_SIZE - 1);
     if (spec->base && !(s->base = strdup(spec->base))) code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);
-    if (!code) code = shard_open(s, spec->path, err);
+    if (!code) code = shard_open(s, spec, err);
     if (code) {
         shard_close(s, true);
         return code;
@@ -169,6 +170,11 @@ fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name,
     if (code) return code;
     if (place.size != size) return fl_fail(err, FL_EARG, "column %.60s has %" PRIu32 " bytes, not %zu", name, place.size, size);
     return fl_store_shard_read(s->fd, into, size, fl_store_place_offset(place), s->name, err);
+}
+
+const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored) {
+    *stored = store->shard[shard].stored;
+    return &store->shard[shard].tree;
 }
 
 uint64_t fl_store_count(const fl_store *store) { return store->count; }

@@ -4,11 +4,11 @@
  * A store is opened by one process (its pid is kept; every call from another returns FL_EFORK, and fl_store_close there
  * frees only memory, touching no descriptor). It is immutable after the last fl_store_add and may be used by any number of threads; each
  * thread reads through its own fl_store_reader, a buffer.
- * A record's place is known from the walk when its shard was opened (store/tree.h, which also says why nothing is mapped); its bytes are
- * read (pread) into the reader's buffer, so that a span lives until the reader's next fl_store_reader_get. Next to faulting the record's pages in it
+ * A record's place is known from the walk when its shard was opened (store/tree.h, which also says why nothing is mapped), or was given
+ * with it; its bytes are read (pread) into the reader's buffer, so that a span lives until the reader's next fl_store_reader_get. Next to faulting the record's pages in it
  * costs the same CPU time, and a disk that fails or a file that was cut is an error and no signal.
  *
- * What is checked when: at fl_store_add the file's size against the manifest's, and every tree page; at fl_store_column nothing but the size, since
+ * What is checked when: at fl_store_add the file's size against the manifest's, and every tree page, or that given places lie in the file; at fl_store_column nothing but the size, since
  * the caller has the checksum and compares it with its own copy; at fl_store_reader_get the record's checksum, on the copy.
  */
 #ifndef FL_STORE_STORE_H
@@ -18,6 +18,7 @@
 
 #include "store/page_cache.h"
 #include "store/record.h"
+#include "store/tree.h"
 
 typedef struct fl_store fl_store;
 typedef struct fl_store_reader fl_store_reader;
@@ -29,6 +30,7 @@ typedef struct fl_shard_spec {
     uint64_t bytes; /* exact size of the file */
     uint64_t key, stored; /* the file's samples have the keys key .. key+stored-1; stored is at least count */
     const char *base; /* the folder that paths in its records are relative to, copied by fl_store_add; NULL: none */
+    const fl_store_tree *given; /* where its values are, `stored` places of samples: see fl_store_tree_given; NULL: its trees are walked */
 } fl_shard_spec;
 
 fl_code fl_store_create(fl_store **out, fl_error *err);
@@ -40,6 +42,9 @@ void fl_store_close(fl_store *store); /* after every reader; NULL is allowed */
  * such column, or the file was cut. The contents are the caller's to check. */
 fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err);
 fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err);
+
+/* What a shard holds: `stored` places of samples, in order, and the columns'. Valid while the store is, until the next fl_store_add. shard < shards. */
+const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored);
 
 uint64_t fl_store_count(const fl_store *store);
 uint32_t fl_store_shards(const fl_store *store);

@@ -43,6 +43,13 @@ typedef struct fl_store_tree {
  * nothing. FL_ESHARD names `name`, the page and what does not hold. */
 fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err);
 
+/* What a file of `bytes` bytes holds according to someone else, copied to *tree: given->samples has `count` places, of any content, and the names
+ * of given->columns have at most FL_STORE_COLUMN_NAME bytes. FL_OK promises that every value lies inside the file, and that the samples
+ * have no more bytes than it: whatever the places say, no more than the file is read. That they are the samples' is for their checksums to
+ * say, and so nothing is lost if two overlap. On failure *tree holds nothing; FL_ESHARD names `name`. */
+fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t count, const char *name, fl_store_tree *tree,
+                            fl_error *err);
+
 void fl_store_tree_free(fl_store_tree *tree);
 
 /* Reads exactly `size` bytes at `offset`. FL_ESHARD where the file ends before, FL_EIO. */

@@ -28,6 +28,22 @@ cdef extern from "store/record.h" nogil:
     fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
     fl_record_field fl_record_entry(fl_span record, uint32_t i)
 
+cdef extern from "store/tree.h" nogil:
+    enum:
+        FL_STORE_COLUMN_NAME
+    ctypedef struct fl_store_place:
+        uint32_t size
+    fl_store_place fl_store_place_at(uint64_t offset, uint32_t size)
+    uint64_t fl_store_place_offset(fl_store_place place)
+    ctypedef struct fl_store_tree_column:
+        fl_store_place place
+        uint16_t name_size
+        char *name
+    ctypedef struct fl_store_tree:
+        fl_store_place *samples
+        fl_store_tree_column *columns
+        uint32_t column_count
+
 cdef extern from "store/store.h" nogil:
     ctypedef struct fl_store:
         pass
@@ -41,11 +57,13 @@ cdef extern from "store/store.h" nogil:
         uint64_t key
         uint64_t stored
         const char *base
+        const fl_store_tree *given
     fl_code fl_store_create(fl_store **out, fl_error *err)
     fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err)
     void fl_store_close(fl_store *store)
     fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err)
     fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err)
+    const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored)
     uint64_t fl_store_count(const fl_store *store)
     uint32_t fl_store_shards(const fl_store *store)
     uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)

@@ -7,6 +7,7 @@ only, which tests/native/test_parts.py checks.
 
 include "status.pxi"
 include "cpu.pxi"
+include "record.pxi"
 include "store.pxi"
 include "files.pxi"
 include "image.pxi"

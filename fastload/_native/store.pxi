@@ -1,186 +1,40 @@
-# Packed shards for Python: the store that the engine reads from too, records built and taken apart, CRC32C.
+# Packed shards for Python: the store that the engine reads from too.
 
-from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_bytes_put_le16, fl_bytes_put_le32, fl_code, fl_crc32c, fl_error, fl_span
+from fastload._native.c_common cimport fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
-    fl_record_check, FL_RECORD_ENTRIES_MAX, FL_RECORD_ENTRY, fl_record_entry, fl_record_field, FL_RECORD_HEADER,
-    FL_RECORD_INDEX, FL_RECORD_KIND_BYTES, FL_RECORD_KIND_INDEX, FL_RECORD_KIND_JPEG, FL_RECORD_KIND_JSON,
-    FL_RECORD_KIND_PLACE, FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_attached_read,
     fl_shard_spec, fl_store, fl_store_add, fl_store_base, fl_store_close,
     fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader, fl_store_reader_create,
     fl_store_reader_free, fl_store_reader_get, fl_store_set_checksums, fl_store_set_rows,
-    fl_store_shard_count, fl_store_shard_of, fl_store_shards,
+    fl_store_place, fl_store_place_at, fl_store_place_offset, fl_store_shard_count, fl_store_shard_of, fl_store_shard_tree,
+    fl_store_shards, fl_store_tree, fl_store_tree_column, FL_STORE_COLUMN_NAME,
 )
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 import os as _os
 
-cdef extern from "<fcntl.h>" nogil:
-    unsigned int SYNC_FILE_RANGE_WRITE
-    int sync_file_range(int fd, long long offset, long long size, unsigned int flags)
 
-KIND_JPEG = FL_RECORD_KIND_JPEG
-KIND_RAW = FL_RECORD_KIND_RAW
-KIND_BYTES = FL_RECORD_KIND_BYTES
-KIND_TEXT = FL_RECORD_KIND_TEXT
-KIND_JSON = FL_RECORD_KIND_JSON
-KIND_INDEX = FL_RECORD_KIND_INDEX
-KIND_PLACE = FL_RECORD_KIND_PLACE
-RECORD_INDEX = FL_RECORD_INDEX
-
-# what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
-cdef enum:
-    RECORD_STRIDE = 16384
-
-
-def crc32c(data, uint32_t crc=0):
-    """CRC32C (Castagnoli) of a bytes-like object; crc continues an earlier one."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    with nogil:
-        crc = fl_crc32c(crc, view.buf, view.len)
-    PyBuffer_Release(&view)
-    return crc
-
-
-def start_writeback(int fd):
-    """Has the kernel begin to write a file's dirty pages to the disk, and returns: a later fsync has less to wait for. A hint."""
-    with nogil:
-        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE)
-
-
-cdef uint32_t _gather(uint8_t *out, size_t head, const Py_buffer *parts, size_t count) noexcept nogil:
-    """Copies the parts behind the head and sums everything, a stride at a time."""
-    cdef uint32_t crc = fl_crc32c(0, out, head)
-    cdef const uint8_t *source
-    cdef size_t i, left, take
-    out += head
-    for i in range(count):
-        source = <const uint8_t *>parts[i].buf
-        left = parts[i].len
-        while left:
-            take = left if left < RECORD_STRIDE else RECORD_STRIDE
-            memcpy(out, source, take)
-            crc = fl_crc32c(crc, out, take)
-            out += take
-            source += take
-            left -= take
-    return crc
-
-
-def build_record(entries):
-    """One sample's record (see store/record.h) and its CRC32C, made in one pass.
-
-    Args:
-        entries: (field number, kind, data) each; data is bytes-like, or a tuple of bytes-likes that are joined.
-
-    Returns:
-        (record, crc32c).
-
-    Raises:
-        ArgumentError: more than 4096 fields, or a record of 4 GiB or more.
-    """
-    cdef size_t head, n = len(entries), count = 0, i = 0, part = 0, held = 0
-    cdef uint64_t at, start
-    cdef Py_buffer *parts
-    cdef uint8_t *out
-    cdef uint32_t crc
-    flat = []
-    for field, kind, data in entries:
-        pieces = data if isinstance(data, tuple) else (data,)
-        flat.append((field, kind, pieces))
-        count += len(pieces)
-    if n > FL_RECORD_ENTRIES_MAX:
-        raise _errors.ArgumentError(f"a record holds at most {FL_RECORD_ENTRIES_MAX} fields, this one has {n}")
-    head = FL_RECORD_HEADER + n * FL_RECORD_ENTRY
-    parts = <Py_buffer *>malloc((count + 1) * sizeof(Py_buffer))
-    if parts is NULL:
-        raise _errors.ResourceError(f"no memory for a record of {n} fields")
-    try:
-        at = head
-        for field, kind, pieces in flat:
-            for piece in pieces:
-                PyObject_GetBuffer(piece, &parts[held], PyBUF_SIMPLE)
-                at += <uint64_t>parts[held].len
-                held += 1
-        if at > 0xFFFFFFFF:
-            raise _errors.ArgumentError(f"a record of {at} bytes is longer than the 4 GiB that one sample may have")
-        record = PyBytes_FromStringAndSize(NULL, at)
-        out = <uint8_t *>PyBytes_AS_STRING(record)
-        fl_bytes_put_le32(out, FL_RECORD_MAGIC)
-        fl_bytes_put_le16(out + 4, FL_RECORD_VERSION)
-        fl_bytes_put_le16(out + 6, n)
-        fl_bytes_put_le32(out + 8, at)
-        fl_bytes_put_le32(out + 12, 0)
-        at = head
-        for field, kind, pieces in flat:
-            start = at
-            for piece in pieces:
-                at += <uint64_t>parts[part].len
-                part += 1
-            fl_bytes_put_le16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY, field)
-            fl_bytes_put_le16(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 2, <uint8_t>kind)
-            fl_bytes_put_le32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 4, start)
-            fl_bytes_put_le32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 8, at - start)
-            fl_bytes_put_le32(out + FL_RECORD_HEADER + i * FL_RECORD_ENTRY + 12, 0)
-            i += 1
-        with nogil:
-            crc = _gather(out, head, parts, held)
-        return record, crc
-    finally:
-        for i in range(held):
-            PyBuffer_Release(&parts[i])
-        free(parts)
-
-
-def split_record(bytes record not None):
-    """A record's fields: (field number, kind, bytes) each. Raises SampleError when its lengths do not hold."""
-    cdef fl_error err
-    cdef fl_span span
-    cdef fl_record_field field
-    cdef uint32_t entries = 0, i
-    span.bytes = <const uint8_t *>PyBytes_AS_STRING(record)
-    span.size = len(record)
-    check(fl_record_check(span, &entries, &err), &err)
-    out = []
-    for i in range(entries):
-        field = fl_record_entry(span, i)
-        out.append((field.field, field.kind, PyBytes_FromStringAndSize(<const char *>field.data.bytes, field.data.size)))
-    return out
-
-
-def read_attached(bytes entry not None, base):
-    """The image that an entry of kind KIND_PLACE names: the bytes of a JPEG. See csrc/store/attached.h.
-
-    Args:
-        entry: the entry's bytes.
-        base: the folder that its path is relative to; None: there is none.
-
-    Raises:
-        SampleError: the entry is damaged, or the file was changed since it was attached; the message is the bare reason.
-        DatasetError: the file is missing, cannot be read, or is no regular file.
-    """
-    cdef fl_error err
-    cdef fl_code code
-    cdef fl_buffer buffer
-    cdef fl_span span, image
-    cdef const char *folder = NULL
-    encoded = None if base is None else _os.fsencode(base)
-    if encoded is not None:
-        folder = encoded
-    span.bytes, span.size = <const uint8_t *>PyBytes_AS_STRING(entry), len(entry)
-    buffer.bytes, buffer.room = NULL, 0
-    with nogil:
-        code = fl_attached_read(span, folder, &buffer, &image, &err)
-    try:
-        check(code, &err)
-        return PyBytes_FromStringAndSize(<const char *>image.bytes, image.size)
-    finally:
-        fl_buffer_free(&buffer)
+cdef int _fill_columns(fl_store_tree *tree, columns) except -1:
+    """Makes a tree's columns of (name, offset, size) each. They are the caller's to free, after an error too."""
+    cdef uint64_t offset
+    cdef uint32_t size
+    cdef bytes name
+    tree.column_count = 0
+    tree.columns = <fl_store_tree_column *>malloc((len(columns) + 1) * sizeof(fl_store_tree_column))
+    if tree.columns is NULL:
+        raise _errors.ResourceError(f"no memory for {len(columns)} columns")
+    for name, offset, size in columns:
+        if len(name) > FL_STORE_COLUMN_NAME:
+            raise _errors.ArgumentError(f"the name of a column has {len(name)} bytes")
+        tree.columns[tree.column_count].place = fl_store_place_at(offset, size)
+        tree.columns[tree.column_count].name_size = len(name)
+        memcpy(tree.columns[tree.column_count].name, PyBytes_AS_STRING(name), len(name))
+        tree.column_count += 1
+    return 0
 
 
 cdef class Store:
@@ -224,7 +78,8 @@ cdef class Store:
         self.closed = True
         self._free_readers()
 
-    def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None):
+    def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None,
+            const uint32_t[::1] places=None, columns=()):
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
         Args:
@@ -235,10 +90,12 @@ cdef class Store:
             key: key of the file's first sample; default: first.
             stored: samples in the file; default: count. Where they are more, `set_rows` says which count.
             base: the folder that paths in its records are relative to; None: it has none.
+            places: where its samples are, three numbers for each as `places` gives them; None: the trees of the file say.
+            columns: where its columns are, as `columns` gives them; with `places`.
 
         Raises:
-            ArgumentError: it does not follow the shard before, or `stored` is less than `count`.
-            DatasetError: the file is missing, of another size, or its tree is damaged.
+            ArgumentError: it does not follow the shard before, `stored` is less than `count`, or there is not a place for each.
+            DatasetError: the file is missing, of another size, its tree is damaged, or what is given lies outside of it.
         """
         cdef fl_error err
         cdef fl_code code
@@ -255,9 +112,49 @@ cdef class Store:
         spec.base = NULL
         if folder is not None:
             spec.base = folder
-        with nogil:
-            code = fl_store_add(self.ptr, &spec, &err)
+        cdef fl_store_tree given
+        given.columns = NULL
+        spec.given = NULL
+        try:
+            if places is not None:
+                if <uint64_t>places.shape[0] // 3 != spec.stored or places.shape[0] % 3:
+                    raise _errors.ArgumentError(f"{places.shape[0]} numbers for the places of {spec.stored} samples")
+                given.samples = <fl_store_place *>&places[0]
+                _fill_columns(&given, columns)
+                spec.given = &given
+            with nogil:
+                code = fl_store_add(self.ptr, &spec, &err)
+        finally:
+            free(given.columns)
         check(code, &err)
+
+    def places(self, uint32_t shard):
+        """Where a shard's stored samples lie in its file, as bytes: for each, u64 offset and u32 size."""
+        self._known(shard)
+        cdef uint64_t stored
+        cdef const fl_store_tree *tree = fl_store_shard_tree(self.ptr, shard, &stored)
+        return PyBytes_FromStringAndSize(<const char *>tree.samples, stored * sizeof(fl_store_place))
+
+    def columns(self, uint32_t shard):
+        """A shard's columns, in the order of the file: (name, offset, size) of each, the name as bytes."""
+        self._known(shard)
+        cdef uint64_t stored
+        cdef uint32_t i
+        cdef const fl_store_tree *tree = fl_store_shard_tree(self.ptr, shard, &stored)
+        return [
+            (
+                PyBytes_FromStringAndSize(tree.columns[i].name, tree.columns[i].name_size),
+                fl_store_place_offset(tree.columns[i].place),
+                tree.columns[i].place.size,
+            )
+            for i in range(tree.column_count)
+        ]
+
+    cdef int _known(self, uint32_t shard) except -1:
+        self._open()
+        if shard >= fl_store_shards(self.ptr):
+            raise _errors.ArgumentError(f"there is no shard {shard} of {fl_store_shards(self.ptr)}")
+        return 0
 
     def base(self, uint64_t index):
         """The base of the shard that holds a sample; None where it has none, or there is no such sample."""
@@ -279,9 +176,7 @@ cdef class Store:
 
     cdef int _counted(self, uint32_t shard, Py_ssize_t size, what) except -1:
         """Raises ArgumentError unless there is such a shard with so many samples."""
-        self._open()
-        if shard >= fl_store_shards(self.ptr):
-            raise _errors.ArgumentError(f"there is no shard {shard} of {fl_store_shards(self.ptr)}")
+        self._known(shard)
         cdef uint64_t count = fl_store_shard_count(self.ptr, shard)
         if <uint64_t>size != count:
             raise _errors.ArgumentError(f"{size} {what} for the {count} samples of shard {shard}")

@@ -118,7 +118,8 @@ def verify(
 
 
 def index(dataset: _Dataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
-    """Adds to a packed dataset what --index adds while packing. It may be stopped and run again at any time."""
+    """Adds to a packed dataset what packing adds now: the entropy index, and the sidecar by which it opens fast. It may be stopped and run
+    again at any time."""
     from fastload.packing.index import index as run
 
     try:

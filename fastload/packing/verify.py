@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload._native import core
@@ -27,6 +27,7 @@ from fastload.store import (
     parse_stored,
 )
 from fastload.store.segments import AddedValues, read_segment
+from fastload.store.sidecar import check_sidecar
 from fastload.system import available_cpus
 
 _BLOCK = 256
@@ -89,9 +90,9 @@ def verify(
 ) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
-    It checks the size, checksum, tree and columns of every shard, those in other folders that the dataset refers to too, the files beside
-    the shards of a dataset that was changed, and the checksum, lengths and kinds of every record. The size of each image must be that in
-    the columns, and its entropy index, if it has one, must be right. With `decode`, every image is decoded.
+    It checks the size, checksum, tree and columns of every shard, those in other folders that the dataset refers to too, the sidecars and
+    the files beside the shards of a dataset that was changed, and the checksum, lengths and kinds of every record. The size of each image
+    must be that in the columns, and its entropy index, if it has one, must be right. With `decode`, every image is decoded.
 
     Args:
         path: the dataset's directory.
@@ -112,8 +113,9 @@ def verify(
     with ThreadPoolExecutor(threads, "fastload-verify") as pool:
         problems += [text for text in pool.map(lambda shard: _check_file(folder, shard), manifest.shards) if text]
         problems += [text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text]
+        problems += [text for text in pool.map(lambda part: check_sidecar(folder, part, manifest.shards), manifest.sidecars) if text]
         try:
-            reader = DatasetReader(folder, manifest.version)
+            reader = DatasetReader(folder, manifest.version, manifest=replace(manifest, sidecars=()))
         except DatasetError as error:
             text = str(error)
             # This may repeat a problem of a file, but a reason that only the reader finds must not be lost.

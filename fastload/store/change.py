@@ -34,6 +34,7 @@ from fastload.store.manifest import (
     write_atomically,
 )
 from fastload.store.shard import write_error
+from fastload.store.sidecar import SIDECARS_MOST, Sidecars, identity, write_sidecar
 
 
 class DatasetChange(LockedDataset):
@@ -68,6 +69,23 @@ class DatasetChange(LockedDataset):
         except OSError as error:
             raise write_error(path, at, error, self.go_on) from None
         return segments
+
+    def with_sidecars(self, manifest: Manifest) -> Manifest:
+        """The manifest with its sidecars as one where they are more than SIDECARS_MOST, so that opening reads few files.
+
+        Raises:
+            PackError: the disk is full or fails.
+        """
+        if len(manifest.sidecars) <= SIDECARS_MOST:
+            return manifest
+        sections = Sidecars(self.path, manifest.sidecars).sections
+        shards = [shard for shard in manifest.shards if identity(shard) in sections]
+        path = self.path / self.unused_name("index")
+        try:
+            sidecars = (write_sidecar(self.path, path.name, shards, sections),) if shards else ()
+        except OSError as error:
+            raise write_error(path, 0, error, self.go_on) from None
+        return replace(manifest, sidecars=sidecars)
 
     def commit(self, manifest: Manifest) -> Manifest:
         """Makes the next version, described by `manifest` but for its number, and returns its manifest.

@@ -18,8 +18,10 @@ from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, 
 from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema
 
 SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
-SIDE_NAME = re.compile(r"(?:rows|values)-[0-9]{5,9}\.bin")
-"""Names of files beside the shards: which samples of a shard count, and the values of fields that were added later."""
+SIDE_NAME = re.compile(r"(rows|values|index)-[0-9]{5,9}\.bin")
+"""Names of files beside the shards: which samples of a shard count, the values of fields that were added later, and sidecars."""
+SIDECAR_LIMIT = 10_000
+"""Limit on sidecars in a manifest: a dataset has few, and one of many joined datasets has those of all."""
 COUNT_LIMIT = 2**48
 """Limit on samples, and on bytes of a shard: far above any dataset, and far below where arithmetic on them could overflow."""
 ROW_BYTES = 4
@@ -275,10 +277,19 @@ def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, 
     )
 
 
-def _parse_segment(value: object, what: str) -> Segment:
+def parse_sidecars(value: object) -> tuple[Segment, ...]:
+    """Parses the list of sidecars in a manifest. Raises Bad."""
+    found = get_list(value, "the list of sidecars")
+    if len(found) > SIDECAR_LIMIT:
+        raise Bad(f"there are {len(found)} sidecars, the limit is {SIDECAR_LIMIT}")
+    return tuple(_parse_segment(each, f"sidecar {number}", sidecar=True) for number, each in enumerate(found))
+
+
+def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segment:
     content = get_object(value, what)
     file = get_str(content.get("file"), f"the file of {what}")
-    if not SIDE_NAME.fullmatch(file):
+    match = SIDE_NAME.fullmatch(file)
+    if match is None or (match[1] == "index") != sidecar:
         raise Bad(f"the file of {what} is {shown(file)}, not a name of one")
     offset = get_int(content.get("offset"), f"the offset of {what}", 0, COUNT_LIMIT)
     size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
@@ -20,8 +20,7 @@ from fastload.store.manifest import MANIFEST_NAME, VERSION_NAME, Manifest, old_v
 from fastload.store.shard import write_error
 
 Locked = TypeVar("Locked", bound="LockedDataset")
-Kind = Literal["shard", "rows", "values"]
-_ENDINGS: dict[Kind, str] = {"shard": ".lmdb", "rows": ".bin", "values": ".bin"}
+Kind = Literal["shard", "rows", "values", "index"]
 _NUMBERS = 10**9
 """Limit on numbers in names of files: they have up to nine digits."""
 
@@ -72,7 +71,7 @@ class LockedDataset:
 
     def unused_name(self, kind: Kind) -> str:
         """An unused name for a file. It comes after all others, so that a name is not soon used again for another file."""
-        start, end = f"{kind}-", _ENDINGS[kind]
+        start, end = f"{kind}-", ".lmdb" if kind == "shard" else ".bin"
         names = {*os.listdir(self.path), *self._named([self.manifest])}
         ours = (name for name in names if is_data_file(name) and name.startswith(start))
         used = {int(name.removeprefix(start).removesuffix(end)) for name in ours}
@@ -153,12 +152,12 @@ class LockedDataset:
         here = os.path.realpath(self.path)
         ours: dict[str | None, bool] = {None: True}
         for manifest in manifests:
-            for shard in manifest.shards:
-                for folder, name in shard.files:
-                    if folder not in ours:
-                        ours[folder] = os.path.realpath(file_path(self.path, folder, name).parent) == here
-                    if ours[folder]:
-                        named.add(name)
+            sidecars = ((sidecar.folder, sidecar.file) for sidecar in manifest.sidecars)
+            for folder, name in chain(sidecars, *(shard.files for shard in manifest.shards)):
+                if folder not in ours:
+                    ours[folder] = os.path.realpath(file_path(self.path, folder, name).parent) == here
+                if ours[folder]:
+                    named.add(name)
         return named
 
 

@@ -21,7 +21,7 @@ from fastload.errors import DatasetError
 from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, ShardEntry, parse_shards
+from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, Segment, ShardEntry, parse_shards, parse_sidecars
 from fastload.store.schema import Schema
 
 FORMAT = "fastload"
@@ -48,6 +48,7 @@ class Manifest:
         options: what it was packed with.
         summary: what packing counted.
         version: the dataset's version: 1 as it was packed, one more after each change.
+        sidecars: files that say where everything lies in the shards, or in some of them: see `fastload.store.sidecar`.
     """
 
     schema: Schema
@@ -56,6 +57,7 @@ class Manifest:
     options: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     version: int = 1
+    sidecars: tuple[Segment, ...] = ()
 
     @property
     def count(self) -> int:
@@ -102,6 +104,7 @@ class Manifest:
                 "shards": [shard.to_json() for shard in self.shards],
                 "options": dict(self.options),
                 "summary": dict(self.summary),
+                **({"sidecars": [sidecar.to_json() for sidecar in self.sidecars]} if self.sidecars else {}),
             }
         )
 
@@ -131,7 +134,7 @@ class Manifest:
         options = get_object(content.get("options"), "the options")
         summary = get_object(content.get("summary"), "the summary")
         version = get_int(content.get("dataset_version", 1), "the dataset's version", 1, VERSION_LIMIT) if later else 1
-        manifest = cls(schema, shards, classes, options, summary, version)
+        manifest = cls(schema, shards, classes, options, summary, version, parse_sidecars(content.get("sidecars", [])))
         count = get_int(content.get("count"), "the count", 0, COUNT_LIMIT)
         if count != manifest.count:
             raise Bad(f"the count is {count}, the shards hold {manifest.count}")

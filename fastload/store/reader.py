@@ -6,6 +6,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from fastload.store.entries import ShardEntry, base_path, file_path, one_base
 from fastload.store.manifest import Manifest
 from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Field, Schema
 from fastload.store.segments import AddedFields, read_rows, read_segment
+from fastload.store.sidecar import Section, useful_sidecars
 
 T = TypeVar("T")
 
@@ -51,11 +53,12 @@ class DatasetReader:
     4. It stays with the version of the dataset that it was opened with, in other processes too, whatever is changed later.
 
     NOTE [ reader: what is checked when ]
-      opening      every shard's size against the manifest's, and every page of its trees; columns of up to EAGER_BYTES,
-                   and the records' checksums, are read and compared with the manifest's checksums.
+      opening      every shard's size against the manifest's, and every page of its trees, unless a sidecar says what they hold;
+                   columns of up to EAGER_BYTES, and the records' checksums, are read and compared with the manifest's checksums.
       column()     larger columns are read and compared on first use.
       a record     is read and compared with its checksum each time.
-    NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added later.
+    NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added later; and
+    NOTE [ sidecars: what they are worth ] what is read in the place of the trees.
     All data are read into the memory of this process, checked there and used from there; no file is mapped. So a dataset
     that is truncated, overwritten or removed while it is open gives what was packed, or an error.
     Opening takes one read of the trees and columns (12 bytes a sample besides the fields' own) and their CRC32C. A process
@@ -107,12 +110,12 @@ class DatasetReader:
         self._firsts = [shard.first for shard in manifest.shards]
 
     def _open(self) -> None:
-        store = self._open_shards()
+        store, sections = self._open_shards()
         columns = {name: column for name, column in self._columns.items() if self._origins[name] == self._origin(name)}
         for name, (dtype, shape) in self.schema.columns.items():
             small = dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES
             if name not in columns and (small or name == CRC_COLUMN):
-                columns[name] = self._read_column(store, name)
+                columns[name] = self._read_column(store, name, sections)
         for number, shard in enumerate(self.manifest.shards):
             store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count])
         self._store, self._columns, self._pid = store, columns, os.getpid()
@@ -122,27 +125,39 @@ class DatasetReader:
         """Identity of a column: rows and checksum of each shard. If it is unchanged, a column read before is still valid."""
         return [shard.origin(name) for shard in self.manifest.shards]
 
-    def _open_shards(self) -> core.Store:
-        """Opens every shard; if shards were replaced, by the current manifest. See NOTE [ rewrite: what is durable when ]."""
+    def _open_shards(self) -> tuple[core.Store, list[Section | None]]:
+        """Opens every shard; if shards were replaced, by the current manifest. See NOTE [ rewrite: what is durable when ].
+        Returns the section of each shard in a sidecar, too; None: it has none."""
         while True:
             store = core.Store()
+            sidecars = useful_sidecars(self.path, self.manifest.shards, self.manifest.sidecars)
             try:
-                self._rows = [self._add_shard(store, number, shard) for number, shard in enumerate(self.manifest.shards)]
+                sections = [self._add_shard(store, shard, sidecars.get(shard)) for shard in self.manifest.shards]
+                self._rows = [self._set_rows(store, number, shard) for number, shard in enumerate(self.manifest.shards)]
             except DatasetError as error:
                 now = Manifest.load(self.path, self.manifest.version)
                 if now.shards == self.manifest.shards or not now.same_samples(self.manifest):
                     raise DatasetError(f"{self.path}: {error}") from None
                 self.manifest = now
             else:
-                return store
+                return store, sections
 
-    def _add_shard(self, store: core.Store, number: int, shard: ShardEntry) -> npt.NDArray[np.uint32] | None:
-        """Adds a shard to the store, and returns the numbers of its samples that count; None: all."""
+    def _add_shard(self, store: core.Store, shard: ShardEntry, section: Section | None) -> Section | None:
+        """Adds a shard to the store, and returns its section if it holds."""
         path = file_path(self.path, shard.folder, shard.file)
         base = base_path(self.path, shard)
         if base is not None and self._base is not None:
             base = os.fspath(self._base)
-        store.add(os.fspath(path), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base)
+        arguments = os.fspath(path), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
+        if section is not None:
+            with suppress(DatasetError):  # where the section is not to blame, the walk fails too
+                store.add(*arguments, section.places, section.columns)
+                return section
+        store.add(*arguments)
+        return None
+
+    def _set_rows(self, store: core.Store, number: int, shard: ShardEntry) -> npt.NDArray[np.uint32] | None:
+        """Tells the store which samples of a shard count, and returns their numbers; None: all."""
         if shard.rows is None:
             return None
         rows = read_rows(self.path, shard.rows)
@@ -209,15 +224,16 @@ class DatasetReader:
             self._origins[name] = self._origin(name)
         return self._columns[name]
 
-    def _read_column(self, store: core.Store, name: str) -> npt.NDArray[Any]:
-        return self._read_rows(store, name, range(len(self.manifest.shards)))
+    def _read_column(self, store: core.Store, name: str, sections: Sequence[Section | None] = ()) -> npt.NDArray[Any]:
+        return self._read_rows(store, name, range(len(self.manifest.shards)), sections)
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
         """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column` does."""
         return self._read_rows(self.store, name, range(number, number + 1))
 
-    def _read_rows(self, store: core.Store, name: str, numbers: range) -> npt.NDArray[Any]:
-        """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known to hold as many bytes."""
+    def _read_rows(self, store: core.Store, name: str, numbers: range, sections: Sequence[Section | None] = ()) -> npt.NDArray[Any]:
+        """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known to hold as many bytes.
+        `sections`: what sidecars say of all shards; (): nothing."""
         dtype, shape = self.schema.columns[name]
         row = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         shards = [self.manifest.shards[number] for number in numbers]
@@ -229,11 +245,12 @@ class DatasetReader:
             content, at = out.reshape(-1).view(np.uint8).data, 0
             for number, shard in zip(numbers, shards, strict=True):
                 chunk, rows = content[at : at + shard.count * row], self._rows[number]
+                section = sections[number] if sections else None
                 if rows is None:
-                    self._read_chunk(store, number, name, chunk)
+                    self._read_chunk(store, number, name, chunk, section)
                 else:
                     stored = np.empty((shard.stored, row), np.uint8)
-                    self._read_chunk(store, number, name, stored.reshape(-1).data)
+                    self._read_chunk(store, number, name, stored.reshape(-1).data, section)
                     np.take(stored, rows, axis=0, out=np.frombuffer(chunk, np.uint8).reshape(shard.count, row))
                 at += shard.count * row
         except DatasetError as error:
@@ -241,11 +258,15 @@ class DatasetReader:
         out.setflags(write=False)
         return out
 
-    def _read_chunk(self, store: core.Store, number: int, name: str, into: memoryview) -> None:
-        """Reads and checks a column's rows of all samples that a shard stores."""
+    def _read_chunk(self, store: core.Store, number: int, name: str, into: memoryview, section: Section | None) -> None:
+        """Reads and checks a column's rows of all samples that a shard stores; those in a section were checked when it was read."""
         shard = self.manifest.shards[number]
         if name in shard.added:
             read_segment(self.path, shard.added[name], into)
+            return
+        copied = None if section is None else section.chunks.get(name)
+        if copied is not None and len(copied) == len(into):
+            into[:] = copied
             return
         store.column(number, name, into)
         if core.crc32c(into) != shard.columns[name]:

@@ -8,6 +8,7 @@ NOTE [ rewrite: what is durable when ]
    (as deleted files are kept); one that opens the dataset later, a forked child too, reads the new manifest.
 4. A file with a shard's name that no manifest names was left over by a kill. The next writer removes it, under the lock that
    admits one writer.
+5. The sidecar is made anew at the end, and synced before the manifest names it. Until then, a shard that was rewritten is in none.
 A rewrite is no new version: the samples are the same. All samples that a shard stores are kept, those that do not count too, so that rows
 and added values of its entry stay right.
 """
@@ -21,7 +22,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from fastload.errors import ArgumentError, FastloadError, PackError
+from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
 from fastload.store.change import numbered
 from fastload.store.entries import ShardEntry, checked_base, one_base, resolved_base
 from fastload.store.locked import LockedDataset
@@ -29,6 +30,7 @@ from fastload.store.manifest import Manifest, sync_folder
 from fastload.store.reader import DatasetReader
 from fastload.store.schema import CRC_COLUMN, Schema
 from fastload.store.shard import ShardFile, durable_entry, write_error
+from fastload.store.sidecar import read_sidecar, write_sidecar
 
 
 class DatasetRewriter(LockedDataset):
@@ -82,6 +84,29 @@ class DatasetRewriter(LockedDataset):
         if manifest != self.manifest:
             self.put_manifest(manifest)
 
+    def renew_sidecar(self) -> None:
+        """Has one sidecar say where everything lies in all shards, as they say themselves. Does nothing where it is so already.
+
+        Raises:
+            DatasetError: a shard is missing or damaged.
+            PackError: the disk is full or fails.
+        """
+        old = self.manifest.sidecars
+        path = self.path / self.unused_name("index")
+        try:
+            new = write_sidecar(self.path, path.name, self.manifest.shards)
+        except DatasetError:
+            raise
+        except OSError as error:
+            raise write_error(path, 0, error, self.go_on) from None
+        if len(old) == 1 and (old[0].bytes, old[0].crc32c) == (new.bytes, new.crc32c):
+            with suppress(DatasetError):
+                read_sidecar(self.path, old[0])
+                self.remove([new.file])
+                return
+        self.put_manifest(replace(self.manifest, sidecars=(new,)))
+        self.remove(sidecar.file for sidecar in old if sidecar.folder is None and not self.is_named(sidecar.file))
+
     def rebase(self, base: str) -> None:
         """Names another folder for the attached files: absolute, or relative to the dataset's. It need not be there yet.
 
@@ -119,9 +144,9 @@ class DatasetRewriter(LockedDataset):
 
 
 def whole(manifest: Manifest) -> Manifest:
-    """The dataset of all samples that a manifest's shards store, those that do not count too. A dataset none of whose samples were dropped
-    is the same."""
-    return replace(manifest, shards=numbered(replace(shard, count=shard.stored, rows=None) for shard in manifest.shards))
+    """The dataset of all samples that a manifest's shards store, those that do not count too, as the shards say themselves: without
+    sidecars. A dataset none of whose samples were dropped is otherwise the same."""
+    return replace(manifest, sidecars=(), shards=numbered(replace(shard, count=shard.stored, rows=None) for shard in manifest.shards))
 
 
 class ShardRewrite:

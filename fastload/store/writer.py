@@ -6,7 +6,8 @@ NOTE [ writer: what is durable when ]
    is named in the manifest alone.
 2. A shard that the journal does not name is unfinished, and a resume drops it. So it drops the part of progress.samples
    beyond the length in the journal: that file is extended, and synced, before each journal.
-3. manifest.json is written last, by rename: that makes the folder a dataset. The journal is removed after it.
+3. The sidecar is made of all shards, and synced, before manifest.json names it. A resume makes it anew.
+4. manifest.json is written last, by rename: that makes the folder a dataset. The journal is removed after it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from fastload.store.manifest import (
 from fastload.store.sample_log import LOG_NAME, SampleLog
 from fastload.store.schema import Schema, with_index
 from fastload.store.shard import Prepared, ShardFile, durable_entry, write_error
+from fastload.store.sidecar import write_sidecar
 from fastload.store.work import is_packed_file, remove_appends
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -48,6 +50,7 @@ State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 _JOURNAL_FORMAT = "fastload-progress"
 _JOURNAL_VERSION = 1
 _SHARD_SIZE_LIMIT = 1 << 40
+_SIDECAR_NAME = "index-00000.bin"
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,8 @@ class DatasetWriter:
             raise PackError(f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again")
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards}
+        if self.finished is not None:
+            named |= {sidecar.file for sidecar in self.finished.sidecars}
         if self._log.content:
             named.add(LOG_NAME)
         for shard in self._shards:
@@ -370,6 +375,8 @@ class DatasetWriter:
         names = None if classes is None else tuple(classes)
         manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary))
         try:
+            if self._shards:
+                manifest = replace(manifest, sidecars=(write_sidecar(self.out, _SIDECAR_NAME, self._shards),))
             manifest.write(self.out)
             self._log.remove()
             (self.out / JOURNAL_NAME).unlink()

@@ -24,6 +24,7 @@ from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.options import Check, Encode, Exif, OnError, RunOptions, Subsampling, lmdb_options, table_options
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
+from fastload.store.locked import Kind
 from fastload.store.work import DONE_NAME, WORK_NAME, remove_work
 from fastload.versions.fitting import fit_source
 from fastload.versions.summaries import joined_options, joined_summary
@@ -194,28 +195,34 @@ class _Append:
         change, packed = self._change, Manifest.load(self.folder)
         now = change.manifest
         try:
-            shards = [self._take(shard, packed) for shard in packed.shards]
+            shards = [self._take_shard(shard, packed) for shard in packed.shards]
+            sidecars = [replace(sidecar, file=self._take(sidecar.file, "index")) for sidecar in packed.sidecars]
         except OSError as error:
             raise PackError(f"cannot move the new shards into {change.path}: {error.strerror}; mend that and {_GO_ON}") from None
-        manifest = change.commit(
-            replace(
-                now,
-                shards=numbered([*now.shards, *shards]),
-                classes=classes,
-                options=joined_options(now.options, packed.options),
-                summary=joined_summary(now.summary, packed.summary),
-            )
+        new = replace(
+            now,
+            shards=numbered([*now.shards, *shards]),
+            classes=classes,
+            options=joined_options(now.options, packed.options),
+            summary=joined_summary(now.summary, packed.summary),
+            sidecars=(*now.sidecars, *sidecars),
         )
+        manifest = change.commit(change.with_sidecars(new))
         self._clear()
         return manifest
 
-    def _take(self, shard: ShardEntry, packed: Manifest) -> ShardEntry:
-        """Gives a shard a name in the dataset's folder, and returns its entry there."""
-        name = self._change.unused_name("shard")
+    def _take(self, file: str, kind: Kind) -> str:
+        """Gives a file a name in the dataset's folder, and returns it."""
+        name = self._change.unused_name(kind)
         try:
-            os.link(self.folder / shard.file, self._change.path / name)
+            os.link(self.folder / file, self._change.path / name)
         except OSError:
-            os.replace(self.folder / shard.file, self._change.path / name)
+            os.replace(self.folder / file, self._change.path / name)
+        return name
+
+    def _take_shard(self, shard: ShardEntry, packed: Manifest) -> ShardEntry:
+        """Gives a shard a name in the dataset's folder, and returns its entry there."""
+        name = self._take(shard.file, "shard")
         base = shard.base if shard.base is None else os.path.normpath(os.path.join(WORK_NAME, shard.base))
         names = [field.name for field in self._change.manifest.schema]
         order = tuple(field.name for field in packed.schema)

@@ -10,6 +10,7 @@ from pathlib import Path
 from fastload.errors import PackError
 from fastload.files import expanded
 from fastload.store import DatasetReader, Manifest, Segment, ShardEntry, numbered
+from fastload.store.entries import SIDECAR_LIMIT
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import MANIFEST_NAME
 from fastload.store.shard import write_error
@@ -66,7 +67,12 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
         options, summary = dict(manifests[0].options), dict(manifests[0].summary)
         for manifest in manifests[1:]:
             options, summary = joined_options(options, manifest.options), joined_summary(summary, manifest.summary)
-        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary)
+        sidecars = tuple(
+            replace(sidecar, folder=_place(sidecar.folder, os.path.realpath(folder), here))
+            for folder, manifest in zip(folders, manifests, strict=True)
+            for sidecar in manifest.sidecars
+        )
+        new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary, sidecars=sidecars[:SIDECAR_LIMIT])
         try:
             new.write(target)
         except OSError as error:
@@ -121,18 +127,20 @@ def _claim(target: Path) -> int:
     return lock
 
 
+def _place(name: str | None, folder: str, here: str) -> str:
+    """A folder that the dataset in `folder` names `name`, as the one in `here` does."""
+    return os.path.relpath(os.path.realpath(os.path.join(folder, name or "")), here)
+
+
 def _referred(shard: ShardEntry, manifest: Manifest, first: Manifest, folder: str, here: str) -> ShardEntry:
     """A shard's entry as it is in the new dataset in `here`; `folder` is that of the dataset that has it now."""
 
-    def place(name: str | None) -> str:
-        return os.path.relpath(os.path.realpath(os.path.join(folder, name or "")), here)
-
     def part(segment: Segment) -> Segment:
-        return replace(segment, folder=place(segment.folder))
+        return replace(segment, folder=_place(segment.folder, folder, here))
 
     return replace(
         shard.hiding(manifest.schema, first.schema),
-        folder=place(shard.folder),
+        folder=_place(shard.folder, folder, here),
         rows=None if shard.rows is None else part(shard.rows),
         added={name: part(segment) for name, segment in shard.added.items()},
     )

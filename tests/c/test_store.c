@@ -367,6 +367,107 @@ static void *read_thread(void *opaque) {
     return NULL;
 }
 
+/* A copy of what a shard holds, for the caller to free. */
+static fl_store_tree copied_tree(const fl_store *store) {
+    uint64_t stored;
+    const fl_store_tree *tree = fl_store_shard_tree(store, 0, &stored);
+    fl_store_tree copy = {malloc(stored * sizeof *copy.samples), malloc(tree->column_count * sizeof *copy.columns), tree->column_count};
+    CHECK(stored == SAMPLES && tree->column_count == 2 && copy.samples && copy.columns);
+    memcpy(copy.samples, tree->samples, stored * sizeof *copy.samples);
+    memcpy(copy.columns, tree->columns, tree->column_count * sizeof *copy.columns);
+    return copy;
+}
+
+/* Adds the shard with places given, and reads everything: what is delivered is right. Returns how many samples were; -1: it was not added. */
+static int read_given(const fl_store_tree *given, uint64_t bytes) {
+    fl_error err;
+    fl_store *store;
+    fl_store_reader *reader;
+    fl_span span;
+    uint8_t expected[16384], column[sizeof sums];
+    int good = 0;
+    size_t size = 0;
+    CHECK(fl_store_create(&store, &err) == FL_OK);
+    fl_code code =
+        fl_store_add(store, &(fl_shard_spec){.path = path, .count = SAMPLES, .bytes = bytes, .stored = SAMPLES, .given = given}, &err);
+    if (code) {
+        CHECK(code == FL_ESHARD && strstr(err.text, "shard.lmdb") && fl_store_shards(store) == 0);
+        fl_store_close(store);
+        return -1;
+    }
+    fl_store_set_checksums(store, 0, sums);
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        fl_store_ahead(store, i);
+        fl_store_head(store, i, expected);
+        code = fl_store_reader_get(reader, store, i, &span, &err);
+        CHECK(code == FL_OK || code == FL_ECHECKSUM);
+        if (code) continue;
+        good++;
+        CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
+    }
+    if (fl_store_column_size(store, 0, "crcs", &size, &err) == FL_OK && size == sizeof sums)
+        CHECK(fl_store_column(store, 0, "crcs", column, sizeof column, &err) == FL_OK); /* the caller compares its checksum */
+    fl_store_reader_free(reader);
+    fl_store_close(store);
+    check_live(0, 0);
+    return good;
+}
+
+/* Places given in the stead of the walk: the right ones read everything, wrong ones are refused or give a wrong checksum, of any value. */
+static void test_given(uint64_t bytes, int rounds) {
+    fl_error err;
+    fl_store *store;
+    CHECK(fl_store_create(&store, &err) == FL_OK && add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
+    fl_store_tree given = copied_tree(store), kept = copied_tree(store);
+    fl_store_close(store);
+    CHECK(read_given(&given, bytes) == SAMPLES);
+    CHECK(read_given(&given, bytes + 1) == -1); /* another size than the manifest's */
+
+    fl_store_place *last = &given.samples[SAMPLES - 1];
+    *last = fl_store_place_at(bytes - 1, 1);
+    CHECK(read_given(&given, bytes) == SAMPLES - 1);
+    *last = fl_store_place_at(bytes, 0);
+    CHECK(read_given(&given, bytes) == SAMPLES - 1);
+    const fl_store_place outside[] = {fl_store_place_at(bytes, 1), fl_store_place_at(bytes - 1, 2), fl_store_place_at(bytes + 1, 0),
+                                      fl_store_place_at(UINT64_MAX, UINT32_MAX), fl_store_place_at(UINT64_MAX - 3, 4)};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        *last = outside[i];
+        CHECK(read_given(&given, bytes) == -1);
+        *last = kept.samples[SAMPLES - 1];
+        given.columns[1].place = outside[i];
+        CHECK(read_given(&given, bytes) == -1);
+        given.columns[1].place = kept.columns[1].place;
+    }
+    for (uint32_t i = 0; i < SAMPLES; i++) given.samples[i] = fl_store_place_at(0, (uint32_t)(bytes / 2));
+    CHECK(read_given(&given, bytes) == -1); /* more than the file together */
+    memcpy(given.samples, kept.samples, SAMPLES * sizeof *kept.samples);
+    given.columns[0].name_size = FL_STORE_COLUMN_NAME + 1;
+    CHECK(read_given(&given, bytes) == -1);
+    given.columns[0].name_size = kept.columns[0].name_size;
+    given.column_count = 0;
+    CHECK(read_given(&given, bytes) == SAMPLES);
+    given.column_count = kept.column_count;
+
+    int refused = 0, wrong = 0;
+    for (int round = 0; round < rounds; round++) {
+        for (uint32_t n = 1 + random_u32() % 5; n; n--) {
+            fl_store_place *place = random_u32() % 4 ? &given.samples[random_u32() % SAMPLES] : &given.columns[random_u32() % 2].place;
+            uint32_t *word = &(uint32_t *[]){&place->low, &place->high, &place->size}[random_u32() % 3][0];
+            *word = random_u32() % 2 ? *word ^ 1u << random_u32() % 32 : random_u32() % (uint32_t)bytes;
+        }
+        const int good = read_given(&given, bytes);
+        refused += good < 0;
+        wrong += good >= 0 && good < SAMPLES;
+        memcpy(given.samples, kept.samples, SAMPLES * sizeof *kept.samples);
+        memcpy(given.columns, kept.columns, kept.column_count * sizeof *kept.columns);
+    }
+    CHECK(refused > rounds / 10 && wrong > rounds / 10);
+    fl_store_tree_free(&given);
+    fl_store_tree_free(&kept);
+    check_live(0, 0);
+}
+
 /* Four threads; then a forked child is told whose store it is. */
 static void test_threads_and_fork(uint64_t bytes) {
     fl_error err;
@@ -462,6 +563,7 @@ int main(int argc, char **argv) {
     test_checksum(good, bytes);
     test_warm(bytes);
     test_rows_and_keys(bytes);
+    test_given(bytes, 500);
     test_threads_and_fork(bytes);
 #ifndef __SANITIZE_THREAD__ /* one thread each, and slow under it */
     test_random_damage(good, bytes, page, 400);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -142,6 +143,37 @@ def test_a_changed_dataset(tmp_path: Path) -> None:
     path, of = changed(tmp_path)
     samples = same_as_fastload(path)
     assert [sample["note"] for sample in samples] == [f"note {number}" for number in of]
+
+
+def test_a_sidecar(packed: Path) -> None:
+    """By the page's rules, sections follow one another; places lead to the records' bytes, and copies are those of the shard."""
+    manifest = json.loads((packed / "manifest.json").read_bytes())
+    data = (packed / manifest["sidecars"][0]["file"]).read_bytes()
+    at, found = 0, 0
+    while at < len(data):
+        magic, version, length, key, stored, size, crc, count = struct.unpack_from("<4sIQQQQII", data, at)
+        assert (magic, version, length % 8) == (b"FLX1", 1, 0)
+        shard = next(each for each in manifest["shards"] if each["crc32c"] == crc)
+        assert (key, stored, size) == (shard["first"], shard["count"], shard["bytes"])
+        content = (packed / shard["file"]).read_bytes()
+        columns = [struct.unpack_from("<QIHH", data, at + 48 + 16 * each) for each in range(count)]
+        names_at = at + 48 + 16 * count
+        places_at = (names_at + sum(column[2] for column in columns) + 3) // 4 * 4
+        chunk_at, copied = places_at + 12 * stored, {}
+        for offset, chunk, name_length, copy in columns:
+            name = data[names_at : names_at + name_length].decode()
+            names_at += name_length
+            assert core.crc32c(content[offset : offset + chunk]) == shard["columns"][name]
+            if copy:
+                copied[name] = data[chunk_at : chunk_at + chunk]
+                assert copied[name] == content[offset : offset + chunk]
+                chunk_at += chunk
+        assert not any(data[chunk_at : at + length])
+        sums = struct.unpack(f"<{stored}I", copied["__crc32c__"])
+        for place, record_sum in zip(struct.iter_unpack("<QI", data[places_at : places_at + 12 * stored]), sums, strict=True):
+            assert core.crc32c(content[place[0] : sum(place)]) == record_sum
+        at, found = at + length, found + 1
+    assert found == len(manifest["shards"]) > 1
 
 
 def damages() -> Iterator[tuple[str, str]]:

@@ -45,7 +45,9 @@ def files(path: Path) -> dict[str, tuple[int, bytes]]:
 
 def only_what_is_named(path: Path) -> bool:
     """Whether the folder holds the manifest, the shards that it names, and nothing else."""
-    return sorted(os.listdir(path)) == ["manifest.json", *sorted(shard.file for shard in Manifest.load(path).shards)]
+    manifest = Manifest.load(path)
+    assert len(manifest.sidecars) == 1
+    return sorted(os.listdir(path)) == [manifest.sidecars[0].file, "manifest.json", *sorted(shard.file for shard in manifest.shards)]
 
 
 class Mixed:
@@ -264,8 +266,8 @@ def test_leftovers_go_and_other_files_stay(bare: Path, tmp_path: Path) -> None:
     (bare / "notes.txt").write_text("mine")
     index(bare)
     stays = {"shard-999999999.lmdb", "shard-0.lmdb", "notes.txt", "manifest.json"}
-    shards = {shard.file for shard in Manifest.load(bare).shards}
-    assert set(os.listdir(bare)) == stays | shards
+    manifest = Manifest.load(bare)
+    assert set(os.listdir(bare)) == stays | {part.file for part in (*manifest.shards, *manifest.sidecars)}
     assert foreign.read_bytes() == b"not ours"
     assert verify(bare).ok
 

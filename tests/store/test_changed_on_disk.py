@@ -10,6 +10,7 @@ import random
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 from fastload import FastLoader, PackedDataset
 from fastload.errors import DatasetError, FastloadError, SampleError
 from fastload.packing import unpack, verify
-from fastload.store import DatasetReader, DatasetWriter, Field, Schema
+from fastload.store import DatasetReader, DatasetWriter, Field, Manifest, Schema
 
 COUNT = 5000
 SCHEMA = Schema((Field("image", "image"), Field("label", "int"), Field("caption", "text")))
@@ -117,7 +118,8 @@ def test_column_read_late(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_labels_overwritten(path: Path) -> None:
-    """Another label on the disk is never delivered: the old ones where the dataset is open, a DatasetError where it is opened then."""
+    """Another label on the disk is never delivered: the old ones where the dataset is open, and where it is opened then by its sidecar,
+    which has a copy; a DatasetError where it is opened then by a walk."""
 
     def action() -> None:
         dataset = PackedDataset(path)
@@ -128,8 +130,9 @@ def test_labels_overwritten(path: Path) -> None:
         assert dataset.column("label")[0] == 1
         with FastLoader(dataset, batch_size=64) as loader:
             assert next(iter(loader))["label"].tolist() == list(range(1, 65))
+        assert PackedDataset(path)[0]["label"] == 1
         with pytest.raises(DatasetError, match="column label"):
-            DatasetReader(path)
+            DatasetReader(path, manifest=replace(Manifest.load(path), sidecars=()))
 
     survives(action)
 

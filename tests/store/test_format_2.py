@@ -78,7 +78,7 @@ def test_written_only_where_needed(made: tuple[Path, list[int]], tmp_path: Path)
     """A packed dataset's manifest is of format 1, a changed one's of format 2; either survives the file."""
     packed = json.loads(write(tmp_path / "packed", 5).to_bytes())
     assert packed["version"] == 1
-    assert packed.keys() == {"format", "version", "count", "schema", "classes", "shards", "options", "summary", "crc32c"}
+    assert packed.keys() == {"format", "version", "count", "schema", "classes", "shards", "options", "summary", "sidecars", "crc32c"}
     assert packed["shards"][0].keys() == {"file", "first", "count", "bytes", "crc32c", "columns"}
     manifest = Manifest.load(made[0])
     assert json.loads(manifest.to_bytes())["version"] == 2

@@ -46,7 +46,7 @@ def test_replaced_records_and_all_else_the_same(tmp_path: Path) -> None:
     for shard in after.shards:
         assert (tmp_path / shard.file).stat().st_size == shard.bytes
         assert file_crc32c(tmp_path / shard.file) == shard.crc32c
-    assert sorted(os.listdir(tmp_path)) == ["manifest.json", *sorted(shard.file for shard in after.shards)]
+    assert sorted(os.listdir(tmp_path)) == ["index-00000.bin", "manifest.json", *sorted(shard.file for shard in after.shards)]
 
 
 def test_without_commit_nothing_happens(tmp_path: Path) -> None:

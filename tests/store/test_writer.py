@@ -58,7 +58,7 @@ def test_shards_end_at_their_size_and_last_page(tmp_path: Path) -> None:
         assert shard.crc32c == file_crc32c(path) == core.crc32c(path.read_bytes())
     for shard in manifest.shards[:-1]:
         assert 50_000 <= shard.bytes < 150_000
-    assert sorted(os.listdir(tmp_path)) == ["manifest.json", *(s.file for s in manifest.shards)]
+    assert sorted(os.listdir(tmp_path)) == ["index-00000.bin", "manifest.json", *(s.file for s in manifest.shards)]
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_overwrite_removes_only_ours(tmp_path: Path) -> None:
     write(tmp_path, 50)
     (tmp_path / "notes.txt").write_text("mine")
     assert write(tmp_path, 3, overwrite=True).count == 3
-    assert sorted(os.listdir(tmp_path)) == ["manifest.json", "notes.txt", "shard-00000.lmdb"]
+    assert sorted(os.listdir(tmp_path)) == ["index-00000.bin", "manifest.json", "notes.txt", "shard-00000.lmdb"]
     assert len(contents(tmp_path)[0]) == 3
 
 
@@ -244,7 +244,7 @@ def test_resume_may_change_what_varies(tmp_path: Path) -> None:
     writer = DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options={"a": 2, "b": 2, "c": 1}, varying=("a", "b"), resume=True)
     append(writer, writer.next_index)
     assert writer.finish(None, {}, b=3).options == {"a": 2, "b": 3, "c": 1}
-    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("shard")) == ["manifest.json"]
+    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("shard")) == ["index-00000.bin", "manifest.json"]
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"x" + data[1:], None])

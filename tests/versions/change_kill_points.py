@@ -20,8 +20,10 @@ import fastload
 from fastload.errors import PackError
 from fastload.packing import verify
 from fastload.store import DatasetChange, Manifest, old_versions
+from fastload.store import change as change_module
 from fastload.store.work import remove_work
 
+change_module.SIDECARS_MOST = 1  # every append then writes the sidecars as one
 kill_points.CALLS += [(os, "link"), (os, "write"), (Path, "mkdir"), (Path, "rmdir")]
 
 
@@ -111,7 +113,9 @@ def finish(out: Path, change: Change) -> None:
     assert now == (3 if change.versions else 2)
     look(out, change)
     versions = [*old_versions(out, now), now]
-    named = {name for version in versions for shard in Manifest.load(out, version).shards for _, name in shard.files}
+    manifests = [Manifest.load(out, version) for version in versions]
+    named = {name for manifest in manifests for shard in manifest.shards for _, name in shard.files}
+    named |= {sidecar.file for manifest in manifests for sidecar in manifest.sidecars}
     assert set(os.listdir(out)) == named | {"manifest.json", *(f"manifest-{version:05d}.json" for version in versions[:-1])}
 
 

@@ -31,8 +31,9 @@ def test_every_sample_and_both_versions(tmp_path: Path) -> None:
     check_shapes(out, list(range(43)))
     check_shapes(out, list(range(42)), version=2)
     now = Manifest.load(out)
+    assert len(now.sidecars) == 3
     assert sorted(os.listdir(out)) == sorted(
-        ["manifest.json", "manifest-00001.json", "manifest-00002.json", *(shard.file for shard in now.shards)]
+        ["manifest.json", "manifest-00001.json", "manifest-00002.json", *(part.file for part in (*now.shards, *now.sidecars))]
     )
     assert now.summary["samples"] == now.summary["raw"] == 43
     assert now.summary["bytes_in"] == sum(12 * 3 * (8 + number % 3) for number in range(43))
@@ -175,7 +176,7 @@ def test_overwrite_takes_everything_away(tmp_path: Path) -> None:
     for name in ("append.tmp/progress.json", "manifest-00001.json.tmp", "values-00007.bin"):
         (out / name).write_text("{}")
     packed(out, 3, 4, overwrite=True)
-    assert sorted(os.listdir(out)) == ["manifest.json", "shard-00000.lmdb"]
+    assert sorted(os.listdir(out)) == ["index-00000.bin", "manifest.json", "shard-00000.lmdb"]
     check_shapes(out, [3, 4, 5, 6])
 
 

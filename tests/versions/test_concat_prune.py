@@ -119,7 +119,9 @@ def test_prune(tmp_path: Path) -> None:
     assert fastload.prune(out).versions == ()
     check_whole(out)
     shards = [shard.file for shard in Manifest.load(out).shards]
-    assert sorted(os.listdir(out)) == sorted(["README.md", "manifest.json", "rows-00000.bin", *shards])
+    assert sorted(os.listdir(out)) == sorted(
+        ["README.md", "index-00000.bin", "index-00001.bin", "manifest.json", "rows-00000.bin", *shards]
+    )
     for keep in (0, True, 1.5):
         with pytest.raises(ArgumentError, match="keep="):
             fastload.prune(out, keep=keep)  # type: ignore[arg-type]

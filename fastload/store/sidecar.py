@@ -1,0 +1,255 @@
+"""Sidecars: files that say where everything lies in shards, so that a dataset opens by one read instead of a walk over each shard's trees.
+
+NOTE [ sidecars: what they are worth ]
+A sidecar is a copy of what shards say of themselves. So one that is missing, damaged or of a later version is passed over, and shards that
+no sidecar knows are walked. A section of it belongs to the shard of its key, size, number of samples and file's checksum: after a shard was
+written anew, or taken out, its old section is no shard's. Sections may come in any order, and a shard's may lie in any sidecar.
+What it says is used after these checks: the sidecar's checksum, which the manifest has; every length; that places lie in the shard's file
+(`core.Store.add`); columns against the manifest's checksums. A record is compared with its checksum at each read, as ever: a wrong place is
+that sample's error, and never another sample's bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import DatasetError
+from fastload.store.checked import Bad
+from fastload.store.entries import Segment, ShardEntry, file_path
+from fastload.store.manifest import sync_folder
+from fastload.store.schema import CRC_COLUMN
+from fastload.store.segments import read_segment
+
+MAGIC = b"FLX1"
+VERSION = 1
+SIDECARS_MOST = 8
+"""Sidecars of a dataset that is appended to; where there would be more, they are written as one."""
+ROW_MOST = 64
+"""Bytes of a column's row up to which its values are copied too."""
+COLUMN_MOST = 64 << 20
+"""Bytes of a column in one sidecar above which its values are not copied: opening does not read them either. The records' checksums are."""
+
+WALKED_SAMPLES = 1024
+WALKED_SHARDS = 4
+"""Limits below which a dataset's shards are walked, which takes less time than reading a sidecar."""
+
+_HEAD = struct.Struct("<4sIQQQQII")
+_COLUMN = struct.Struct("<QIHH")
+_PLACE_BYTES = 12
+_ALIGNED = 8
+"""Sections begin at multiples of this."""
+
+Identity = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """What a sidecar says of one shard.
+
+    Attributes:
+        places: where its stored samples lie: three u32 for each, as `core.Store.add` takes them.
+        columns: (name, offset, size) of each of its columns.
+        chunks: the rows of those columns that were copied, by name, as the manifest's checksums have them.
+    """
+
+    places: npt.NDArray[np.uint32]
+    columns: tuple[tuple[bytes, int, int], ...]
+    chunks: Mapping[str, memoryview]
+
+
+def identity(shard: ShardEntry) -> Identity:
+    """What a shard's section is found by."""
+    return shard.key, shard.stored, shard.bytes, shard.crc32c
+
+
+def split(data: memoryview) -> dict[Identity, memoryview]:
+    """The sections of a sidecar, unread, by the shards that they belong to.
+
+    Raises:
+        Bad: its lengths do not hold, or it is of a later version.
+    """
+    found: dict[Identity, memoryview] = {}
+    at = 0
+    while at < len(data):
+        if len(data) - at < _HEAD.size:
+            raise Bad("it ends within a section's head")
+        magic, version, size, key, stored, file_bytes, crc, _ = _HEAD.unpack_from(data, at)
+        if magic != MAGIC or version != VERSION:
+            raise Bad(f"the section at {at} is of version {version}" if magic == MAGIC else f"there is no section at {at}")
+        if size < _HEAD.size or size % _ALIGNED or size > len(data) - at:
+            raise Bad(f"the section at {at} has {size} bytes")
+        found[key, stored, file_bytes, crc] = data[at : at + size]
+        at += size
+    return found
+
+
+def parse(data: memoryview, shard: ShardEntry) -> Section:
+    """The section of a shard.
+
+    Raises:
+        Bad: its lengths do not hold, or its columns are not the shard's.
+    """
+    count = _HEAD.unpack_from(data)[-1]
+    names = _HEAD.size + count * _COLUMN.size
+    if names > len(data):
+        raise Bad(f"{count} columns in {len(data)} bytes")
+    table = list(_COLUMN.iter_unpack(data[_HEAD.size : names]))
+    places = names + sum(length for _, _, length, _ in table)
+    places += -places % 4
+    chunks = places + shard.stored * _PLACE_BYTES
+    if chunks + sum(size for _, size, _, copied in table if copied) > len(data):
+        raise Bad(f"{shard.stored} samples and their columns in {len(data)} bytes")
+    columns: list[tuple[bytes, int, int]] = []
+    copies: dict[str, memoryview] = {}
+    at, chunk = names, chunks
+    for offset, size, length, copied in table:
+        name = data[at : at + length].tobytes()
+        columns.append((name, offset, size))
+        at += length
+        if copied:
+            copies[name.decode("utf-8", "replace")] = data[chunk : chunk + size]
+            chunk += size
+    known = {name for name, _, _ in columns}
+    for wanted, crc in shard.columns.items():
+        if wanted.encode() not in known or (wanted in copies and core.crc32c(copies[wanted]) != crc):
+            raise Bad(f"column {wanted} is missing or not what was packed")
+    kept = {name: copy for name, copy in copies.items() if name in shard.columns}
+    return Section(np.frombuffer(data[places:chunks], np.uint32), tuple(columns), kept)
+
+
+class Sidecars:
+    """The sidecars of a dataset, read into memory. See NOTE [ sidecars: what they are worth ]."""
+
+    def __init__(self, dataset: Path, segments: Iterable[Segment]) -> None:
+        """Reads them; those that do not hold are passed over."""
+        self.sections: dict[Identity, memoryview] = {}
+        for segment in segments:
+            try:
+                self.sections |= read_sidecar(dataset, segment)
+            except DatasetError:  # noqa: PERF203
+                continue
+
+    def get(self, shard: ShardEntry) -> Section | None:
+        """The section of a shard; None: it has to be walked."""
+        data = self.sections.get(identity(shard))
+        if data is None:
+            return None
+        try:
+            return parse(data, shard)
+        except Bad:
+            return None
+
+
+def useful_sidecars(dataset: Path, shards: Sequence[ShardEntry], segments: Iterable[Segment]) -> Sidecars:
+    """The sidecars of a dataset of these shards; none where it is so small that a walk is as fast."""
+    small = len(shards) < WALKED_SHARDS and sum(shard.stored for shard in shards) < WALKED_SAMPLES
+    return Sidecars(dataset, () if small else segments)
+
+
+def read_sidecar(dataset: Path, segment: Segment) -> dict[Identity, memoryview]:
+    """The sections of one sidecar.
+
+    Raises:
+        DatasetError: it is missing, damaged or of a later version.
+    """
+    try:
+        return split(read_segment(dataset, segment).data)
+    except Bad as error:
+        raise DatasetError(f"{file_path(dataset, segment.folder, segment.file)} does not hold ({error})") from None
+
+
+def walked(dataset: Path, shard: ShardEntry) -> core.Store:
+    """A store of all samples that one shard stores, whose trees were walked. Raises DatasetError."""
+    store = core.Store()
+    store.add(os.fspath(file_path(dataset, shard.folder, shard.file)), 0, shard.stored, shard.bytes, shard.key, shard.stored)
+    return store
+
+
+def _section(dataset: Path, shard: ShardEntry, samples: int) -> Iterator[bytes | bytearray | memoryview]:
+    """The parts of a shard's section, in a sidecar of so many samples. Raises DatasetError."""
+    store = walked(dataset, shard)
+    columns = store.columns(0)
+    copied = []
+    for name, _, size in columns:
+        row = size // shard.stored
+        small = row <= ROW_MOST and row * samples <= COLUMN_MOST
+        copied.append(name.decode("utf-8", "replace") in shard.columns and (small or name == CRC_COLUMN.encode()))
+    names = b"".join(name for name, _, _ in columns)
+    head = _HEAD.size + len(columns) * _COLUMN.size + len(names)
+    filled = head + -head % 4
+    content = filled + shard.stored * _PLACE_BYTES + sum(size for (_, _, size), copy in zip(columns, copied, strict=True) if copy)
+    total = content + -content % _ALIGNED
+    yield _HEAD.pack(MAGIC, VERSION, total, *identity(shard), len(columns))
+    for (name, offset, size), copy in zip(columns, copied, strict=True):
+        yield _COLUMN.pack(offset, size, len(name), copy)
+    yield names + bytes(filled - head)
+    yield store.places(0)
+    for (name, _, size), copy in zip(columns, copied, strict=True):
+        if copy:
+            chunk = bytearray(size)
+            store.column(0, name.decode(), chunk)
+            if core.crc32c(chunk) != shard.columns[name.decode()]:
+                raise DatasetError(f"column {name.decode()} in {shard.file} is damaged: copy the shard again or pack again")
+            yield chunk
+    yield bytes(total - content)
+
+
+def write_sidecar(dataset: Path, name: str, shards: Iterable[ShardEntry], known: Mapping[Identity, memoryview] | None = None) -> Segment:
+    """Writes a sidecar into a dataset's folder, and syncs file and folder. One shard's section is in memory at a time.
+
+    Args:
+        dataset: the folder.
+        name: an unused name for the file.
+        shards: those that it covers.
+        known: their sections, which are copied; by default the shards are walked.
+
+    Raises:
+        DatasetError: a shard is missing or damaged.
+        OSError: the disk is full or fails.
+    """
+    covered = list({identity(shard): shard for shard in shards}.values())
+    samples = sum(shard.stored for shard in covered)
+    crc = size = 0
+    with open(dataset / name, "xb") as file:
+        for shard in covered:
+            parts = _section(dataset, shard, samples) if known is None else iter((known[identity(shard)],))
+            for part in parts:
+                file.write(part)
+                crc = core.crc32c(part, crc)
+                size += len(part)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(dataset)
+    return Segment(name, 0, size, crc)
+
+
+def check_sidecar(dataset: Path, segment: Segment, shards: Iterable[ShardEntry]) -> str:
+    """Describes what is wrong with a sidecar, compared with what its shards say; "" if nothing is."""
+    again = "it is passed over; `fastload index` writes it anew"
+    try:
+        sections = read_sidecar(dataset, segment)
+    except DatasetError as error:
+        return f"{error} ({again})"
+    for shard in shards:
+        data = sections.get(identity(shard))
+        if data is None:
+            continue
+        try:
+            section = parse(data, shard)
+            store = walked(dataset, shard)
+            if section.places.tobytes() != store.places(0) or list(section.columns) != store.columns(0):
+                raise Bad("it names other places than the shard has")
+        except DatasetError:
+            continue  # the shard's own damage
+        except Bad as error:
+            path = file_path(dataset, segment.folder, segment.file)
+            return f"{path}: what it says of {shard.file} does not hold ({error}): `fastload index` writes it anew"
+    return ""
