@@ -265,7 +265,7 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
 size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {
     if (store_check(store, NULL) || index >= store->count) return 0;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    const fl_store_place place = s->tree.samples[index - s->first];
+    const fl_store_place place = place_of(s, index);
     const size_t size = place.size < FL_STORE_HEAD ? place.size : FL_STORE_HEAD;
     return fl_store_shard_read(s->fd, into, size, fl_store_place_offset(place), s->name, NULL) ? 0 : size;
 }

@@ -310,7 +310,7 @@ static void test_rows_and_keys(uint64_t bytes) {
     enum { THIRD = (SAMPLES + 2) / 3 };
     static uint32_t thirds[THIRD], crcs[THIRD];
     const uint32_t two[] = {1, SAMPLES - 1}, same[] = {4, 4}, back[] = {5, 4}, beyond[] = {0, SAMPLES};
-    uint8_t expected[16384];
+    uint8_t expected[16384], head[FL_STORE_HEAD];
     fl_error err;
     fl_store *store;
     fl_store_reader *reader;
@@ -343,6 +343,8 @@ static void test_rows_and_keys(uint64_t bytes) {
         fl_store_ahead(store, i);
         CHECK(fl_store_reader_get(reader, store, i, &span, &err) == FL_OK);
         CHECK(span.size == sample(is, expected) && memcmp(span.bytes, expected, span.size) == 0);
+        const size_t begin = fl_store_head(store, i, head);
+        CHECK(begin == (span.size < FL_STORE_HEAD ? span.size : FL_STORE_HEAD) && memcmp(head, expected, begin) == 0);
     }
     size_t size = 0;
     CHECK(fl_store_column_size(store, 1, "crcs", &size, &err) == FL_OK && size == sizeof sums); /* a row for each stored sample */
