@@ -129,7 +129,7 @@ def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> 
     connection.register("incoming", table)
     connection.execute("create table samples as from incoming")  # whose conditions are DuckDB's alone, and not partly Arrow's
     empty = 0
-    for seed in range(400):
+    for seed in range(1000):
         condition, holds = predicate(np.random.default_rng(seed))
         ours = found(ds, condition)
         assert ours == [index for index, row in enumerate(rows) if holds(row)], f"seed {seed}: {condition}"
