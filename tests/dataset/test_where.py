@@ -121,7 +121,7 @@ def predicate(rng: np.random.Generator, depth: int = 0) -> Predicate:
 
 
 def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> None:
-    """Several hundred conditions find what Python finds sample by sample, and what DuckDB finds in a table made of the same samples."""
+    """A thousand conditions find what Python finds sample by sample, and what DuckDB finds in a table made of the same samples."""
     names = ("label", "weight", "width", "height", "odd name", "caption", "box")
     table = pa.table({name: [np.asarray(row[name]).tolist() for row in rows] for name in names} | {"position": range(COUNT)})
     table = table.append_column("meta", pa.array([json.dumps(row["meta"]) for row in rows]))
