@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import FastloadError, PackError, PackStoppedError, ResourceError, SampleError
-from fastload.files import expanded
 from fastload.packing.encode import Encoded, Encoder
 from fastload.packing.notices import DEEP
 from fastload.packing.options import PackOptions, RunOptions
@@ -29,7 +28,6 @@ from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item, Source
-from fastload.packing.sources.folder import FolderSource
 from fastload.packing.summary import COUNTS, PackSummary, Tally
 from fastload.packing.survey import survey
 from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
@@ -48,7 +46,6 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
             resume.
     """
     started = time.monotonic()
-    _refuse_out_inside(job.source, out)
     if job.options.on_error == "raise" and not (run.resume and os.path.exists(out)):
         job.refuse_deep()
     schema = Schema((Field(IMAGE_FIELD, "image"), *job.source.fields))
@@ -283,16 +280,6 @@ def _first(tally: Tally) -> str:
         return ""
     name, reason = tally.skipped[0]
     return f"; the first, {name}: {reason}"
-
-
-def _refuse_out_inside(source: Source, out: str | os.PathLike[str]) -> None:
-    """Raises PackError if `out` would be a class of the folder that is packed, for whoever reads that next."""
-    if isinstance(source, FolderSource):
-        inner, outer = os.path.realpath(expanded(out)), os.path.realpath(source.title)
-        if inner.startswith(outer.rstrip(os.sep) + os.sep):
-            raise PackError(
-                f"{os.fspath(out)} lies in {source.title}, where it would be taken for a class folder; choose a folder beside it"
-            )
 
 
 def _write_failure(out: str | os.PathLike[str], error: OSError) -> FastloadError:

@@ -29,7 +29,8 @@ def finish(out: Path, expected: Path) -> None:
     assert contents(out) == contents(expected)
     mine, other = Manifest.load(out), Manifest.load(expected)
     assert (mine.options, mine.summary) == (other.options, other.summary)
-    assert sorted(os.listdir(out)) == ["manifest.json", *sorted(shard.file for shard in mine.shards)]
+    named = [*(shard.file for shard in mine.shards), *(sidecar.file for sidecar in mine.sidecars)]
+    assert sorted(os.listdir(out)) == sorted(["manifest.json", *named])
 
 
 def main(bare: Path, expected: Path, folder: Path) -> None:

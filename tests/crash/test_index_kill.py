@@ -37,7 +37,9 @@ def contents(path: Path) -> tuple[list[bytes], dict[str, list[Any]], dict[str, A
 
 
 def is_tidy(path: Path) -> bool:
-    return sorted(os.listdir(path)) == ["manifest.json", *sorted(shard.file for shard in Manifest.load(path).shards)]
+    manifest = Manifest.load(path)
+    named = [*(shard.file for shard in manifest.shards), *(sidecar.file for sidecar in manifest.sidecars)]
+    return sorted(os.listdir(path)) == sorted(["manifest.json", *named])
 
 
 @pytest.fixture(scope="module")
