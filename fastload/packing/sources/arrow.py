@@ -25,6 +25,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.sources.arrow_columns import ArrowColumns, brief
 from fastload.packing.sources.arrow_messages import BATCH, DICTIONARY, SCHEMA, Message, messages
+from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, Place, file_stamp
 from fastload.packing.sources.ranges import FileRanges
 from fastload.query import optional
@@ -54,7 +55,7 @@ class _Batch:
     memory: Any
 
 
-class ArrowSource:
+class ArrowSource(NumberedInFiles):
     """One or many .arrow files of one schema, read in the order given; ArrowColumns says what the columns are.
 
     An image that has a path and no bytes is read from that file. See NOTE [ arrow: images are left where they are ].
@@ -67,9 +68,8 @@ class ArrowSource:
     concurrent = True
 
     def __init__(self, paths: list[str]) -> None:
-        self.title = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        super().__init__(paths, "row")
         self._arrow = optional("pyarrow", "packing Arrow files")
-        self._paths = paths
         self._ranges = FileRanges(paths)
         self._lock = threading.Lock()
         self._read: OrderedDict[int, _Batch] = OrderedDict()
@@ -84,7 +84,7 @@ class ArrowSource:
         self.fields, self.classes = self._columns.fields, self._columns.classes
 
     def _add_file(self, number: int) -> None:
-        path, row, schema = self._paths[number], 0, None
+        path, row, schema = self.paths[number], 0, None
         try:
             size = self._ranges.size(number)
             for message in messages(path, size, lambda offset, count: self._ranges.read(number, offset, count)):
@@ -102,14 +102,14 @@ class ArrowSource:
         if self._schema is None:
             self._schema = schema
         elif not schema.equals(self._schema):
-            raise PackError(f"{path}: its columns are not those of {self._paths[0]}: pack files of one schema together")
+            raise PackError(f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together")
 
     def _schema_of(self, number: int, message: Message) -> Any:
         data = self._ranges.read(number, message.offset, message.size + message.body)
         try:
             return self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
         except Exception as error:  # of a damaged file pyarrow raises whatever it meets
-            raise PackError(f"{self._paths[number]}: its schema cannot be read: {brief(error)}") from error
+            raise PackError(f"{self.paths[number]}: its schema cannot be read: {brief(error)}") from error
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -119,25 +119,17 @@ class ArrowSource:
         at = int(np.searchsorted(self._firsts, position, side="right")) - 1
         return at, position - int(self._firsts[at])
 
-    def name(self, position: int) -> str:
+    def numbered(self, position: int) -> tuple[int, int]:
         at, row = self._find(position)
         number, _, first = self._batches[at]
-        return f"{self._paths[number]}: row {first + row}"
-
-    def key(self, position: int) -> str:
-        at, row = self._find(position)
-        number, _, first = self._batches[at]
-        return f"{number}:{first + row}"
+        return number, first + row
 
     def stamp(self, position: int) -> tuple[int, int]:
-        return file_stamp(self._paths[self._batches[self._find(position)[0]][0]])
-
-    def fields_of(self, position: int) -> None:
-        """None: its row has to be read."""
+        return file_stamp(self.paths[self._batches[self._find(position)[0]][0]])
 
     def place(self, position: int) -> Place | None:
         at, row = self._find(position)
-        batch, path = self._batch(at), self._paths[self._batches[at][0]]
+        batch, path = self._batch(at), self.paths[self._batches[at][0]]
         if batch.given[row]:
             if batch.offsets is None or batch.sizes is None:
                 return None
@@ -160,9 +152,7 @@ class ArrowSource:
     def _path(self, position: int, batch: _Batch, row: int) -> str:
         column = batch.columns.column(self._columns.image)
         path = column.field("path")[row].as_py() if self._arrow.types.is_struct(column.type) and column[row].is_valid else None
-        if not path:
-            raise PackError(f"{self.name(position)}: its {self._columns.image} is null")
-        return os.path.join(os.path.dirname(self._paths[self._batches[self._find(position)[0]][0]]), path)
+        return self._columns.beside(self.name(position), self.paths[self.numbered(position)[0]], path)
 
     def _batch(self, at: int) -> _Batch:
         """A record batch, read once while it is among the last that were asked for."""
@@ -173,7 +163,7 @@ class ArrowSource:
                 try:
                     found = self._read_batch(number, message)
                 except (self._arrow.ArrowException, ValueError, MemoryError) as error:
-                    where = f"{self._paths[number]}: the record batch at byte {message.offset}"
+                    where = f"{self.paths[number]}: the record batch at byte {message.offset}"
                     raise PackError(f"{where} cannot be read: {brief(error)}") from error
                 self._read[at] = found
                 while len(self._read) > _KEPT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,16 @@ class ArrowColumns:
             raise PackError(f"{title}: {error}") from error
         self.classes = self._class_names()
         self._kinds = {column: field.kind for column, field in zip(self.names, self.fields, strict=True)}
+
+    def beside(self, name: str, file: str, path: str | None) -> str:
+        """The path of an image that a row names and does not hold: relative to the folder of the row's file.
+
+        Raises:
+            PackError: it names none; `name` is what to call the row.
+        """
+        if not path:
+            raise PackError(f"{name}: its {self.image} is null")
+        return os.path.join(os.path.dirname(file), path)
 
     def _image_column(self) -> str:
         can_be = [field.name for field in self._schema if self._is_image(field.type)]

@@ -12,7 +12,6 @@ from fastload.errors import PackError
 from fastload.packing.sources import column_codecs as codecs
 from fastload.packing.sources.column_codecs import Column, Decode
 from fastload.packing.sources.folder_index import below
-from fastload.packing.sources.mds import image_and_label
 from fastload.packing.sources.protocol import Value
 from fastload.packing.sources.rows import ROWS_MOST, RowFile, RowSource
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, parse_json, shown
@@ -67,7 +66,7 @@ def litdata_source(folder: str, index: dict[str, Any]) -> RowSource:
         ]
     except Bad as error:
         raise PackError(f"{path}: {error}; make it again, or pack a Dataset that reads it") from None
-    return RowSource(folder, files, columns, *image_and_label(folder, columns))
+    return RowSource(folder, files, columns)
 
 
 def _refuse_wrapped(config: dict[str, Any]) -> None:

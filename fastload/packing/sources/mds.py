@@ -12,7 +12,6 @@ from fastload.errors import PackError
 from fastload.packing.sources import column_codecs as codecs
 from fastload.packing.sources.column_codecs import Column, Decode
 from fastload.packing.sources.folder_index import below
-from fastload.packing.sources.image_value import image_name, label_name
 from fastload.packing.sources.protocol import Value
 from fastload.packing.sources.rows import ROWS_MOST, RowFile, RowSource
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
@@ -60,23 +59,7 @@ def mds_source(folder: str, index: dict[str, Any]) -> RowSource:
         columns = _columns(*(get_list(value, "the columns of a shard") for value in described[0]))
     except Bad as error:
         raise PackError(f"{path}: {error}; make it again, or pack a Dataset that reads it") from None
-    return RowSource(folder, files, columns, *image_and_label(folder, columns))
-
-
-def image_and_label(title: str, columns: list[Column]) -> tuple[str, str | None]:
-    """Names of the column that is the image, and of the label's.
-
-    Raises:
-        PackError: none can be the image, or several can; or a second one holds pixels.
-    """
-    names = [column.name for column in columns]
-    sure = [column.name for column in columns if column.kind == "image"]
-    image = image_name(title, names, sure, [*sure, *(column.name for column in columns if column.kind == "bytes")])
-    for column in columns:
-        if column.encoding == "pil" and column.name != image:
-            raise PackError(f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the image {image!r}")
-    rest = [column for column in columns if column.name != image]
-    return image, label_name([column.name for column in rest if column.kind == "int"], [column.name for column in rest])
+    return RowSource(folder, files, columns)
 
 
 def _file(folder: str, shard: dict[str, Any]) -> RowFile:

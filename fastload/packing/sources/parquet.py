@@ -19,6 +19,7 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.files import open_regular, read_regular
 from fastload.packing.sources.arrow_columns import ArrowColumns, brief
+from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, file_stamp
 from fastload.query import optional
 
@@ -28,7 +29,7 @@ _GROUP_MOST = 8 << 30
 """Bytes of a row group, decoded."""
 
 
-class ParquetSource:
+class ParquetSource(NumberedInFiles):
     """One or many .parquet files of one schema, read in the order given, row group by row group; ArrowColumns says what the columns are.
 
     An image that has a path and no bytes is read from that file.
@@ -41,9 +42,8 @@ class ParquetSource:
     concurrent = True
 
     def __init__(self, paths: list[str]) -> None:
-        self.title = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        super().__init__(paths, "row")
         self._parquet = optional("pyarrow.parquet", "packing Parquet")
-        self._paths = paths
         self._lock = threading.Lock()
         self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._schema: Any = None
@@ -72,7 +72,7 @@ class ParquetSource:
         if self._schema is None:
             self._schema = schema
         elif not schema.equals(self._schema):
-            raise PackError(f"{path}: its columns are not those of {self._paths[0]}: pack files of one schema together")
+            raise PackError(f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together")
         return rows
 
     @contextmanager
@@ -98,26 +98,19 @@ class ParquetSource:
         row = position - int(self._firsts[at])
         return number, group, row, first + row
 
-    def name(self, position: int) -> str:
+    def numbered(self, position: int) -> tuple[int, int]:
         number, _, _, row = self._place(position)
-        return f"{self._paths[number]}: row {row}"
-
-    def key(self, position: int) -> str:
-        number, _, _, row = self._place(position)
-        return f"{number}:{row}"
+        return number, row
 
     def stamp(self, position: int) -> tuple[int, int]:
-        return file_stamp(self._paths[self._place(position)[0]])
-
-    def fields_of(self, position: int) -> None:
-        """None: its row has to be read."""
+        return file_stamp(self.paths[self._place(position)[0]])
 
     def read(self, position: int) -> Item:
         number, group, row, _ = self._place(position)
         name = self.name(position)
         table = self._group(number, group)
         if row >= table.num_rows:
-            raise PackError(f"{self._paths[number]}: row group {group} has {table.num_rows} rows, less than the file says")
+            raise PackError(f"{self.paths[number]}: row group {group} has {table.num_rows} rows, less than the file says")
         image = self._bytes(name, number, table.column(self._columns.image)[row].as_py())
         return Item(name, image, self._columns.values(name, table, row))
 
@@ -126,11 +119,11 @@ class ParquetSource:
         with self._lock:
             found = self._groups.get((number, group))
             if found is None:
-                with self._open(self._paths[number]) as file:
+                with self._open(self.paths[number]) as file:
                     try:
                         found = file.read_row_group(group, columns=[self._columns.image, *self._columns.names])
                     except Exception as error:
-                        raise PackError(f"{self._paths[number]}: row group {group} cannot be read: {brief(error)}") from error
+                        raise PackError(f"{self.paths[number]}: row group {group} cannot be read: {brief(error)}") from error
                 self._groups[number, group] = found
                 while len(self._groups) > _KEPT:
                     self._groups.popitem(last=False)
@@ -141,8 +134,4 @@ class ParquetSource:
         path = None
         if isinstance(value, dict):
             value, path = value["bytes"], value["path"]
-        if value is None and path:
-            return read_regular(os.path.join(os.path.dirname(self._paths[number]), path))
-        if value is None:
-            raise PackError(f"{name}: its {self._columns.image} is null")
-        return bytes(value)
+        return read_regular(self._columns.beside(name, self.paths[number], path)) if value is None else bytes(value)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.sources.column_codecs import Column
-from fastload.packing.sources.image_value import field_name
+from fastload.packing.sources.image_value import field_name, image_name, label_name
+from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
@@ -32,29 +33,28 @@ class RowFile:
     rows: int
 
 
-class RowSource:
+class RowSource(NumberedInFiles):
     """Rows of several files, in the order of the files.
 
     Args:
         title: the folder.
         files: the files of rows.
         columns: all columns, in the order of the values in a row.
-        image: name of the column that is the image.
-        label: name of the column that becomes the field ``label``.
 
     Raises:
-        PackError: a file is missing, damaged, or not the one that the index describes.
+        PackError: a file is missing, damaged, or not the one that the index describes; no column can be the image, or several can.
     """
 
     classes: tuple[str, ...] | None = None
     concurrent = True
 
-    def __init__(self, title: str, files: Sequence[RowFile], columns: Sequence[Column], image: str, label: str | None) -> None:
-        self.title = title
+    def __init__(self, title: str, files: Sequence[RowFile], columns: Sequence[Column]) -> None:
+        super().__init__([file.path for file in files], "sample", title)
         if len({file.path for file in files}) < len(files):
             raise PackError(f"{title}: its index names a file twice; copy the index again")
-        self._ranges = FileRanges([file.path for file in files])
+        self._ranges = FileRanges(self.paths)
         self._columns = columns
+        image, label = _image_and_label(title, columns)
         self._image = next(place for place, column in enumerate(columns) if column.name == image)
         self._names = [field_name(column.name, label) for column in columns]
         self._head = struct.Struct(f"<{sum(column.size is None for column in columns)}I")
@@ -70,7 +70,7 @@ class RowSource:
 
     def _table(self, number: int, rows: int) -> npt.NDArray[np.uint32]:
         """The offsets of a file's rows, and of the end of the last one; checked."""
-        path, size = self._ranges.paths[number], self._ranges.size(number)
+        path, size = self.paths[number], self._ranges.size(number)
         header = 4 * (rows + 2)
         if rows > ROWS_MOST or size < header:
             raise PackError(f"{path}: {size:,} bytes cannot hold the {rows:,} samples that the index says; copy both again")
@@ -100,20 +100,12 @@ class RowSource:
         begin, end = self._tables[number][row : row + 2].tolist()
         return number, row, begin, end - begin
 
-    def name(self, position: int) -> str:
-        number, row, _, _ = self._row(position)
-        return f"{self._ranges.paths[number]}: sample {row}"
-
-    def key(self, position: int) -> str:
-        number, row, _, _ = self._row(position)
-        return f"{number}:{row}"
+    def numbered(self, position: int) -> tuple[int, int]:
+        return self._row(position)[:2]
 
     def stamp(self, position: int) -> tuple[int, int]:
         number, _, _, size = self._row(position)
-        return size, file_stamp(self._ranges.paths[number])[1]
-
-    def fields_of(self, position: int) -> None:
-        """None: its row has to be read."""
+        return size, file_stamp(self.paths[number])[1]
 
     def _parts(self, position: int, head: bytes, size: int) -> list[tuple[int, int]]:
         """(offset in the row, size) of each value of a row, from the row's first bytes."""
@@ -135,7 +127,7 @@ class RowSource:
         number, _, begin, size = self._row(position)
         head = self._ranges.read(number, begin, min(self._head.size, size))
         at, length = self._parts(position, head, size)[self._image]
-        return Place(self._ranges.paths[number], begin + at, length)
+        return Place(self.paths[number], begin + at, length)
 
     def read(self, position: int) -> Item:
         data, parts = self._data(position)
@@ -167,3 +159,19 @@ class RowSource:
             return column.decode(data)
         except ValueError as error:
             raise PackError(f"{self.name(position)}: its {column.name!r} is no {column.encoding}: {error}") from error
+
+
+def _image_and_label(title: str, columns: Sequence[Column]) -> tuple[str, str | None]:
+    """Names of the column that is the image, and of the label's.
+
+    Raises:
+        PackError: none can be the image, or several can; or a second one holds pixels.
+    """
+    names = [column.name for column in columns]
+    sure = [column.name for column in columns if column.kind == "image"]
+    image = image_name(title, names, sure, [*sure, *(column.name for column in columns if column.kind == "bytes")])
+    for column in columns:
+        if column.encoding == "pil" and column.name != image:
+            raise PackError(f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the image {image!r}")
+    rest = [column for column in columns if column.name != image]
+    return image, label_name([column.name for column in rest if column.kind == "int"], [column.name for column in rest])

@@ -15,6 +15,7 @@ from fastload.errors import PackError
 from fastload.files import FILE_BYTES, open_regular
 from fastload.packing.notices import MEMBERS, Notice, Notices
 from fastload.packing.npy import read_npy
+from fastload.packing.sources.numbered import title_of
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
@@ -46,7 +47,7 @@ class TarSource:
     concurrent = True
 
     def __init__(self, patterns: list[str]) -> None:
-        self.title = patterns[0] if len(patterns) == 1 else f"{patterns[0]} and {len(patterns) - 1} more"
+        self.title = title_of(patterns)
         self._paths = [path for pattern in patterns for path in expand(pattern)]
         self._left_out = Notices()
         self._samples: list[tuple[int, str, tuple[_Part, ...]]] = []

@@ -16,6 +16,7 @@ from fastload.errors import ArgumentError, PackError
 from fastload.files import read_regular
 from fastload.packing.sources.example_proto import BYTES, FLOATS, INTS, Feature, bytes_of, features, floats_of, ints_of
 from fastload.packing.sources.image_value import HEAD, field_name, image_name, is_picture, label_name
+from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
@@ -53,7 +54,7 @@ def one_split(folder: str, names: Sequence[str]) -> None:
         )
 
 
-class TFRecordSource:
+class TFRecordSource(NumberedInFiles):
     """One or many uncompressed TFRecord files, read in the order given, by offset.
 
     The image is the feature ``image/encoded``, or one of a usual name (image, jpeg, ...), or the only one that holds pictures. The label is
@@ -71,7 +72,7 @@ class TFRecordSource:
     concurrent = True
 
     def __init__(self, paths: list[str]) -> None:
-        self.title = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        super().__init__(paths, "record")
         self._ranges = FileRanges(paths)
         offsets, sizes, firsts = array("q"), array("q"), [0]
         for number in range(len(paths)):
@@ -96,20 +97,12 @@ class TFRecordSource:
         number = int(np.searchsorted(self._firsts, position, side="right")) - 1
         return number, position - int(self._firsts[number]), int(self._offsets[position]), int(self._sizes[position])
 
-    def name(self, position: int) -> str:
-        number, row, _, _ = self._record(position)
-        return f"{self._ranges.paths[number]}: record {row}"
-
-    def key(self, position: int) -> str:
-        number, row, _, _ = self._record(position)
-        return f"{number}:{row}"
+    def numbered(self, position: int) -> tuple[int, int]:
+        return self._record(position)[:2]
 
     def stamp(self, position: int) -> tuple[int, int]:
         number, _, _, size = self._record(position)
-        return size, file_stamp(self._ranges.paths[number])[1]
-
-    def fields_of(self, position: int) -> None:
-        """None: its record has to be read."""
+        return size, file_stamp(self.paths[number])[1]
 
     def place(self, position: int) -> Place:
         number, _, offset, size = self._record(position)
@@ -122,7 +115,7 @@ class TFRecordSource:
                 at, length = self._only(head, features(head, size, self._image))
         except (ValueError, IndexError) as error:
             raise self._malformed(position, error) from error
-        return Place(self._ranges.paths[number], offset + at, length)
+        return Place(self.paths[number], offset + at, length)
 
     def read(self, position: int) -> Item:
         data = self.data(position)
