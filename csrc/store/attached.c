@@ -16,8 +16,6 @@
 
 enum { SHOWN = 96 }; /* bytes of a path in a message, so that all of it fits FL_TEXT */
 
-static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of images */
-
 typedef struct place {
     uint64_t offset, file_size;
     int64_t changed; /* ns since 1970 */
@@ -87,12 +85,10 @@ static fl_code named(const place *p, fl_code code, fl_error *err) {
 
 static fl_code read_open(const place *p, int fd, const struct stat *st, fl_buffer *buffer, fl_span *image, fl_error *err) {
     if ((uint64_t)st->st_size < p->offset + p->size) return changed(p, st, err);
-    if (!fl_buffer_fit(buffer, p->size, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for an image of %" PRIu32 " bytes", p->size);
-    const fl_code code = fl_place_read(fd, p->offset, p->size, buffer->bytes, err);
+    const fl_code code = fl_place_read(fd, p->offset, p->size, buffer, image, err);
+    if (code == FL_ENOMEM) return code;
     if (code) return named(p, code, err);
-    if (fl_crc32c(0, buffer->bytes, p->size) != p->crc) return changed(p, st, err);
-    *image = (fl_span){buffer->bytes, p->size};
-    return FL_OK;
+    return fl_crc32c(0, image->bytes, image->size) == p->crc ? FL_OK : changed(p, st, err);
 }
 
 fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err) {

@@ -16,8 +16,6 @@ typedef struct extent {
     uint64_t offset, size;
 } extent;
 
-static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of files */
-
 /* The entropy index of one file. */
 typedef struct learnt {
     uint64_t stamp;
@@ -171,11 +169,8 @@ fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, 
     extent part;
     fl_code code = open_entry(files, index, &fd, &st, &part, err);
     if (code) return code;
-    const size_t size = (size_t)part.size;
     *stamp = fl_place_stamp(&st);
-    if (!fl_buffer_fit(buffer, size, 1, RULE)) code = fl_fail(err, FL_ENOMEM, "no memory for a file of %zu bytes", size);
-    if (!code) code = fl_place_read(fd, part.offset, size, buffer->bytes, err);
-    if (!code) *bytes = (fl_span){buffer->bytes, size};
+    code = fl_place_read(fd, part.offset, (size_t)part.size, buffer, bytes, err);
     close(fd);
     return code;
 }

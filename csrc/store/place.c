@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of images */
+
 fl_code fl_place_open(const char *path, int *fd, struct stat *st, fl_error *err) {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) {
@@ -32,13 +34,16 @@ fl_code fl_place_check(const struct stat *st, uint64_t offset, uint64_t size, fl
     return FL_OK;
 }
 
-fl_code fl_place_read(int fd, uint64_t offset, size_t size, uint8_t *into, fl_error *err) {
+fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, fl_span *bytes, fl_error *err) {
+    if (!fl_buffer_fit(buffer, size, 1, RULE)) return fl_fail(err, FL_ENOMEM, "no memory for an image of %zu bytes", size);
+    uint8_t *into = buffer->bytes;
     for (size_t done = 0; done < size;) {
         const ssize_t count = pread(fd, into + done, size - done, (off_t)(offset + done));
         if (count == 0) return fl_fail(err, FL_EIO, "it was cut to %zu of %zu bytes while it was read", done, size);
         if (count < 0 && errno != EINTR) return fl_fail_sys(err, FL_EIO, errno, "it cannot be read");
         if (count > 0) done += (size_t)count;
     }
+    *bytes = (fl_span){into, size};
     return FL_OK;
 }
 

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "common/buffer.h"
+#include "common/bytes.h"
 #include "common/status.h"
 
 enum { FL_PLACE_MOST = 1 << 30 }; /* bytes of one image */
@@ -20,8 +22,8 @@ fl_code fl_place_open(const char *path, int *fd, struct stat *st, fl_error *err)
 /* FL_EIO where a file of that status does not hold `size` bytes at `offset`, where they are none, or more than FL_PLACE_MOST. */
 fl_code fl_place_check(const struct stat *st, uint64_t offset, uint64_t size, fl_error *err);
 
-/* Reads them into `into`. FL_EIO: they cannot be read, or the file was cut since it was opened. */
-fl_code fl_place_read(int fd, uint64_t offset, size_t size, uint8_t *into, fl_error *err);
+/* Reads them into the buffer; `bytes` is valid until that is used again. FL_EIO: they cannot be read, or the file was cut since it was opened. FL_ENOMEM. */
+fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, fl_span *bytes, fl_error *err);
 
 /* A number that tells a file from what it becomes when it is written or replaced: of inode, size and times of change; never 0. */
 uint64_t fl_place_stamp(const struct stat *st);

@@ -33,17 +33,20 @@ static void reading(void) {
     fl_error err;
     struct stat st;
     int fd;
-    uint8_t bytes[16];
+    fl_buffer buffer = {NULL, 0};
+    fl_span bytes;
     CHECK(fl_place_open(file, &fd, &st, &err) == FL_OK);
     for (uint64_t offset = 0; offset < 10; offset++) {
         for (uint64_t size = 1; size <= 10 - offset; size++) {
             CHECK(fl_place_check(&st, offset, size, &err) == FL_OK);
-            CHECK(fl_place_read(fd, offset, size, bytes, &err) == FL_OK && memcmp(bytes, "0123456789" + offset, size) == 0);
+            CHECK(fl_place_read(fd, offset, size, &buffer, &bytes, &err) == FL_OK && bytes.size == size &&
+                  memcmp(bytes.bytes, "0123456789" + offset, size) == 0);
         }
     }
     CHECK(truncate(file, 4) == 0);
-    CHECK(fl_place_read(fd, 2, 2, bytes, &err) == FL_OK && memcmp(bytes, "23", 2) == 0);
-    CHECK(fl_place_read(fd, 2, 3, bytes, &err) == FL_EIO && fl_place_read(fd, 9, 1, bytes, &err) == FL_EIO);
+    CHECK(fl_place_read(fd, 2, 2, &buffer, &bytes, &err) == FL_OK && memcmp(bytes.bytes, "23", 2) == 0);
+    CHECK(fl_place_read(fd, 2, 3, &buffer, &bytes, &err) == FL_EIO && fl_place_read(fd, 9, 1, &buffer, &bytes, &err) == FL_EIO);
+    fl_buffer_free(&buffer);
     CHECK(close(fd) == 0);
 }
 
