@@ -233,7 +233,7 @@ class DatasetWriter:
         self._same(content)
         try:
             get_int(content.get("shard_size"), "the shard size", 1, _SHARD_SIZE_LIMIT)
-            self._shards = list(parse_shards(content.get("shards"), self.schema, later=True))
+            self._shards = [replace(shard, base=self._base) for shard in parse_shards(content.get("shards"), self.schema, later=True)]
             self.state = get_object(content.get("state"), "the packer's state")
             self._log.load(content.get("log"))
         except Bad as error:

@@ -137,6 +137,21 @@ def test_a_bad_sample_and_going_on(tmp_path: Path) -> None:
         pack(tmp_path / "src", tmp_path / "index", encode="keep", resume=True)
 
 
+def test_a_resume_names_the_base_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards that were complete before are found by the base of the call that goes on, like those after them."""
+    files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
+    monkeypatch.setattr("fastload.store.shard.ShardFile.column_full", property(lambda shard: shard.count >= 5))
+    data = files[7].read_bytes()
+    files[7].write_bytes(data[:200])
+    with pytest.raises(PackError, match=files[7].name):
+        attach(tmp_path / "src", tmp_path / "index")
+    files[7].write_bytes(data)
+    attach(tmp_path / "src", tmp_path / "index", base="../src", resume=True)
+    assert {shard.base for shard in Manifest.load(tmp_path / "index").shards} == {"../src"}
+    assert len(Manifest.load(tmp_path / "index").shards) == 3
+    assert verify(tmp_path / "index", decode=True).ok
+
+
 def test_it_is_never_written_into_the_source(tmp_path: Path) -> None:
     """Overwriting a folder that holds the source is refused, and files of the source are never changed."""
     folder(tmp_path / "src")
