@@ -8,11 +8,23 @@ from typing import Annotated
 
 import typer
 
-from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, MaxPixels, PathColumn, Quiet, Workers
+from fastload.cli.options import (
+    CheckLevel,
+    EntropyIndex,
+    Header,
+    KeyPattern,
+    LabelColumn,
+    LabelPattern,
+    MaxPixels,
+    PathColumn,
+    Quiet,
+    Seed,
+    Workers,
+)
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
 from fastload.files import expanded
-from fastload.packing.options import LIMITS, Check, OnError, PackOptions, RunOptions
+from fastload.packing.options import LIMITS, OnError, PackOptions, RunOptions
 
 _PACK, _RUN = PackOptions(), RunOptions()
 
@@ -29,14 +41,9 @@ def attach(
     ] = None,
     workers: Workers = _RUN.workers,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="List the samples in a random order.")] = _PACK.shuffle,
-    seed: Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")] = _PACK.seed,
-    check: Annotated[
-        Check,
-        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index."),
-    ] = _PACK.check,
-    index: Annotated[
-        bool, typer.Option("--index/--no-index", help="Note where in each JPEG's data its parts start, so that crops decode faster.")
-    ] = _PACK.index,
+    seed: Seed = _PACK.seed,
+    check: CheckLevel = _PACK.check,
+    index: EntropyIndex = _PACK.index,
     on_error: Annotated[
         OnError, typer.Option(help="At a sample that cannot be attached: stop, or leave it out and name it.")
     ] = _PACK.on_error,

@@ -10,10 +10,22 @@ from typing import Annotated
 
 import typer
 
-from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, MaxPixels, PathColumn, Quiet, Workers
+from fastload.cli.options import (
+    CheckLevel,
+    EntropyIndex,
+    Header,
+    KeyPattern,
+    LabelColumn,
+    LabelPattern,
+    MaxPixels,
+    PathColumn,
+    Quiet,
+    Seed,
+    Workers,
+)
 from fastload.cli.output import say
 from fastload.errors import PackError, PackStoppedError
-from fastload.packing.options import LIMITS, Check, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
+from fastload.packing.options import LIMITS, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
 from fastload.packing.summary import PackSummary
 from fastload.printable import cell
 
@@ -51,7 +63,7 @@ def pack(
     shard_size: Annotated[str, typer.Option(help="Bytes of a shard: 1GiB, 500MB, ...")] = "1GiB",
     workers: Workers = _RUN.workers,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Pack in a random order.")] = _PACK.shuffle,
-    seed: Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")] = _PACK.seed,
+    seed: Seed = _PACK.seed,
     exif: Annotated[
         Exif,
         typer.Option(
@@ -59,14 +71,8 @@ def pack(
             "does, and count them."
         ),
     ] = _PACK.exif,
-    check: Annotated[
-        Check,
-        typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index."),
-    ] = _PACK.check,
-    index: Annotated[
-        bool,
-        typer.Option("--index/--no-index", help="Note where in each JPEG's data its parts start, so that crops decode faster."),
-    ] = _PACK.index,
+    check: CheckLevel = _PACK.check,
+    index: EntropyIndex = _PACK.index,
     optimize_huffman: Annotated[
         bool, typer.Option("--optimize-huffman", help="The same pixels in smaller JPEGs; packing takes longer.")
     ] = _PACK.optimize_huffman,

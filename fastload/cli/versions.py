@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, PathColumn, Quiet, Workers
+from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, PathColumn, Quiet, Seed, Workers
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
 from fastload.errors import ArgumentError
@@ -25,8 +25,12 @@ def append(
         int | None, typer.Option(min=LIMITS["quality"][0], max=LIMITS["quality"][1], help=f"Of JPEGs that are encoded; {_AS_PACKED}.")
     ] = None,
     subsampling: Annotated[Subsampling | None, typer.Option(help=f"Of their chroma; {_AS_PACKED}.")] = None,
-    max_side: Annotated[int | None, typer.Option(min=1, help=f"Shrink images whose longer side is longer; {_AS_PACKED}.")] = None,
-    min_side: Annotated[int | None, typer.Option(min=1, help=f"Shrink images whose shorter side is longer; {_AS_PACKED}.")] = None,
+    max_side: Annotated[
+        int | None, typer.Option(min=LIMITS["max_side"][0], help=f"Shrink images whose longer side is longer; {_AS_PACKED}.")
+    ] = None,
+    min_side: Annotated[
+        int | None, typer.Option(min=LIMITS["min_side"][0], help=f"Shrink images whose shorter side is longer; {_AS_PACKED}.")
+    ] = None,
     exif: Annotated[Exif | None, typer.Option(help=f"Whether images are turned upright; {_AS_PACKED}.")] = None,
     check: Annotated[Check | None, typer.Option(help=f"How far a JPEG is checked; {_AS_PACKED}.")] = None,
     index: Annotated[bool | None, typer.Option("--index/--no-index", help=f"Whether to make the entropy index; {_AS_PACKED}.")] = None,
@@ -35,9 +39,9 @@ def append(
     ] = None,
     max_pixels: Annotated[int | None, typer.Option(min=1, help=f"Refuse larger images; {_AS_PACKED}.")] = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Add the samples in a random order.")] = _PACK.shuffle,
-    seed: Annotated[int, typer.Option(min=0, help="Of the shuffle.")] = _PACK.seed,
+    seed: Seed = _PACK.seed,
     on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be packed: stop, or leave it out.")] = _PACK.on_error,
-    limit: Annotated[int | None, typer.Option(min=1, help="Add the first so many samples only.")] = _PACK.limit,
+    limit: Annotated[int | None, typer.Option(min=LIMITS["limit"][0], help="Add the first so many samples only.")] = _PACK.limit,
     shard_size: Annotated[str, typer.Option(help="Bytes of a new shard: 1GiB, 500MB, ...")] = "1GiB",
     workers: Workers = _RUN.workers,
     path_column: PathColumn = None,
