@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
-from kill_points import count_down, in_child
+from kill_points import in_child, killed
 from store_helpers import contents
 
 from fastload.packing import index, verify
@@ -36,24 +35,11 @@ def finish(out: Path, expected: Path) -> None:
 def main(bare: Path, expected: Path, folder: Path) -> None:
     """Kills at point 1, 2, ... until a run ends unharmed."""
     point = 0
-    while True:
-        point += 1
-        out = folder / f"killed-{point}"
-        shutil.copytree(bare, out)
-
-        def attempt(limit: int = point, out: Path = out) -> None:
-            count_down(limit)
-            index(out, workers=2)
-
-        status = in_child(attempt)
-        if status == 0:
-            break
-        assert os.WIFSIGNALED(status), f"point {point}: status {status}"
-        assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
+    for point, out in killed(folder, lambda out: index(out, workers=2), bare):
         for check in (lambda out=out: look(out), lambda out=out: finish(out, expected)):
             assert in_child(check) == 0, f"point {point}"
         shutil.rmtree(out)
-    sys.stdout.write(f"{point - 1}\n")
+    sys.stdout.write(f"{point}\n")
 
 
 if __name__ == "__main__":

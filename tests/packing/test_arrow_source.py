@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pictures import photo
+from hugging_face_files import FEATURES, IMAGE, jpeg
 from PIL import Image
 
 import fastload
@@ -20,15 +20,6 @@ from fastload.errors import PackError
 from fastload.packing.sources import Placed, open_source
 
 pa = pytest.importorskip("pyarrow")
-
-IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-FEATURES = {"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["cat", "dog", "owl"]}}}}
-
-
-def jpeg(number: int) -> bytes:
-    out = io.BytesIO()
-    photo(number, 40 + number, 50).save(out, "JPEG", quality=90)
-    return out.getvalue()
 
 
 def table(numbers: range, **columns: Any) -> Any:

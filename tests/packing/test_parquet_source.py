@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pictures import photo
+from hugging_face_files import FEATURES, IMAGE, jpeg
 from PIL import Image
 
 import fastload
@@ -21,15 +21,6 @@ from fastload.packing.sources import open_source
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-
-IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-FEATURES = {"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["cat", "dog", "owl"]}}}}
-
-
-def jpeg(number: int) -> bytes:
-    out = io.BytesIO()
-    photo(number, 40 + number, 50).save(out, "JPEG", quality=90)
-    return out.getvalue()
 
 
 def hub(path: Path, numbers: range, *, group: int = 4, **columns: Any) -> Path:

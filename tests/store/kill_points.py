@@ -6,9 +6,11 @@ Usage: kill_points.py FOLDER. Prints the number of points. The points are every 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,31 @@ def in_child(action: Callable[[], None]) -> int:
     return os.waitpid(child, 0)[1]
 
 
+def killed(folder: Path, act: Callable[[Path], object], base: Path | None = None) -> Iterator[tuple[int, Path]]:
+    """(point, what is left) of a run that is killed at point 1, 2, ..., until one ends unharmed.
+
+    Args:
+        folder: where the outputs lie.
+        act: what is done to an output; in a child.
+        base: what each output is a copy of; None: it does not exist.
+    """
+    for point in count(1):
+        out = folder / f"killed-{point}"
+        if base is not None:
+            shutil.copytree(base, out)
+
+        def attempt(limit: int = point, out: Path = out) -> None:
+            count_down(limit)
+            act(out)
+
+        status = in_child(attempt)
+        if status == 0:
+            return
+        assert os.WIFSIGNALED(status), f"point {point}: status {status}"
+        assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
+        yield point, out
+
+
 def main(folder: Path) -> None:
     """Kills at point 1, 2, ... until a run ends unharmed; each must be unreadable, and equal the uninterrupted one when resumed."""
     assert writer.JOURNAL_NAME == "progress.json"
@@ -59,19 +86,7 @@ def main(folder: Path) -> None:
     assert in_child(lambda: (write(whole, COUNT), None)[1]) == 0
     expected = contents(whole)
     point = 0
-    while True:
-        point += 1
-        out = folder / f"killed-{point}"
-
-        def attempt(limit: int = point, out: Path = out) -> None:
-            count_down(limit)
-            write(out, COUNT, resume=True)
-
-        status = in_child(attempt)
-        if status == 0:
-            break
-        assert os.WIFSIGNALED(status), f"point {point}: status {status}"
-        assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
+    for point, out in killed(folder, lambda out: write(out, COUNT, resume=True)):
         complete = (out / "manifest.json").exists()
         try:
             DatasetReader(out).close()
@@ -81,7 +96,7 @@ def main(folder: Path) -> None:
         assert in_child(lambda out=out: (write(out, COUNT, resume=True), None)[1]) == 0, f"point {point}"
         assert contents(out) == expected, f"point {point}"
         assert sorted(os.listdir(out)) == sorted(os.listdir(whole)), f"point {point}"
-    sys.stdout.write(f"{point - 1}\n")
+    sys.stdout.write(f"{point}\n")
 
 
 if __name__ == "__main__":

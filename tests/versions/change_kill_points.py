@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -129,25 +128,12 @@ def main(change: Change, folder: Path) -> None:
 
     assert kill_points.in_child(make) == 0
     point = 0
-    while True:
-        point += 1
-        out = folder / f"killed-{point}"
-        shutil.copytree(base, out)
-
-        def attempt(limit: int = point, out: Path = out) -> None:
-            kill_points.count_down(limit)
-            change.do(out)
-
-        status = kill_points.in_child(attempt)
-        if status == 0:
-            break
-        assert os.WIFSIGNALED(status), f"point {point}: status {status}"
-        assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
+    for point, out in kill_points.killed(folder, change.do, base):
         for check in (lambda out=out: look(out, change), lambda out=out: finish(out, change)):
             assert kill_points.in_child(check) == 0, f"point {point}"
         shutil.rmtree(out)
         shutil.rmtree(out.parent / (out.name + ".both"), ignore_errors=True)
-    sys.stdout.write(f"{point - 1}\n")
+    sys.stdout.write(f"{point}\n")
 
 
 if __name__ == "__main__":
