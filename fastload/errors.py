@@ -108,3 +108,28 @@ class ClosedError(FastloadError, RuntimeError):
 
 class ResourceError(FastloadError, MemoryError):
     """Memory or another resource is short; the message names what was needed."""
+
+
+class RemoteError(DatasetError):
+    """A store of objects (S3, GCS, Azure, HTTP) did not give what was asked of it, after all tries.
+
+    Attributes:
+        url: the object's, without credentials.
+        tries: how often it was asked.
+    """
+
+    def __init__(self, message: str, *, url: str = "", tries: int = 1) -> None:
+        super().__init__(message)
+        self.url = url
+        self.tries = tries
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_remote_error, (type(self), self.args[0], self.url, self.tries)
+
+
+def _rebuild_remote_error(kind: type[RemoteError], message: str, url: str, tries: int) -> RemoteError:
+    return kind(message, url=url, tries=tries)
+
+
+class RemoteMissingError(RemoteError):
+    """There is no such object or bucket."""

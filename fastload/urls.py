@@ -1,0 +1,37 @@
+"""URLs of packed datasets: which texts are URLs, and how they are shown without their secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_url(path: object) -> bool:
+    """Whether a path is text that begins with a scheme and ``://``. Windows' drives have one letter, and are none."""
+    return isinstance(path, str) and _SCHEME.match(path) is not None
+
+
+def local_path(url: str) -> str | None:
+    """The path that a ``file://`` URL names; None for every other URL."""
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost") else None
+
+
+def normalized(url: str) -> str:
+    """A URL with its scheme and host in lower case and without slashes at its end."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme.lower(), parts.netloc, parts.path.rstrip("/"), parts.query, ""))
+
+
+def shown(url: str) -> str:
+    """A URL for messages: without user, password, query and fragment, which may be secret."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def name_of(url: str) -> str:
+    """The last part of a URL's path."""
+    return os.path.basename(urlsplit(url).path.rstrip("/"))
