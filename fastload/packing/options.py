@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from fastload.errors import ArgumentError
 from fastload.limits import MAX_PIXELS, checked_max_pixels
+from fastload.sizes import parse_size
 from fastload.system import available_cpus
 
 Encode = Literal["lossless", "keep", "jpeg", "raw"]
@@ -36,7 +37,6 @@ LIMITS = {
 """(least, most) of each option that is an integer, but for max_pixels, which `fastload.limits` checks."""
 
 _PATTERN = re.compile(r"([^%]*)%(?:0(?:[1-9]|1[0-8]))?d([^%]*)", re.DOTALL)
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class RunOptions:
     progress: bool = False
 
     def __post_init__(self) -> None:
-        parse_size(self.shard_size)
+        _shard_bytes(self.shard_size)
         _between("workers", self.workers, optional=True)
         if self.overwrite and self.resume:
             raise ArgumentError("overwrite and resume contradict each other: the one starts anew, the other goes on")
@@ -153,7 +153,7 @@ class RunOptions:
     @property
     def shard_bytes(self) -> int:
         """`shard_size` in bytes."""
-        return parse_size(self.shard_size)
+        return _shard_bytes(self.shard_size)
 
     @property
     def threads(self) -> int:
@@ -195,21 +195,8 @@ def split_pattern(pattern: str) -> tuple[str, str] | None:
     return None if match is None else (match[1], match[2])
 
 
-def parse_size(size: str | int) -> int:
-    """Number of bytes in a size such as 1GiB, 500MB (decimal), 64M (binary) or a plain number.
-
-    Raises:
-        ArgumentError: not a size, or less than 1 MiB.
-    """
-    if isinstance(size, int):
-        value = size
-    else:
-        match = _SIZE.fullmatch(size.strip())
-        if match is None:
-            raise ArgumentError(f"shard_size {size!r} is no size; write 1GiB, 500MB or a number of bytes")
-        unit = (match[2] or "b").lower()
-        base = 1000 if len(unit) == 2 and unit[1] == "b" else 1024
-        value = int(float(match[1]) * base ** " kmgt".index(unit[0] if unit[0] != "b" else " "))
+def _shard_bytes(size: str | int) -> int:
+    value = parse_size(size, "shard_size")
     if value < 1 << 20:
         raise ArgumentError(f"shard_size {size!r} is less than 1 MiB; each shard is a file of its own")
     return value
