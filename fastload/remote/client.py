@@ -1,0 +1,51 @@
+"""open_objects: the objects below a URL, by obstore (S3, GCS, Azure, HTTP, files) or by fsspec (every other protocol)."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from fastload.errors import ArgumentError
+from fastload.remote.objects import Objects
+from fastload.urls import is_url
+
+OBSTORE_SCHEMES = frozenset(
+    {"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "file"},
+)
+
+
+def open_objects(url: str, storage_options: Mapping[str, object] | None = None, timeout: float = 60.0) -> Objects:
+    """The objects below a URL, for the calling process.
+
+    Args:
+        url: ``s3://bucket/path``, ``gs://``, ``az://``, ``http(s)://``, ``file://``; other protocols (``hdfs://``, ``sftp://``, ``hf://``)
+            are left to fsspec.
+        storage_options: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...), ``client_options`` and
+            ``credential_provider``; for other protocols fsspec's. What is not given is found in the environment.
+        timeout: seconds in which a request is tried again.
+
+    Raises:
+        ArgumentError: the URL, an option or the timeout is wrong, or a package is missing.
+    """
+    if not is_url(url):
+        raise ArgumentError(f"not a URL of a store: {url!r}; write it as in s3://bucket/path")
+    if not (isinstance(timeout, (int, float)) and math.isfinite(timeout) and timeout > 0):
+        raise ArgumentError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    options = dict(storage_options or {})
+    if urlsplit(url).scheme.lower() in OBSTORE_SCHEMES:
+        _need("obstore", url)
+        from fastload.remote.obstore_objects import ObstoreObjects
+
+        return ObstoreObjects(url, options, float(timeout))
+    _need("fsspec", url)
+    from fastload.remote.fsspec_objects import FsspecObjects
+
+    return FsspecObjects(url, options, float(timeout))
+
+
+def _need(package: str, url: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        scheme = urlsplit(url).scheme
+        raise ArgumentError(f"{scheme}:// needs {package}, which is not installed: pip install 'fastload[remote]'")

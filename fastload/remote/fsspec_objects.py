@@ -1,0 +1,209 @@
+"""FsspecObjects: the objects below a URL of a protocol that only fsspec knows (hdfs, sftp, hf, ...)."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from typing_extensions import Buffer
+
+from fastload.errors import ArgumentError, ClosedError, RemoteError
+from fastload.remote.failures import Failure, Tries, wrong_length
+from fastload.remote.objects import ObjectInfo, Objects
+from fastload.remote.threads import LimitedThreads
+from fastload.urls import shown
+
+R = TypeVar("R")
+
+THREADS = 8
+_UPLOAD_SUFFIX = ".fastload-upload"
+
+
+class FsspecObjects(Objects):
+    """The objects below one URL, by a file system of fsspec.
+
+    Its calls block and nothing cancels them, so each runs in one of THREADS threads, and its result is waited for until the timeout.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
+        self.url = shown(url).rstrip("/")
+        self._timeout = timeout
+        self._pid = os.getpid()
+        self._closed = False
+        self._threads = LimitedThreads(THREADS, "fastload-fsspec")
+        opened = Tries("opening", self.url, timeout)
+        self._fs, self._root = self._run(lambda: _opened(url, options), opened)
+
+    def get(self, name: str, limit: int) -> bytes:
+        """The whole object, of at most `limit` bytes."""
+        path = self._path(name)
+
+        def whole() -> tuple[int, bytes | None]:
+            size = int(self._fs.info(path)["size"])
+            return size, bytes(self._fs.cat_file(path)) if size <= limit else None
+
+        size, data = self._call("reading", name, whole)
+        if data is None or len(data) > limit:
+            raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
+        return data
+
+    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object."""
+        if start >= stop:
+            return b""
+        path = self._path(name)
+        body: Buffer = self._call(
+            f"reading bytes {start}-{stop - 1} of",
+            name,
+            lambda: self._fs.cat_file(path, start=start, end=stop),
+            lambda body: wrong_length(body, stop - start),
+        )
+        return body
+
+    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object, awaited."""
+        if start >= stop:
+            return b""
+        path = self._path(name)
+        tries = Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
+        while True:
+            self._check()
+            future = self._threads.submit(lambda: self._fs.cat_file(path, start=start, end=stop))
+            try:
+                body: Buffer = await asyncio.wait_for(asyncio.wrap_future(future), max(tries.left(), 0.001))
+                failure = wrong_length(body, stop - start)
+            except asyncio.CancelledError:
+                self._threads.give_up(future)
+                raise
+            except Exception as error:
+                self._threads.give_up(future)
+                failure = _failure(error)
+            if failure is None:
+                return body
+            if (pause := tries.pause(failure)) < 0:
+                raise tries.error(failure)
+            await asyncio.sleep(pause)
+
+    def head(self, name: str) -> ObjectInfo:
+        """Size and, where the file system tells one, ETag of an object."""
+        path = self._path(name)
+        return _info(name, self._call("looking up", name, lambda: self._fs.info(path)))
+
+    def list(self) -> list[ObjectInfo]:
+        """All objects below the URL."""
+        root = self._root.rstrip("/")
+
+        def names() -> dict[str, Any]:
+            self._fs.invalidate_cache()
+            found: dict[str, Any] = self._fs.find(root, detail=True)
+            return found
+
+        found = self._call("listing", "", names)
+        below = {str(path)[len(root) :].lstrip("/"): info for path, info in found.items() if str(path).startswith(f"{root}/")}
+        return [_info(name, info) for name, info in sorted(below.items()) if not name.endswith(_UPLOAD_SUFFIX)]
+
+    def put(self, name: str, data: bytes) -> None:
+        """Writes a small object."""
+        self._written(name, lambda path: self._fs.pipe_file(path, data), "writing")
+
+    def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
+        """Uploads a file; `sent` is told its size at the end, since file systems of fsspec do not tell of parts."""
+        self._written(name, lambda there: self._fs.put_file(str(path), there), "uploading")
+        if sent is not None:
+            sent(path.stat().st_size)
+
+    def _written(self, name: str, write: Callable[[str], object], doing: str) -> None:
+        """Writes under another name and renames: file systems show a file from its first byte on."""
+        path = self._path(name)
+
+        def whole() -> None:
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            write(path + _UPLOAD_SUFFIX)
+            self._fs.mv(path + _UPLOAD_SUFFIX, path)
+
+        self._call(doing, name, whole)
+
+    def delete(self, name: str) -> None:
+        """Removes an object; it is no error if there is none."""
+        path = self._path(name)
+
+        def remove() -> None:
+            if self._fs.exists(path):
+                self._fs.rm_file(path)
+
+        self._call("deleting", name, remove)
+
+    def close(self) -> None:
+        """Ends the threads; idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._threads.close()
+
+    def _place(self, name: str) -> str:
+        return f"{self.url}/{name}" if name else self.url
+
+    def _path(self, name: str) -> str:
+        if any(part in ("", ".", "..") for part in name.split("/")):
+            raise ArgumentError("a name of an object has an empty part or dots in its path")
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError(f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here")
+        if self._closed:
+            raise ClosedError(f"{self.url} is closed")
+
+    def _call(self, doing: str, name: str, request: Callable[[], R], wrong: Callable[[R], Failure | None] = lambda _: None) -> R:
+        self._check()
+        return self._run(request, Tries(doing, self._place(name), self._timeout), wrong)
+
+    def _run(self, request: Callable[[], R], tries: Tries, wrong: Callable[[R], Failure | None] = lambda _: None) -> R:
+        """What a request returns, tried again where that can help, and waited for until the timeout."""
+        while True:
+            future = self._threads.submit(request)
+            try:
+                result = future.result(max(tries.left(), 0.001))
+                failure = wrong(result)
+            except Exception as error:
+                self._threads.give_up(future)
+                failure = _failure(error)
+            if failure is None:
+                return result
+            if (pause := tries.pause(failure)) < 0:
+                raise tries.error(failure)
+            time.sleep(pause)
+
+
+def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
+    """A file system of this client alone, which fsspec would else share with others and with forked children; and the URL's path in it."""
+    from fsspec.core import url_to_fs
+
+    fs, root = url_to_fs(url, skip_instance_cache=True, **options)
+    return fs, str(root)
+
+
+def _failure(error: Exception) -> Failure:
+    """What an exception of a file system means, in words of our own: its text may hold what is secret in the URL or the options."""
+    if isinstance(error, (concurrent.futures.TimeoutError, asyncio.TimeoutError, TimeoutError)):
+        return Failure("again", "the server was too slow")
+    if isinstance(error, (FileNotFoundError, IsADirectoryError)):
+        return Failure("missing", "there is no such file")
+    if isinstance(error, PermissionError) or "Auth" in type(error).__name__:
+        return Failure("denied", "access denied")
+    if isinstance(error, (ImportError, ValueError, TypeError, NotImplementedError)):
+        wanted = f" the module {error.name}" if isinstance(error, ImportError) and error.name else ""
+        return Failure(
+            "final", f"fsspec cannot serve it ({type(error).__name__}{wanted})", "install what the protocol needs, or check its options"
+        )
+    return Failure("again", f"the file system failed ({type(error).__name__})")
+
+
+def _info(name: str, info: Mapping[str, Any]) -> ObjectInfo:
+    etag = info.get("ETag") or info.get("etag") or info.get("sha256") or info.get("blob_id")
+    changed = info.get("mtime") or info.get("modified") or info.get("LastModified")
+    return ObjectInfo(name, int(info["size"]), str(etag or changed) if etag or changed else None)

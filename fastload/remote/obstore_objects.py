@@ -1,0 +1,222 @@
+"""ObstoreObjects: the objects below an S3, GCS, Azure, HTTP or file URL, by obstore."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import obstore
+from obstore.exceptions import BaseError
+from typing_extensions import Buffer
+
+from fastload.errors import ArgumentError, ClosedError, RemoteError
+from fastload.remote.failures import Failure, Tries, of_message, wrong_length
+from fastload.remote.objects import ObjectInfo, Objects
+from fastload.remote.stores import StoreMaker
+from fastload.urls import shown
+
+R = TypeVar("R")
+
+PART_BYTES = 8 << 20
+"""Bytes of a part of an upload; more where a file would have more than _MOST_PARTS."""
+_MOST_PARTS = 9_000  # S3 takes 10,000, Azure 50,000
+PARTS_AT_ONCE = 4
+_EMPTY = b""
+
+
+class ObstoreObjects(Objects):
+    """The objects below one URL, by obstore.
+
+    The client keeps two stores, each with connections of its own: one for reading, which gives up a request that is silent, and one for
+    writing, whose requests are silent for as long as their body takes to be sent.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
+        self.url = shown(url).rstrip("/")
+        self._maker = StoreMaker(url, dict(options), timeout)
+        self._timeout = timeout
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()  # guards the two stores
+        self._reader: Any = self._maker.reader()
+        self._writer: Any = None
+
+    def get(self, name: str, limit: int) -> bytes:
+        """The whole object, of at most `limit` bytes."""
+        size, data = self._call("reading", name, lambda store: _whole(store, name, limit))
+        if data is None:
+            raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
+        return data
+
+    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object."""
+        if start >= stop:
+            return _no_bytes(start, stop)
+        return self._call(
+            f"reading bytes {start}-{stop - 1} of",
+            name,
+            lambda store: obstore.get_range(store, name, start=start, end=stop),
+            lambda body: wrong_length(body, stop - start),
+        )
+
+    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object, awaited."""
+        if start >= stop:
+            return _no_bytes(start, stop)
+        tries = None
+        while True:
+            store = self._store()
+            try:
+                body: Buffer = await self._bounded(obstore.get_range_async(store, name, start=start, end=stop), tries)
+                failure = wrong_length(body, stop - start)
+            except Exception as error:
+                failure = _failure(error)
+            if failure is None:
+                return body
+            tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
+            await asyncio.sleep(self._next_try(tries, failure, store))
+
+    async def _bounded(self, request: Awaitable[Buffer], tries: Tries | None) -> Buffer:
+        # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
+        return await request if tries is None else await asyncio.wait_for(request, max(tries.left(), 0.001))
+
+    def head(self, name: str) -> ObjectInfo:
+        """Size and ETag of an object."""
+        meta = self._call("looking up", name, lambda store: obstore.head(store, name))
+        return ObjectInfo(name, meta["size"], meta["e_tag"])
+
+    def list(self) -> list[ObjectInfo]:
+        """All objects below the URL."""
+        found = self._call("listing", "", lambda store: [meta for page in obstore.list(store, chunk_size=1000) for meta in page])
+        return [ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in found]
+
+    def put(self, name: str, data: bytes) -> None:
+        """Writes a small object in one request."""
+        self._call("writing", name, lambda store: obstore.put(store, name, data, use_multipart=False), write=True)
+
+    def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
+        """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then asks for the object's size, which must be the file's."""
+        size = path.stat().st_size
+        part = max(PART_BYTES, -(-size // _MOST_PARTS))
+
+        def upload(store: Any) -> None:
+            with open(path, "rb") as file:
+                obstore.put(store, name, _parts(file, part, sent), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
+
+        self._call("uploading", name, upload, write=True)
+        there = self.head(name).size
+        if there != size:
+            raise RemoteError(
+                f"{self._place(name)} has {there} bytes after its upload, and {path} has {size}: the file changed: upload it again",
+                url=self._place(name),
+            )
+
+    def delete(self, name: str) -> None:
+        """Removes an object; it is no error if there is none."""
+
+        def remove(store: Any) -> None:
+            try:
+                obstore.delete(store, name)
+            except FileNotFoundError:
+                pass
+
+        self._call("deleting", name, remove, write=True)
+
+    def close(self) -> None:
+        """Lets go of the stores, which end their connections; idempotent."""
+        with self._lock:
+            self._closed = True
+            self._reader = self._writer = None
+
+    def _place(self, name: str) -> str:
+        return f"{self.url}/{name}" if name else self.url
+
+    def _store(self, write: bool = False) -> Any:
+        """The store for reading or writing; ClosedError in another process than the maker's, and after close()."""
+        if os.getpid() != self._pid:
+            raise ClosedError(f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here")
+        store = self._writer if write else self._reader
+        if store is None:
+            with self._lock:
+                if self._closed:
+                    raise ClosedError(f"{self.url} is closed")
+                store = self._writer = self._writer or self._maker.writer()
+        return store
+
+    def _renew(self, old: object) -> None:
+        """Makes the stores anew, unless another thread already did so."""
+        with self._lock:
+            if not self._closed and old in (self._reader, self._writer):
+                self._reader = self._maker.reader()
+                self._writer = None
+
+    def _next_try(self, tries: Tries, failure: Failure, store: object) -> float:
+        """Seconds to wait before the next try; raises RemoteError if there is none."""
+        if tries.renew_credentials(failure):
+            self._renew(store)
+            return 0.0
+        pause = tries.pause(failure)
+        if pause < 0:
+            raise tries.error(failure)
+        return pause
+
+    def _call(
+        self,
+        doing: str,
+        name: str,
+        request: Callable[[Any], R],
+        wrong: Callable[[R], Failure | None] = lambda _: None,
+        write: bool = False,
+    ) -> R:
+        """What a blocking request returns, tried again where that can help; `wrong` says what is wrong with a result."""
+        tries = Tries(doing, self._place(name), self._timeout)
+        while True:
+            store = self._store(write)
+            try:
+                result = request(store)
+                failure = wrong(result)
+            except Exception as error:
+                failure = _failure(error)
+            if failure is None:
+                return result
+            time.sleep(self._next_try(tries, failure, store))
+
+
+def _failure(error: Exception) -> Failure:
+    """What an exception of a request means; an exception that is not of a request is raised again."""
+    if isinstance(error, FileNotFoundError):
+        return Failure("missing", "there is no such object or bucket")
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return Failure("again", "the server was too slow")
+    if isinstance(error, PermissionError):
+        return Failure("denied", "access denied")
+    if isinstance(error, BaseError):
+        return of_message(str(error))
+    if isinstance(error, ValueError) and type(error) is ValueError:
+        raise ArgumentError("a name of an object has an empty part or dots in its path") from None
+    raise error
+
+
+def _no_bytes(start: int, stop: int) -> Buffer:
+    if start > stop:
+        raise ArgumentError(f"a range of bytes must not end before it begins: {start} .. {stop}")
+    return _EMPTY
+
+
+def _whole(store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
+    """Size and bytes of an object; no bytes if there are more than `limit`."""
+    result = obstore.get(store, name)
+    size = result.meta["size"]
+    return size, bytes(result.bytes()) if size <= limit else None
+
+
+def _parts(file: Any, part: int, sent: Callable[[int], None] | None) -> Iterator[bytes]:
+    while data := file.read(part):
+        yield data
+        if sent is not None:
+            sent(len(data))

@@ -1,0 +1,65 @@
+"""LimitedThreads: runs blocking calls in daemon threads, each with a limit on how long its result is waited for."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+MOST_LOST = 32
+
+
+class LimitedThreads:
+    """A few threads for blocking calls that nothing can cancel.
+
+    A call that outlasts its caller's patience keeps its thread, and another thread takes that one's place; after MOST_LOST of them
+    no further one does. Threads are daemons: a call that never returns does not keep the program from ending, as concurrent.futures'
+    threads would.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._count = count
+        self._name = name
+        self._lock = threading.Lock()  # guards the two counters
+        self._started = 0
+        self._lost = 0
+
+    def submit(self, call: Callable[[], R]) -> Future[R]:
+        """Starts a call as soon as a thread is free."""
+        future: Future[R] = Future()
+        with self._lock:
+            start = self._started < self._count + self._lost
+            self._started += start
+        if start:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        self._calls.put((future, call))
+        return future
+
+    def give_up(self, future: Future[Any]) -> None:
+        """Says that nobody waits for a call any more."""
+        if not future.cancel() and not future.done():
+            with self._lock:
+                self._lost = min(self._lost + 1, MOST_LOST)
+
+    def close(self) -> None:
+        """Ends the threads after their present calls."""
+        with self._lock:
+            started = self._started
+        for _ in range(started):
+            self._calls.put(None)
+
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            future, call = item
+            del item
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, call

@@ -1,0 +1,1 @@
+"""Real servers of objects that tests and benchmarks start: each is a context manager that ends its own process."""
