@@ -152,11 +152,11 @@ class PackJob:
         tally = Tally(writer.state)
         tally.max_pixels = max(tally.max_pixels, self.options.max_pixels)
         if tally.noted * ENTRY.itemsize != len(writer.noted):
-            raise PackError(f"{writer.out} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again")
+            raise PackError(f"{writer.title} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again")
         try:
             tally.position = self._tracer.resume_at(writer.noted, self.order, workers)
         except PackError as error:
-            raise PackError(f"{writer.out} cannot be resumed: {error}") from error
+            raise PackError(f"{writer.title} cannot be resumed: {error}") from error
         return tally
 
     def _refuse_others(self, writer: DatasetWriter) -> None:
@@ -166,7 +166,8 @@ class PackJob:
         for name in ("source_digest", "limit"):
             if stored.get(name) != now[name]:
                 raise PackError(
-                    f"{writer.out} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: --overwrite packs it again"
+                    f"{writer.title} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: "
+                    "--overwrite packs it again"
                 )
 
     def refuse_deep(self, begin: int | None = None) -> None:

@@ -109,13 +109,13 @@ class Manifest:
         )
 
     @classmethod
-    def from_bytes(cls, data: builtins.bytes, path: Path, name: str = MANIFEST_NAME) -> Manifest:
-        """Parses the manifest in `data`; `path` is the dataset's folder, and `name` the file's, for error messages.
+    def from_bytes(cls, data: builtins.bytes, path: Path | str, name: str = MANIFEST_NAME) -> Manifest:
+        """Parses the manifest in `data`; `path` is the dataset's folder or its URL as shown, and `name` the file's, for error messages.
 
         Raises:
             DatasetError: the manifest is of a later version or damaged, or a value is out of range.
         """
-        what = f"{path / name}"
+        what = f"{path}/{name}"
         content = checked.parse(data, what)
         found = check_version(content, FORMAT, FORMAT_VERSION, what)
         content = checked.unseal(content, what)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.store.entries import SHARD_NAME, SIDE_NAME
-from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, VERSION_NAME
+from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, VERSION_NAME, can_go_on, sync_folder
 from fastload.store.sample_log import LOG_NAME
 
 WORK_NAME = "append.tmp"
 """The folder, inside a dataset's, into which the source of an append is packed."""
 DONE_NAME = "append.old"
 """Its name when its samples were added: it is only to be removed."""
+PART_END = ".part"
+"""End of the name of a data file that is being downloaded."""
 
 _OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp")))
 
@@ -22,7 +24,40 @@ def is_packed_file(name: str) -> bool:
     """Whether a file has the name of one that fastload writes into a dataset's folder."""
     if VERSION_NAME.fullmatch(name.removesuffix(".tmp")):
         return True
-    return name in _OURS or any(pattern.fullmatch(name) for pattern in (SHARD_NAME, SIDE_NAME))
+    return name in _OURS or any(pattern.fullmatch(name.removesuffix(PART_END)) for pattern in (SHARD_NAME, SIDE_NAME))
+
+
+def check_free(folder: Path, title: str, *, resume: bool, overwrite: bool) -> None:
+    """Checks that a dataset may be made in a folder; `title` names it in messages.
+
+    Raises:
+        PackError: the folder holds other files only, or a dataset or parts of one where neither is to be resumed or overwritten.
+    """
+    names = sorted(os.listdir(folder))
+    ours = [name for name in names if is_packed_file(name)]
+    if names and not ours:
+        raise PackError(f"{folder} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
+    if not ours or resume or overwrite:
+        return
+    if MANIFEST_NAME in ours:
+        raise PackError(f"{title} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
+    if not can_go_on(folder):
+        raise PackError(f"{title} {LOST}; --overwrite packs it again")
+    raise PackError(f"{title} holds an unfinished pack: --resume finishes it, --overwrite starts again")
+
+
+def clear(folder: Path) -> None:
+    """Removes a dataset's files: the manifest first, so that there never is a manifest without its shards.
+
+    Raises:
+        OSError: a file cannot be removed.
+        PackError: as `remove_work`.
+    """
+    names = [name for name in os.listdir(folder) if is_packed_file(name)]
+    for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
+        (folder / name).unlink()
+    remove_appends(folder)
+    sync_folder(folder)
 
 
 def remove_appends(dataset: Path) -> None:

@@ -22,34 +22,21 @@ from types import TracebackType
 from typing import Any
 
 from fastload._native import core
-from fastload.errors import ArgumentError, DatasetError, PackError
-from fastload.files import expanded, read_regular
-from fastload.store import checked
-from fastload.store.checked import Bad, get_int, get_object
+from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
+from fastload.files import expanded
+from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, ShardEntry, parse_shards
+from fastload.store.journal import SHARD_SIZE_LIMIT, Journal
 from fastload.store.lock import lock_folder
-from fastload.store.manifest import (
-    JOURNAL_NAME,
-    LOST,
-    MANIFEST_BYTES,
-    MANIFEST_NAME,
-    Manifest,
-    can_go_on,
-    check_version,
-    sync_folder,
-    write_atomically,
-)
+from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
 from fastload.store.sample_log import LOG_NAME, SampleLog
 from fastload.store.schema import Schema, with_index
 from fastload.store.shard import Prepared, ShardFile, durable_entry, write_error
 from fastload.store.sidecar import write_sidecar
-from fastload.store.work import is_packed_file, remove_appends
+from fastload.store.work import check_free, clear, is_packed_file
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
-_JOURNAL_FORMAT = "fastload-progress"
-_JOURNAL_VERSION = 1
-_SHARD_SIZE_LIMIT = 1 << 40
 _SIDECAR_NAME = "index-00000.bin"
 
 
@@ -74,6 +61,7 @@ class DatasetWriter:
 
     Attributes:
         next_index: the index of the next sample, at which a resumed pack continues.
+        title: what is written, for messages.
         state: the `state` given with the last sample of the last complete shard; {} at the start.
         noted: the entries given to `note` up to that sample; b"" at the start.
         finished: the manifest, once the dataset is complete; at once, if a complete dataset is resumed.
@@ -109,13 +97,14 @@ class DatasetWriter:
         """
         if resume and overwrite:
             raise ArgumentError("resume and overwrite contradict each other; give one")
-        if not isinstance(shard_size, int) or not 1 <= shard_size <= _SHARD_SIZE_LIMIT:
-            raise ArgumentError(f"shard_size is {shard_size}, outside 1 .. {_SHARD_SIZE_LIMIT} bytes")
+        if not isinstance(shard_size, int) or not 1 <= shard_size <= SHARD_SIZE_LIMIT:
+            raise ArgumentError(f"shard_size is {shard_size}, outside 1 .. {SHARD_SIZE_LIMIT} bytes")
         try:
             self._options: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"the options cannot be stored: {error}") from None
         self.out = Path(expanded(out))
+        self.title = str(self.out)
         self.schema = schema
         self.shard_size = shard_size
         self._base = base
@@ -133,15 +122,15 @@ class DatasetWriter:
         self._lock = self._claim(resume, overwrite)
         try:
             if overwrite:
-                self._clear()
+                clear(self.out)
             elif resume:
                 self._resume()
-            self._begun = len(self._shards)
+            self._begun = self._first_number()
             if self.finished is None:
                 self._journal(self.state, durable=False)
         except (OSError, DatasetError) as error:
             self._release()
-            raise PackError(f"cannot start to pack into {self.out}: {error}") from None
+            raise PackError(f"cannot start to pack into {self.title}: {error}") from None
         except BaseException:
             self._release()
             raise
@@ -166,44 +155,22 @@ class DatasetWriter:
         except OSError as error:
             raise PackError(f"cannot make the folder {self.out}: {error.strerror}") from None
         try:
-            self._check_free(resume, overwrite)
+            check_free(self.out, self.title, resume=resume, overwrite=overwrite)
         except BaseException:
             os.close(lock)
             self._pool.shutdown()
             raise
         return lock
 
-    def _check_free(self, resume: bool, overwrite: bool) -> None:
-        names = sorted(os.listdir(self.out))
-        ours = [name for name in names if is_packed_file(name)]
-        if names and not ours:
-            raise PackError(f"{self.out} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
-        if not ours or resume or overwrite:
-            return
-        if MANIFEST_NAME in ours:
-            raise PackError(f"{self.out} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
-        if not can_go_on(self.out):
-            raise PackError(f"{self.out} {LOST}; --overwrite packs it again")
-        raise PackError(f"{self.out} holds an unfinished pack: --resume finishes it, --overwrite starts again")
-
-    def _clear(self) -> None:
-        """Removes the dataset's files: the manifest first, so that there never is a manifest without its shards."""
-        names = [name for name in os.listdir(self.out) if is_packed_file(name)]
-        for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
-            (self.out / name).unlink()
-        remove_appends(self.out)
-        sync_folder(self.out)
-
     def _resume(self) -> None:
         """Continues from the shards that the journal names, or a manifest already written, and removes other files of a dataset."""
-        if (self.out / MANIFEST_NAME).exists():
-            manifest = Manifest.load(self.out)
+        if (manifest := self._published()) is not None:
             if manifest.version > 1:
                 raise PackError(
-                    f"{self.out} is complete, and was changed since (it is at version {manifest.version}): "
+                    f"{self.title} is complete, and was changed since (it is at version {manifest.version}): "
                     "`fastload append` adds samples, --overwrite packs it again"
                 )
-            self._same({"schema": manifest.schema.to_json(), "options": dict(manifest.options)})
+            self._same(manifest.schema.to_json(), manifest.options, self.shard_size)
             (self.out / JOURNAL_NAME).unlink(missing_ok=True)
             self.finished = manifest
             self._shards = list(manifest.shards)
@@ -218,40 +185,34 @@ class DatasetWriter:
         if self._log.content:
             named.add(LOG_NAME)
         for shard in self._shards:
-            file = self.out / shard.file
-            if not file.is_file() or file.stat().st_size != shard.bytes:
-                raise PackError(f"{file} is missing or of another size than when it was complete: --overwrite starts again")
+            if lost := self._lost(shard):
+                raise PackError(f"{lost}: --overwrite starts again")
         for name in os.listdir(self.out):
             if is_packed_file(name) and name not in named | {MANIFEST_NAME, JOURNAL_NAME}:
                 (self.out / name).unlink()
 
     def _read_journal(self) -> None:
         path = self.out / JOURNAL_NAME
-        content = checked.parse(read_regular(path, MANIFEST_BYTES), str(path))
-        check_version(content, _JOURNAL_FORMAT, _JOURNAL_VERSION, str(path))
-        content = checked.unseal(content, str(path))
-        self._same(content)
         try:
-            get_int(content.get("shard_size"), "the shard size", 1, _SHARD_SIZE_LIMIT)
-            self._shards = [replace(shard, base=self._base) for shard in parse_shards(content.get("shards"), self.schema, later=True)]
-            self.state = get_object(content.get("state"), "the packer's state")
-            self._log.load(content.get("log"))
+            journal = Journal.load(self.out)
+            self._same(journal.schema, journal.options, journal.shard_size)
+            self._shards = [replace(shard, base=self._base) for shard in parse_shards(journal.shards, self.schema, later=True)]
+            self.state = dict(journal.state)
+            self._log.load(journal.log)
+            self._load_objects(journal.objects)
         except Bad as error:
             raise PackError(f"{path} does not hold ({error}): --overwrite starts again") from None
 
-    def _same(self, stored: Mapping[str, Any]) -> None:
+    def _same(self, schema: object, options: Mapping[str, Any], shard_size: int) -> None:
         """Raises PackError if the fields or options differ from those of the pack that is resumed."""
-        if stored.get("schema") != self.schema.to_json():
-            raise PackError(f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again")
-        before = {
-            **dict(get_object(stored.get("options"), "the options")),
-            "shard_size": stored.get("shard_size", self.shard_size),
-        }
+        if schema != self.schema.to_json():
+            raise PackError(f"{self.title} was begun with other fields, so it cannot be resumed: --overwrite starts again")
+        before = {**options, "shard_size": shard_size}
         now = {**self._options, "shard_size": self.shard_size}
         for name in sorted((before.keys() | now.keys()) - self._varying):
             if before.get(name) != now.get(name):
                 raise PackError(
-                    f"{self.out} was begun with {name}={before.get(name)!r}, now it is {now.get(name)!r}: "
+                    f"{self.title} was begun with {name}={before.get(name)!r}, now it is {now.get(name)!r}: "
                     "resume with the same options, or --overwrite starts again"
                 )
 
@@ -297,9 +258,9 @@ class DatasetWriter:
     def append_prepared(self, sample: Prepared, *, state: State | None = None) -> None:
         """Appends a sample made by `prepare`; see `append`."""
         if self.finished is not None:
-            raise PackError(f"{self.out} is already complete; --overwrite packs it again")
+            raise PackError(f"{self.title} is already complete; --overwrite packs it again")
         if self._lock < 0:
-            raise PackError(f"packing into {self.out} was given up; open it again with --resume")
+            raise PackError(f"packing into {self.title} was given up; open it again with --resume")
         if self._shard is None:
             # not len(self._shards): the thread that completes the last shard may or may not have added it yet
             path = self.out / f"shard-{self._begun:05d}.lmdb"
@@ -328,10 +289,15 @@ class DatasetWriter:
     def _make_durable(self, shard: _Complete, journal: bool) -> None:
         path = self.out / shard.file
         try:
-            self._shards.append(replace(durable_entry(path, shard.first, shard.count, shard.columns), base=self._base))
+            entry = replace(durable_entry(path, shard.first, shard.count, shard.columns), base=self._base)
+            self._store(entry)
+            self._shards.append(entry)
             if journal:
                 self._log.extend(shard.noted)
                 self._journal(shard.state)
+            self._stored(entry)
+        except FastloadError:
+            raise
         except OSError as error:
             raise write_error(path, 0, error) from None
         self.state = shard.state
@@ -342,17 +308,9 @@ class DatasetWriter:
             completing.result()
 
     def _journal(self, state: Mapping[str, Any], durable: bool = True) -> None:
-        content = {
-            "format": _JOURNAL_FORMAT,
-            "version": _JOURNAL_VERSION,
-            "schema": self.schema.to_json(),
-            "options": self._options,
-            "shard_size": self.shard_size,
-            "shards": [shard.to_json() for shard in self._shards],
-            "state": dict(state),
-            "log": self._log.to_json(),
-        }
-        write_atomically(self.out / JOURNAL_NAME, checked.seal(content), durable)
+        shards = [shard.to_json() for shard in self._shards]
+        objects = self._objects_json()
+        Journal(self.schema.to_json(), self._options, self.shard_size, shards, state, self._log.to_json(), objects).write(self.out, durable)
 
     def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any], **options: object) -> Manifest:
         """Completes the last shard and writes the manifest, which makes the folder a dataset.
@@ -369,21 +327,60 @@ class DatasetWriter:
             self._release()
             return self.finished
         if self._lock < 0:
-            raise PackError(f"packing into {self.out} was given up; open it again with --resume")
-        self._complete_shard(journal=False)  # the manifest will name it
+            raise PackError(f"packing into {self.title} was given up; open it again with --resume")
+        self._complete_shard(journal=self._journals_all)
         self._await_completion()
         names = None if classes is None else tuple(classes)
         manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary))
         try:
-            if self._shards:
-                manifest = replace(manifest, sidecars=(write_sidecar(self.out, _SIDECAR_NAME, self._shards),))
-            manifest.write(self.out)
+            self.finished = self._publish(manifest)
             self._log.remove()
             (self.out / JOURNAL_NAME).unlink()
+        except FastloadError:
+            raise
         except OSError as error:
             raise write_error(self.out / MANIFEST_NAME, len(manifest.to_bytes()), error) from None
-        self.finished = manifest
         self._release()
+        return self.finished
+
+    # What a writer to a URL does otherwise: see `fastload.remote.writer`.
+
+    _journals_all = False
+    """Whether the journal names the last shard too, which the manifest will name."""
+
+    def _published(self) -> Manifest | None:
+        """The manifest of the dataset, if it is complete."""
+        return Manifest.load(self.out) if (self.out / MANIFEST_NAME).exists() else None
+
+    def _first_number(self) -> int:
+        """The number in the name of the first shard that this writer begins."""
+        return len(self._shards)
+
+    def _lost(self, shard: ShardEntry) -> str:
+        """Describes why a shard that the journal names cannot be used; "" if it can."""
+        file = self.out / shard.file
+        if file.is_file() and file.stat().st_size == shard.bytes:
+            return ""
+        return f"{file} is missing or of another size than when it was complete"
+
+    def _store(self, shard: ShardEntry) -> None:
+        """Called with a synced shard, before the journal names it; in a thread."""
+
+    def _stored(self, shard: ShardEntry) -> None:
+        """Called after the journal has named a shard; in a thread."""
+
+    def _objects_json(self) -> dict[str, Any]:
+        """What the journal keeps of the objects that shards have become."""
+        return {}
+
+    def _load_objects(self, stored: Mapping[str, Any]) -> None:
+        """Takes what `_objects_json` returned before a kill. Raises Bad."""
+
+    def _publish(self, manifest: Manifest) -> Manifest:
+        """Makes the dataset of this manifest, and returns it with its sidecar. Raises OSError."""
+        if self._shards:
+            manifest = replace(manifest, sidecars=(write_sidecar(self.out, _SIDECAR_NAME, self._shards),))
+        manifest.write(self.out)
         return manifest
 
     def abort(self) -> None:
