@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fastload.in_place.on_images import OnImages
     from fastload.loader import FastLoader
     from fastload.packing import attach, export, index, pack
+    from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "index",
     "pack",
     "prune",
+    "pull",
+    "push",
     "transforms",
 ]
 
@@ -47,6 +50,8 @@ _HOMES = {
     "drop": ("fastload.versions", "drop"),
     "drop_columns": ("fastload.versions", "drop_columns"),
     "prune": ("fastload.versions", "prune"),
+    "pull": ("fastload.transfer", "pull"),
+    "push": ("fastload.transfer", "push"),
     "export": ("fastload.packing", "export"),
     "index": ("fastload.packing", "index"),
     "pack": ("fastload.packing", "pack"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -45,6 +47,11 @@ class DataFile:
     def bytes(self) -> int:
         """Bytes up to the end of the last part: as much of the file as anybody reads."""
         return max(part.offset + part.bytes for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """Digest of its content's checksums: equal digests mean equal bytes."""
+        return hashlib.blake2b(json.dumps([self.whole, self.parts]).encode(), digest_size=16).hexdigest()
 
     def fits(self, size: int) -> bool:
         """Whether a file of this size can be this one."""

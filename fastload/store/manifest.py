@@ -32,6 +32,8 @@ VERSION_NAME = re.compile(r"manifest-([0-9]{5,9})\.json")
 """Names of the manifests of older versions."""
 VERSION_LIMIT = 10**9 - 1
 JOURNAL_NAME = "progress.json"
+PULL_FORMAT = "fastload-pull"
+"""The `format` of the journal of a download."""
 MANIFEST_BYTES = 1 << 28
 """Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards, fit."""
 LOST = f"holds shards, but its {MANIFEST_NAME} is lost: copy that file again from where the dataset came from"
@@ -203,6 +205,8 @@ def _missing(folder: Path) -> DatasetError:
         return DatasetError(f"there is no {folder}: check the path, or pack it with `fastload pack SRC {folder}`")
     if looks_unfinished(folder) and not can_go_on(folder):
         return DatasetError(f"{folder} {LOST}, or pack again: `fastload pack SRC {folder} --overwrite`")
+    if is_pull(folder):
+        return DatasetError(f"{folder} is unfinished: a pull stopped before its end. `fastload pull URL {folder}` goes on with it")
     if looks_unfinished(folder):
         return DatasetError(
             f"{folder} is unfinished: packing stopped before its end. "
@@ -214,6 +218,14 @@ def _missing(folder: Path) -> DatasetError:
 def looks_unfinished(folder: Path) -> bool:
     """Whether a folder without a manifest holds parts of a dataset."""
     return any(name == JOURNAL_NAME or SHARD_NAME.fullmatch(name) for name in os.listdir(folder))
+
+
+def is_pull(folder: Path) -> bool:
+    """Whether the journal in a folder is that of a download."""
+    try:
+        return PULL_FORMAT in read_regular(folder / JOURNAL_NAME, MANIFEST_BYTES)[:100].decode("utf-8", "replace")
+    except OSError:
+        return False
 
 
 def can_go_on(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,7 @@ _ALIGNED = 8
 """Sections begin at multiples of this."""
 
 Identity = tuple[int, int, int, int]
+Chunk = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,10 +174,31 @@ def walked(dataset: Path, shard: ShardEntry) -> core.Store:
     return store
 
 
-def _section(dataset: Path, shard: ShardEntry, samples: int) -> Iterator[bytes | bytearray | memoryview]:
-    """The parts of a shard's section, in a sidecar of so many samples. Raises DatasetError."""
+def section(dataset: Path, shard: ShardEntry, samples: int) -> Iterator[Chunk]:
+    """The parts of a shard's section, in a sidecar of so many samples; the shard is walked. Raises DatasetError."""
     store = walked(dataset, shard)
-    columns = store.columns(0)
+
+    def rows(name: str, size: int) -> Chunk:
+        chunk = bytearray(size)
+        store.column(0, name, chunk)
+        if core.crc32c(chunk) != shard.columns[name]:
+            raise DatasetError(f"column {name} in {shard.file} is damaged: copy the shard again or pack again")
+        return chunk
+
+    return _encoded(shard, store.columns(0), store.places(0), rows, samples)
+
+
+def cut_section(data: memoryview, shard: ShardEntry, samples: int) -> Iterator[Chunk]:
+    """The parts of a shard's section made for a sidecar of fewer samples, as one of so many has them. Raises Bad."""
+    known = parse(data, shard)
+    places = known.places.tobytes()
+    return _encoded(shard, known.columns, places, lambda name, _: known.chunks[name], samples)
+
+
+def _encoded(
+    shard: ShardEntry, columns: Sequence[tuple[bytes, int, int]], places: bytes, rows: Callable[[str, int], Chunk], samples: int
+) -> Iterator[Chunk]:
+    """The parts of a section; `rows` returns a column's rows, by its name and size."""
     copied = []
     for name, _, size in columns:
         row = size // shard.stored
@@ -191,25 +213,28 @@ def _section(dataset: Path, shard: ShardEntry, samples: int) -> Iterator[bytes |
     for (name, offset, size), copy in zip(columns, copied, strict=True):
         yield _COLUMN.pack(offset, size, len(name), copy)
     yield names + bytes(filled - head)
-    yield store.places(0)
+    yield places
     for (name, _, size), copy in zip(columns, copied, strict=True):
         if copy:
-            chunk = bytearray(size)
-            store.column(0, name.decode(), chunk)
-            if core.crc32c(chunk) != shard.columns[name.decode()]:
-                raise DatasetError(f"column {name.decode()} in {shard.file} is damaged: copy the shard again or pack again")
-            yield chunk
+            yield rows(name.decode(), size)
     yield bytes(total - content)
 
 
-def write_sidecar(dataset: Path, name: str, shards: Iterable[ShardEntry], known: Mapping[Identity, memoryview] | None = None) -> Segment:
-    """Writes a sidecar into a dataset's folder, and syncs file and folder. One shard's section is in memory at a time.
+def write_sidecar(
+    dataset: Path,
+    name: str,
+    shards: Iterable[ShardEntry],
+    known: Mapping[Identity, memoryview] | None = None,
+    into: Path | None = None,
+) -> Segment:
+    """Writes a sidecar, and syncs file and folder. One shard's section is in memory at a time.
 
     Args:
-        dataset: the folder.
+        dataset: the dataset's folder.
         name: an unused name for the file.
         shards: those that it covers.
-        known: their sections, which are copied; by default the shards are walked.
+        known: sections, which are copied; shards without one are walked.
+        into: the folder to write it into; default: the dataset's.
 
     Raises:
         DatasetError: a shard is missing or damaged.
@@ -217,17 +242,19 @@ def write_sidecar(dataset: Path, name: str, shards: Iterable[ShardEntry], known:
     """
     covered = list({identity(shard): shard for shard in shards}.values())
     samples = sum(shard.stored for shard in covered)
+    sections = known or {}
+    folder = dataset if into is None else into
     crc = size = 0
-    with open(dataset / name, "xb") as file:
+    with open(folder / name, "xb") as file:
         for shard in covered:
-            parts = _section(dataset, shard, samples) if known is None else iter((known[identity(shard)],))
-            for part in parts:
+            found = sections.get(identity(shard))
+            for part in section(dataset, shard, samples) if found is None else (found,):
                 file.write(part)
                 crc = core.crc32c(part, crc)
                 size += len(part)
         file.flush()
         os.fsync(file.fileno())
-    sync_folder(dataset)
+    sync_folder(folder)
     return Segment(name, 0, size, crc)
 
 

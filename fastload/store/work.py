@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.store.entries import SHARD_NAME, SIDE_NAME
-from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, VERSION_NAME, can_go_on, sync_folder
+from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, VERSION_NAME, can_go_on, is_pull, sync_folder
 from fastload.store.sample_log import LOG_NAME
 
 WORK_NAME = "append.tmp"
@@ -43,6 +43,8 @@ def check_free(folder: Path, title: str, *, resume: bool, overwrite: bool) -> No
         raise PackError(f"{title} already holds a packed dataset; --overwrite replaces it, or choose another OUT")
     if not can_go_on(folder):
         raise PackError(f"{title} {LOST}; --overwrite packs it again")
+    if is_pull(folder):
+        raise PackError(f"{title} holds an unfinished download: `fastload pull` goes on with it, --overwrite replaces it")
     raise PackError(f"{title} holds an unfinished pack: --resume finishes it, --overwrite starts again")
 
 

@@ -1,0 +1,240 @@
+"""push: uploads a packed dataset to a URL.
+
+NOTE [ push: what is sent again ]
+An object is not sent again if its content is known there:
+1. the manifest at the URL names it with the checksums that this dataset's has, and it has the right size: nobody replaces such an object
+   (NOTE [ bucket: what is durable when ]);
+2. or an unfinished push noted it in progress.json at the URL, with its checksums and the ETag that it had, and it has that ETag now.
+A name and a size alone prove nothing. A store without ETags gets what an unfinished push has sent once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingError
+from fastload.files import expanded
+from fastload.packing.progress import Progress
+from fastload.remote.bucket import Bucket, same_object
+from fastload.remote.client import open_objects
+from fastload.remote.files import DataFile
+from fastload.remote.objects import ObjectInfo, Objects
+from fastload.store import JOURNAL_NAME, Manifest, checked
+from fastload.store.manifest import MANIFEST_BYTES
+from fastload.transfer.plan import PushPlan, Upload, plan_push, replaces
+
+_FORMAT = "fastload-push"
+_VERSION = 1
+FILES_AT_ONCE = 2
+"""Uploads at a time; each has several parts in flight."""
+_NOTE_EVERY = 2.0
+"""Seconds between two writes of progress.json, so that small shards do not cost a request more each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushSummary:
+    """Result of `push`.
+
+    Attributes:
+        samples: samples of the dataset.
+        files: objects that it consists of, without the manifest.
+        bytes: their size.
+        sent_files: objects that this call sent.
+        sent_bytes: their size.
+        removed: objects of an older dataset, or of an unfinished push, that were removed.
+        seconds: wall-clock time.
+    """
+
+    samples: int
+    files: int
+    bytes: int
+    sent_files: int
+    sent_bytes: int
+    removed: int
+    seconds: float
+
+
+def push(
+    path: str | os.PathLike[str],
+    url: str,
+    *,
+    version: int | None = None,
+    overwrite: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    timeout: float = 60.0,
+    progress: bool = False,
+) -> PushSummary:
+    """Uploads a packed dataset to a URL; it is a dataset there once this returns, and not before.
+
+    What is there already is not sent again: a push that was stopped goes on, and a later version of a dataset sends its new files alone.
+    Readers of a dataset that is replaced go on with it until its objects are removed, at the end.
+
+    Args:
+        path: the dataset's folder; it is not changed.
+        url: where to: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
+        version: an older version of a dataset that was changed; the latest by default.
+        overwrite: replace another dataset, or an unfinished one, at the URL.
+        storage_options: of the store: ``endpoint``, ``region``, ...; the environment by default.
+        timeout: seconds after which a request that fails again and again is given up.
+        progress: show a bar on the terminal.
+
+    Returns:
+        PushSummary: the counts of what was done.
+
+    Raises:
+        ArgumentError: the URL or an option is wrong.
+        DatasetError: there is no finished dataset, or it is damaged.
+        PackError: there is another dataset at the URL, or a bucket cannot hold this one (its images lie in other files).
+        RemoteError: the store does not answer, or denies access.
+    """
+    started = time.monotonic()
+    dataset = Path(expanded(path))
+    manifest = Manifest.load(dataset, version)
+    with closing(open_objects(url, storage_options, timeout)) as objects, tempfile.TemporaryDirectory(prefix="fastload-push-") as scratch:
+        bucket = Bucket(objects, overwrite=overwrite)
+        notes = _Notes(bucket, manifest)
+        if not overwrite:
+            _refuse_others(bucket, manifest, notes)
+        plan = plan_push(dataset, manifest, bucket, Path(scratch))
+        uploads = [upload for upload in plan.uploads if not bucket.is_there(upload.file) and not notes.has(upload.file)]
+        if uploads:
+            notes.write()
+        _Sender(objects, notes, plan, uploads).run(progress)
+        names = {upload.file.name for upload in plan.uploads}
+        removed = bucket.commit(plan.manifest, {name: info for name, info in notes.objects.items() if name in names})
+    return PushSummary(
+        manifest.count,
+        len(plan.uploads),
+        sum(upload.file.bytes for upload in plan.uploads),
+        len(uploads),
+        sum(upload.file.bytes for upload in uploads),
+        removed,
+        time.monotonic() - started,
+    )
+
+
+def _refuse_others(bucket: Bucket, manifest: Manifest, notes: _Notes) -> None:
+    """Raises PackError if there is another dataset at the URL, or parts of one."""
+    url = bucket.objects.url
+    if bucket.manifest is not None and not replaces(manifest, bucket.manifest):
+        raise PackError(f"{url} holds another packed dataset, or a later version of this one; --overwrite replaces it")
+    if bucket.begun and not notes.same_dataset:
+        what = "an unfinished push of another dataset" if notes.found else "parts of a dataset that is not finished"
+        raise PackError(f"{url} holds {what}; --overwrite replaces it, or choose another URL")
+
+
+class _Notes:
+    """progress.json at the URL: which objects an unfinished push has sent. See NOTE [ push: what is sent again ].
+
+    Attributes:
+        found: whether there was one.
+        same_dataset: whether it is of the dataset that is pushed now.
+        objects: objects that are known to have the content noted for them.
+    """
+
+    def __init__(self, bucket: Bucket, manifest: Manifest) -> None:
+        self._objects = bucket.objects
+        self._dataset = manifest.samples_digest
+        self._contents: dict[str, str] = {}
+        self._written = 0.0
+        self.objects: dict[str, ObjectInfo] = {}
+        content = _read_notes(bucket.objects) if JOURNAL_NAME in bucket.listed else None
+        self.found = content is not None
+        self.same_dataset = content is not None and content.get("dataset") == self._dataset
+        for name, entry in (content or {}).get("objects", {}).items():
+            now = bucket.listed.get(name)
+            if now is not None and same_object(now, ObjectInfo(name, now.size, entry.get("etag"))):
+                self.objects[name] = now
+                self._contents[name] = entry.get("content")
+
+    def has(self, file: DataFile) -> bool:
+        """Whether an object is there with this file's content."""
+        return self._contents.get(file.name) == file.digest and file.fits(self.objects[file.name].size)
+
+    def add(self, file: DataFile, info: ObjectInfo) -> None:
+        """Notes an object that was sent; it is written now and then."""
+        self.objects[file.name] = info
+        self._contents[file.name] = file.digest
+        if time.monotonic() - self._written >= _NOTE_EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """Writes the object progress.json. Raises RemoteError."""
+        entries = {name: {"etag": info.etag, "content": self._contents[name]} for name, info in self.objects.items()}
+        content = {"format": _FORMAT, "version": _VERSION, "dataset": self._dataset, "objects": entries}
+        self._objects.put(JOURNAL_NAME, checked.seal(content))
+        self._written = time.monotonic()
+
+
+def _read_notes(objects: Objects) -> dict[str, Any] | None:
+    """The content of progress.json; None if it is none of a push, or does not hold: what it notes is then sent again."""
+    try:
+        content = checked.unseal(checked.parse(objects.get(JOURNAL_NAME, MANIFEST_BYTES), JOURNAL_NAME), JOURNAL_NAME)
+    except RemoteMissingError:
+        return None
+    except DatasetError as error:
+        if type(error) is not DatasetError:
+            raise
+        return None
+    entries = content.get("objects")
+    good = isinstance(entries, dict) and all(isinstance(entry, dict) for entry in entries.values())
+    return content if good and (content.get("format"), content.get("version")) == (_FORMAT, _VERSION) else None
+
+
+class _Sender:
+    """Uploads files, several at a time."""
+
+    def __init__(self, objects: Objects, notes: _Notes, plan: PushPlan, uploads: list[Upload]) -> None:
+        self._objects = objects
+        self._notes = notes
+        self._uploads = uploads
+        self._samples = plan.manifest.count
+        self._bytes = sum(upload.file.bytes for upload in plan.uploads)
+        self._before = self._bytes - sum(upload.file.bytes for upload in uploads)
+        self._sent = 0
+        self._lock = threading.Lock()  # guards _sent
+        self._stopped = False
+
+    def run(self, progress: bool) -> None:
+        """Uploads all of them. Raises the first error."""
+        running: dict[Future[ObjectInfo], DataFile] = {}
+        with ThreadPoolExecutor(FILES_AT_ONCE, "fastload-push") as pool, Progress(self._samples, "push", shown=progress) as bar:
+            bar.start(self._share(self._before), self._before)
+            try:
+                for upload in self._uploads:
+                    running[pool.submit(self._send, upload)] = upload.file
+                while running:
+                    done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        self._notes.add(running.pop(future), future.result())
+                    bar.update(self._share(self._before + self._sent), self._before + self._sent)
+            except BaseException:
+                self._stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                with contextlib.suppress(RemoteError):
+                    self._notes.write()
+                raise
+
+    def _share(self, size: int) -> int:
+        return self._samples * min(size, self._bytes) // max(self._bytes, 1)
+
+    def _send(self, upload: Upload) -> ObjectInfo:
+        upload.check()
+        self._objects.put_file(upload.file.name, upload.path, self._count)
+        return self._objects.head(upload.file.name)
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._sent += size
+        if self._stopped:
+            raise PackError("the push was stopped")
