@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from fastload.packing import attach, export, index, pack
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
+    from fastload.window import WindowSampler
 
 __all__ = [
     "FastLoader",
     "HealthMonitor",
     "OnImages",
     "PackedDataset",
+    "WindowSampler",
     "__version__",
     "add_columns",
     "append",
@@ -43,6 +45,7 @@ _HOMES = {
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "OnImages": ("fastload.in_place.on_images", "OnImages"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
+    "WindowSampler": ("fastload.window", "WindowSampler"),
     "add_columns": ("fastload.versions", "add_columns"),
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),

@@ -152,6 +152,14 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         return self._fields
 
     @property
+    def mean_bytes(self) -> float | None:
+        """Mean size of a stored sample, in bytes of its shard; None where images are attached, or there are no samples."""
+        shards = self.opened.reader.manifest.shards
+        if not shards or any(shard.base is not None for shard in shards):
+            return None
+        return sum(shard.bytes for shard in shards) / max(1, sum(shard.stored for shard in shards))
+
+    @property
     def image_field(self) -> str:
         """Name of the field that holds the image."""
         return self.opened.image_name

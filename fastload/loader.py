@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, Literal, Protocol, cast
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 from typing_extensions import Self, TypeVar
 
 from fastload.base_iterator import LoaderIterator, uncompiled
@@ -24,6 +24,7 @@ from fastload.processes.iterator import WorkerIterator
 from fastload.resume.state_dict import load, state_of
 from fastload.rng import checked_epoch, checked_seed
 from fastload.system import share_of_cpus
+from fastload.window import RandomWindowSampler, windowed
 
 _T = TypeVar("_T", covariant=True, default=Any)
 
@@ -55,7 +56,9 @@ class FastLoader(DataLoader[_T]):
 
     Args:
         dataset: a path of a packed dataset, or any Dataset.
-        batch_size, shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, generator, in_order: as DataLoader's.
+        batch_size, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, generator, in_order: as DataLoader's.
+        shuffle: True: as DataLoader's, a permutation of all samples. "window": blocks of consecutive samples (2 MiB) in random order, mixed
+            through 1 GiB of samples, for data in a bucket; `fastload.WindowSampler` has other sizes, and ranks.
         worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's. On packed data the first two have
             nothing to act on, and say so with a warning; threads always persist.
         num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
@@ -126,7 +129,7 @@ class FastLoader(DataLoader[_T]):
         self,
         dataset: str | os.PathLike[str] | Dataset[_T] | _Samples[_T],
         batch_size: int | None = 1,
-        shuffle: bool | None = None,
+        shuffle: bool | Literal["window"] | None = None,
         sampler: Any = None,
         batch_sampler: Any = None,
         num_workers: int | None = None,
@@ -166,6 +169,9 @@ class FastLoader(DataLoader[_T]):
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
         own_generator = seed is not None and generator is None and bool(shuffle)
+        generator = torch.Generator() if own_generator else generator
+        if windowed(shuffle) and sampler is None and batch_sampler is None and not isinstance(dataset, IterableDataset):
+            sampler, shuffle = RandomWindowSampler(cast("Sized", dataset), generator), None
         settings = Settings(
             dataset=dataset,
             batch_size=batch_size,
@@ -178,7 +184,7 @@ class FastLoader(DataLoader[_T]):
             timeout=timeout,
             worker_init_fn=worker_init_fn,
             multiprocessing_context=None if packed and not num_workers else multiprocessing_context,
-            generator=torch.Generator() if own_generator else generator,
+            generator=generator,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
@@ -197,7 +203,7 @@ class FastLoader(DataLoader[_T]):
             own_generator=own_generator,
         )
         settings.show_on(self)
-        super().__init__(shuffle=shuffle, **settings.torch_arguments())
+        super().__init__(shuffle=cast("bool | None", shuffle), **settings.torch_arguments())
         state.settings = settings
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
         if plan.engine == "threads":

@@ -26,9 +26,10 @@ from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
 from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
+from fastload.window import RandomWindowSampler, WindowSampler
 
 _DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
-_DRAWS_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+_DRAWS_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler, WindowSampler, RandomWindowSampler)
 """Samplers that, without a generator of their own, draw from torch's global one at their first index only."""
 
 

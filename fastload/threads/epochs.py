@@ -29,6 +29,7 @@ from fastload.resume.epoch_start import begin, follow, fresh
 from fastload.resume.epoch_state import EpochState, Progress
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.iterator import PackedIterator
+from fastload.window import RandomWindowSampler
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,9 @@ def _can_begin_early(settings: Settings) -> bool:
         return False  # .sampler is then a default that is not used
     if type(sampler) is SequentialSampler:
         return True
-    return type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+    if not isinstance(sampler, RandomSampler) or type(sampler) not in (RandomSampler, RandomWindowSampler):
+        return False
+    return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
 
 
 def _generators(settings: Settings) -> list[torch.Generator]:

@@ -24,7 +24,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from fastload import FastLoader
+from fastload import FastLoader, WindowSampler
 from fastload.errors import ArgumentError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
@@ -64,6 +64,10 @@ SAMPLERS: dict[str, Any] = {
     "subset": lambda: {"sampler": SubsetRandomSampler(range(3, COUNT))},
     "weighted": lambda: {"sampler": WeightedRandomSampler([1.0] * COUNT, 40)},
     "distributed": lambda: {"sampler": DistributedSampler(range(COUNT), num_replicas=2, rank=1)},
+    "window": lambda: {"shuffle": "window"},
+    "window, seed": lambda: {"shuffle": "window", "seed": 3},
+    "windows": lambda: {"sampler": WindowSampler(COUNT, block=3, buffer=9, seed=4)},
+    "windows, drawn": lambda: {"sampler": WindowSampler(COUNT, block=3, buffer=9)},
     "custom": lambda: {"sampler": Shuffled()},
     "kept": lambda: {"sampler": Resetting()},
     "batches": lambda: {"batch_sampler": BatchSampler(RandomSampler(range(COUNT)), 5, True), "batch_size": 1},
@@ -72,7 +76,11 @@ SAMPLERS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTLED = {"sequential", "seed", "window, seed", "windows", "own", "replacement", "twice", "distributed", "kept", "lists"}
+"""Those whose order owes nothing to torch's generator, or a loader's, from which base seeds are drawn."""
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     kind=st.sampled_from(sorted(SAMPLERS)),
     steps=st.integers(0, 12),
@@ -94,7 +102,7 @@ def test_any_sampler_any_workers(kind: str, steps: int, epochs: int, first: int,
 
     persists = [persistent and workers > 0 for workers in (first, second)]
     # Persistent workers draw one base seed, others one per epoch: from the generator that "generator" shuffles with, or torch's global one.
-    following = persists[0] == persists[1] or kind in ("sequential", "seed", "own", "replacement", "twice", "distributed", "kept", "lists")
+    following = persists[0] == persists[1] or kind in SETTLED
     if kind == "custom":
         return check_custom(first, second, steps)
     check_rest(lambda: make(first, 2), lambda: make(second, prefetch), epochs, steps, following)

@@ -1,0 +1,6 @@
+"""Orders for `shuffle="window"`: blocks of consecutive samples in random order, mixed through a buffer of bounded size."""
+
+from fastload.window.order import WindowOrder
+from fastload.window.sampler import RandomWindowSampler, WindowSampler, windowed
+
+__all__ = ["RandomWindowSampler", "WindowOrder", "WindowSampler", "windowed"]
