@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import obstore
-from obstore.exceptions import BaseError
 from typing_extensions import Buffer
 
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.failures import Failure, Tries, of_message, wrong_length
 from fastload.remote.objects import ObjectInfo, Objects
+from fastload.remote.own_obstore import add_holder, own_obstore
 from fastload.remote.stores import StoreMaker
 from fastload.urls import shown
 
@@ -38,17 +38,20 @@ class ObstoreObjects(Objects):
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
         self.url = shown(url).rstrip("/")
-        self._maker = StoreMaker(url, dict(options), timeout)
+        self._obstore: Any = own_obstore()
+        self._maker = StoreMaker(self._obstore, url, dict(options), timeout)
         self._timeout = timeout
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()  # guards the two stores
         self._reader: Any = self._maker.reader()
         self._writer: Any = None
+        self._awaited: set[asyncio.Future[Buffer]] = set()
+        add_holder(self)
 
     def get(self, name: str, limit: int) -> bytes:
         """The whole object, of at most `limit` bytes."""
-        size, data = self._call("reading", name, lambda store: _whole(store, name, limit))
+        size, data = self._call("reading", name, lambda store: self._whole(store, name, limit))
         if data is None:
             raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
         return data
@@ -57,12 +60,13 @@ class ObstoreObjects(Objects):
         """Bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
-        return self._call(
+        body: Buffer = self._call(
             f"reading bytes {start}-{stop - 1} of",
             name,
-            lambda store: obstore.get_range(store, name, start=start, end=stop),
+            lambda store: self._obstore.get_range(store, name, start=start, end=stop),
             lambda body: wrong_length(body, stop - start),
         )
+        return body
 
     async def fetch(self, name: str, start: int, stop: int) -> Buffer:
         """Bytes start .. stop-1 of an object, awaited."""
@@ -71,33 +75,38 @@ class ObstoreObjects(Objects):
         tries = None
         while True:
             store = self._store()
+            request = self._obstore.get_range_async(store, name, start=start, end=stop)
+            self._awaited.add(request)
             try:
-                body: Buffer = await self._bounded(obstore.get_range_async(store, name, start=start, end=stop), tries)
+                # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
+                body: Buffer = await (request if tries is None else asyncio.wait_for(request, max(tries.left(), 0.001)))
                 failure = wrong_length(body, stop - start)
+            except asyncio.CancelledError:
+                if self._closed:
+                    raise ClosedError(f"{self.url} was closed while {self._place(name)} was read") from None
+                raise
             except Exception as error:
-                failure = _failure(error)
+                failure = self._failure(error)
+            finally:
+                self._awaited.discard(request)
             if failure is None:
                 return body
             tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
             await asyncio.sleep(self._next_try(tries, failure, store))
 
-    async def _bounded(self, request: Awaitable[Buffer], tries: Tries | None) -> Buffer:
-        # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
-        return await request if tries is None else await asyncio.wait_for(request, max(tries.left(), 0.001))
-
     def head(self, name: str) -> ObjectInfo:
         """Size and ETag of an object."""
-        meta = self._call("looking up", name, lambda store: obstore.head(store, name))
+        meta = self._call("looking up", name, lambda store: self._obstore.head(store, name))
         return ObjectInfo(name, meta["size"], meta["e_tag"])
 
     def list(self) -> list[ObjectInfo]:
         """All objects below the URL."""
-        found = self._call("listing", "", lambda store: [meta for page in obstore.list(store, chunk_size=1000) for meta in page])
+        found = self._call("listing", "", lambda store: [meta for page in self._obstore.list(store, chunk_size=1000) for meta in page])
         return [ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in found]
 
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object in one request."""
-        self._call("writing", name, lambda store: obstore.put(store, name, data, use_multipart=False), write=True)
+        self._call("writing", name, lambda store: self._obstore.put(store, name, data, use_multipart=False), write=True)
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
         """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then asks for the object's size, which must be the file's."""
@@ -106,7 +115,7 @@ class ObstoreObjects(Objects):
 
         def upload(store: Any) -> None:
             with open(path, "rb") as file:
-                obstore.put(store, name, _parts(file, part, sent), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
+                self._obstore.put(store, name, _parts(file, part, sent), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
 
         self._call("uploading", name, upload, write=True)
         there = self.head(name).size
@@ -121,17 +130,28 @@ class ObstoreObjects(Objects):
 
         def remove(store: Any) -> None:
             try:
-                obstore.delete(store, name)
+                self._obstore.delete(store, name)
             except FileNotFoundError:
                 pass
 
         self._call("deleting", name, remove, write=True)
 
     def close(self) -> None:
-        """Lets go of the stores, which end their connections; idempotent."""
+        """Cancels what is awaited and drops the stores, which end their connections; idempotent. In a forked child it does nothing."""
+        if os.getpid() != self._pid:
+            return  # dropping the parent's stores here would harm the parent's connections: NOTE [ obstore after a fork ]
         with self._lock:
             self._closed = True
             self._reader = self._writer = None
+        for request in list(self._awaited):
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                request.get_loop().call_soon_threadsafe(request.cancel)
+
+    def _whole(self, store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
+        """Size and bytes of an object; no bytes if there are more than `limit`."""
+        result = self._obstore.get(store, name)
+        size = result.meta["size"]
+        return size, bytes(result.bytes()) if size <= limit else None
 
     def _place(self, name: str) -> str:
         return f"{self.url}/{name}" if name else self.url
@@ -154,6 +174,20 @@ class ObstoreObjects(Objects):
             if not self._closed and old in (self._reader, self._writer):
                 self._reader = self._maker.reader()
                 self._writer = None
+
+    def _failure(self, error: Exception) -> Failure:
+        """What an exception of a request means; an exception that is not of a request is raised again."""
+        if isinstance(error, FileNotFoundError):
+            return Failure("missing", "there is no such object or bucket")
+        if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+            return Failure("again", "the server was too slow")
+        if isinstance(error, PermissionError):
+            return Failure("denied", "access denied")
+        if isinstance(error, self._obstore.exceptions.BaseError):
+            return of_message(str(error))
+        if type(error) is ValueError:
+            return Failure("final", "its name has an empty part or dots as a part", "give names without them")
+        raise error
 
     def _next_try(self, tries: Tries, failure: Failure, store: object) -> float:
         """Seconds to wait before the next try; raises RemoteError if there is none."""
@@ -181,38 +215,16 @@ class ObstoreObjects(Objects):
                 result = request(store)
                 failure = wrong(result)
             except Exception as error:
-                failure = _failure(error)
+                failure = self._failure(error)
             if failure is None:
                 return result
             time.sleep(self._next_try(tries, failure, store))
-
-
-def _failure(error: Exception) -> Failure:
-    """What an exception of a request means; an exception that is not of a request is raised again."""
-    if isinstance(error, FileNotFoundError):
-        return Failure("missing", "there is no such object or bucket")
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
-        return Failure("again", "the server was too slow")
-    if isinstance(error, PermissionError):
-        return Failure("denied", "access denied")
-    if isinstance(error, BaseError):
-        return of_message(str(error))
-    if isinstance(error, ValueError) and type(error) is ValueError:
-        raise ArgumentError("a name of an object has an empty part or dots in its path") from None
-    raise error
 
 
 def _no_bytes(start: int, stop: int) -> Buffer:
     if start > stop:
         raise ArgumentError(f"a range of bytes must not end before it begins: {start} .. {stop}")
     return _EMPTY
-
-
-def _whole(store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
-    """Size and bytes of an object; no bytes if there are more than `limit`."""
-    result = obstore.get(store, name)
-    size = result.meta["size"]
-    return size, bytes(result.bytes()) if size <= limit else None
 
 
 def _parts(file: Any, part: int, sent: Callable[[int], None] | None) -> Iterator[bytes]:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from obstore.exceptions import BaseError
-from obstore.store import LocalStore, from_url
-
 from fastload.errors import ArgumentError
 from fastload.urls import local_path, shown
 
@@ -29,7 +26,8 @@ class StoreMaker:
     upload again, so that one lost part is not the whole file's.
     """
 
-    def __init__(self, url: str, options: dict[str, object], timeout: float) -> None:
+    def __init__(self, obstore: Any, url: str, options: dict[str, object], timeout: float) -> None:
+        self._obstore = obstore
         self._url = url
         self._timeout = timeout
         self._client = _taken_mapping(options, "client_options")
@@ -55,23 +53,21 @@ class StoreMaker:
         failed = ""
         try:
             if path is not None:
-                return _local(Path(path), self._config)
+                return self._local(Path(path))
             connect = timedelta(seconds=min(CONNECT_LIMIT, self._timeout))
             client = {"connect_timeout": connect, **limits, **self._client}
             given = {"config": self._config or None, "credential_provider": self._provider}
-            opened: Any = from_url
-            return opened(
+            return self._obstore.store.from_url(
                 self._url, client_options=client, retry_config=retry, **{key: value for key, value in given.items() if value is not None}
             )
-        except (BaseError, ValueError, TypeError) as error:
+        except (self._obstore.exceptions.BaseError, ValueError, TypeError) as error:
             failed = _words(error)
         raise ArgumentError(f"{shown(self._url)} cannot be opened: {failed}")
 
-
-def _local(path: Path, config: Mapping[str, object]) -> Any:
-    if config:
-        raise ValueError("storage_options have no meaning for file://")
-    return LocalStore(path, mkdir=True)
+    def _local(self, path: Path) -> Any:
+        if self._config:
+            raise ValueError("storage_options have no meaning for file://")
+        return self._obstore.store.LocalStore(path, mkdir=True)
 
 
 def _words(error: Exception) -> str:

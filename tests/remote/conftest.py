@@ -1,0 +1,47 @@
+"""Fixtures of remote data: one real server of each kind per test process, each with a bucket."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from servers.process import Unavailable
+from servers.seaweedfs import SeaweedFS
+
+from fastload.remote.client import open_objects
+from fastload.remote.objects import Objects
+
+_count = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedFS]:
+    """A SeaweedFS with the bucket `fastload`; tests that kill it start it again."""
+    try:
+        server = SeaweedFS()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with server:
+        server.make_bucket("fastload")
+        yield server
+
+
+@pytest.fixture
+def s3_url(seaweedfs: SeaweedFS) -> str:
+    """A URL below which nothing is."""
+    return f"s3://fastload/test-{next(_count)}"
+
+
+@pytest.fixture
+def open_s3(seaweedfs: SeaweedFS, s3_url: str) -> Iterator[Callable[..., Objects]]:
+    """Opens `s3_url`, or another, with options changed as given; what it opened is closed at the test's end."""
+    opened: list[Objects] = []
+
+    def open_(url: str | None = None, timeout: float = 20.0, **changed: object) -> Objects:
+        opened.append(open_objects(url or s3_url, {**seaweedfs.options(), **changed}, timeout))
+        return opened[-1]
+
+    yield open_
+    for objects in opened:
+        objects.close()
