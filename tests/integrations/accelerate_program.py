@@ -34,6 +34,7 @@ def main(packed: str, out: str) -> None:
         model, optimizer = accelerator.prepare(*_model())
         loaders = {
             "rebuilt": accelerator.prepare(loader_of(form, packed, shuffle=True)),
+            "window": accelerator.prepare(loader_of(form, packed, shuffle="window")),
             "kept": prepare_kept(accelerator, loader_of(form, packed, shuffle=True, seed=3)),
             "own": own_sharding(accelerator, form, packed),
         }

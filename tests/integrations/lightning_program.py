@@ -8,9 +8,9 @@ import warnings
 from typing import Any
 
 from lightning_models import Recorder, SelfFed, trainer_of
-from numbers_data import WITH_FILES, loader_of, runs_as_it_should, write_report
+from numbers_data import WITH_FILES, dataset_of, loader_of, runs_as_it_should, write_report
 
-from fastload import FastLoader
+from fastload import FastLoader, WindowSampler
 
 EPOCHS = 2
 
@@ -25,6 +25,20 @@ def described(loader: Any) -> dict[str, Any]:
         "num_workers": loader.num_workers,
         "persistent_workers": loader.persistent_workers,
     }
+
+
+def windows(packed: str, out: str) -> dict[str, Any]:
+    """What Lightning makes of shuffle="window", and of a WindowSampler that was made before there was a process group."""
+    report: dict[str, Any] = {}
+    data = dataset_of("packed", packed)
+    for name, options in {"window": {"shuffle": "window"}, "sampler": {"sampler": WindowSampler(data, block=4, buffer=12, seed=1)}}.items():
+        trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
+        model = Recorder()
+        trainer.fit(model, FastLoader(data, batch_size=5, num_workers=1, seed=9, **options))
+        train: Any = trainer.train_dataloader
+        report[name] = {"trained": model.trained, "sampler": type(train.sampler).__name__, "shuffled": train.sampler.shuffle}
+        train.close()
+    return report
 
 
 def main(packed: str, out: str) -> None:
@@ -52,6 +66,7 @@ def main(packed: str, out: str) -> None:
             }
             train.close()
             validation.close()
+    report["window"] = windows(packed, out)
     write_report(out, int(os.environ.get("LOCAL_RANK", "0")), report)
     trainer.strategy.barrier()
 

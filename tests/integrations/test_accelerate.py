@@ -47,12 +47,15 @@ class Counting(PackedDataset):
 
 
 @pytest.mark.parametrize("form", WITH_FILES)
-@pytest.mark.parametrize("workers", [0, 2])
-def test_prepare_rebuilds_a_right_loader(accelerator: Any, numbered: Path, form: str, workers: int, no_children: None) -> None:
+@pytest.mark.parametrize(("workers", "shuffle"), [(0, True), (2, True), (0, "window")])
+def test_prepare_rebuilds_a_right_loader(
+    accelerator: Any, numbered: Path, form: str, workers: int, shuffle: Any, no_children: None
+) -> None:
     """What prepare() builds is a plain DataLoader; every epoch has every sample once, each epoch in an order of its own."""
-    loader = loader_of(form, numbered, shuffle=True, num_workers=workers)
+    loader = loader_of(form, numbered, shuffle=shuffle, num_workers=workers)
     prepared = accelerator.prepare(loader)
     assert type(prepared.base_dataloader) is DataLoader
+    assert type(prepared.base_dataloader.batch_sampler.sampler) is type(loader.sampler)
     assert prepared.num_workers == workers
     assert len(prepared) == len(loader) == 10
     orders = [labels_of(prepared) for _ in range(3)]
@@ -161,7 +164,9 @@ def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("way", "maker"), [("rebuilt", "DataLoader"), ("kept", "FastLoader"), ("own", "FastLoader")])
+@pytest.mark.parametrize(
+    ("way", "maker"), [("rebuilt", "DataLoader"), ("window", "DataLoader"), ("kept", "FastLoader"), ("own", "FastLoader")]
+)
 def test_two_processes_see_every_sample_once(two_ranks: list[dict[str, Any]], form: str, way: str, maker: str) -> None:
     """Gathered from two processes, each epoch holds every sample once, in an order of its own, whoever makes the batches."""
     for report in (rank[f"{form} {way}"] for rank in two_ranks):

@@ -173,6 +173,16 @@ def test_ddp_loses_no_sample(two_ranks: list[dict[str, Any]], form: str, way: st
     assert first["validated"] == [EVERY[0::2]] * 2
 
 
+@pytest.mark.parametrize(("name", "sampler"), [("window", "DistributedSampler"), ("sampler", "WindowSampler")])
+def test_ddp_and_windows(two_ranks: list[dict[str, Any]], name: str, sampler: str) -> None:
+    """shuffle="window" becomes a DistributedSampler that shuffles; a WindowSampler stays, and finds its rank. No sample is lost."""
+    first, second = (report["window"][name] for report in two_ranks)
+    assert (first["sampler"], first["shuffled"]) == (second["sampler"], second["shuffled"]) == (sampler, True)
+    assert len(first["trained"]) == 2
+    assert [sorted(mine + other) for mine, other in zip(first["trained"], second["trained"], strict=True)] == [EVERY] * 2
+    assert first["trained"][0] != first["trained"][1]
+
+
 @pytest.mark.parametrize("mode", ["max_size_cycle", "min_size", "sequential"])
 def test_combined_loader_is_copied_in_mid_fit(numbered: Path, mode: Any, no_children: None) -> None:
     """A CombinedLoader over FastLoaders of both kinds, in the middle of its epoch, is copied, deep-copied and pickled as with torch's; it
