@@ -68,10 +68,10 @@ class WindowOrder:
         """The order in pieces of some thousand samples, each computed when it is asked for."""
         if not self.samples:
             return
-        starts, lengths = self._runs()
+        starts, lengths = self.runs()
         words = np.random.Philox(key=self._key, counter=[0, 0, self._first, 1])
         if self.buffer >= self.samples:
-            positions = _expanded(starts, lengths)
+            positions = expanded(starts, lengths)
             yield positions[_permutation(words, len(positions))]
             return
         step = max(1, max(_STEP, self.buffer // 4) // self.block)
@@ -100,8 +100,10 @@ class WindowOrder:
         times = rounds.astype(np.uint64) << np.uint64(32) | draws & np.uint64(0xFFFF_FFFF)
         return times[there], (starts[:, None] + chosen)[there]
 
-    def _runs(self) -> tuple[_Positions, _Positions]:
+    def runs(self) -> tuple[_Positions, _Positions]:
         """First position and length of the part's runs, in the order of opening: blocks, and parts of blocks at its ends."""
+        if not self.samples:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         count, block = self._count, self.block
         blocks = -(-count // block)
         order = _permutation(np.random.Philox(key=self._key), blocks)
@@ -131,8 +133,8 @@ def _permutation(words: np.random.Philox, count: int) -> _Positions:
     return out
 
 
-def _expanded(starts: _Positions, lengths: _Positions) -> _Positions:
-    """The positions of all runs, one run after another."""
+def expanded(starts: _Positions, lengths: _Positions) -> _Positions:
+    """The positions of all runs, at least one, one run after another."""
     shift = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
     out: _Positions = np.arange(int(lengths.sum()), dtype=np.int64) + shift
     return out

@@ -17,7 +17,7 @@ from fastload.errors import ArgumentError
 from fastload.positions import position_of
 from fastload.rng import checked_epoch, checked_seed, order_seed
 from fastload.sizes import parse_size
-from fastload.window.order import WindowOrder
+from fastload.window.order import WindowOrder, expanded
 
 BLOCK = "2MiB"
 BUFFER = "1GiB"
@@ -90,6 +90,13 @@ class WindowSampler(DistributedSampler[int]):
             return self._order(None).indices()
         generator = torch.default_generator if self.generator is None else self.generator
         return self._order(_drawn(generator.clone_state())).indices()
+
+    def positions(self) -> npt.NDArray[np.int64]:
+        """The samples of this rank's next pass, block by block as blocks are opened, without a draw; without a seed, all in sequence."""
+        if self.seed is None:
+            return np.arange(len(self.dataset))
+        starts, lengths = self._order(None).runs()
+        return expanded(starts, lengths) if len(starts) else starts
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next pass has."""

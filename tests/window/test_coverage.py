@@ -1,0 +1,66 @@
+"""coverage: exactly the samples of a pass, for samplers that can tell, with nothing drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+
+from fastload import WindowSampler
+from fastload.window import RandomWindowSampler, WindowOrder, coverage
+
+COUNT = 103
+TELLING: dict[str, Any] = {
+    "window": lambda: WindowSampler(COUNT, block=5, buffer=20, seed=1),
+    "window, no seed": lambda: WindowSampler(COUNT, block=5, buffer=20),
+    "window, rank": lambda: WindowSampler(COUNT, block=5, buffer=20, seed=1, num_replicas=3, rank=2),
+    "window, short": lambda: WindowSampler(COUNT, block=5, buffer=500, seed=1, num_replicas=3, rank=1, drop_last=True),
+    "distributed": lambda: DistributedSampler(range(COUNT), 4, 3, seed=2),
+    "subset": lambda: SubsetRandomSampler([7, 3, 99]),
+}
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_the_samples_of_a_pass(name: str) -> None:
+    """What it tells is what the pass then asks for, in each epoch; no generator has moved."""
+    sampler = TELLING[name]()
+    for epoch in range(3):
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+        before = torch.get_rng_state()
+        told = coverage(sampler, COUNT)
+        assert torch.equal(before, torch.get_rng_state())
+        assert told is not None
+        assert told.tolist() == sorted(set(sampler))
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [SequentialSampler(range(9)), RandomSampler(range(9)), RandomWindowSampler(range(9)), WeightedRandomSampler([1.0], 3), [1, 2]],
+)
+def test_any_sample(sampler: Any) -> None:
+    """None for those that ask for all, or draw which."""
+    assert coverage(sampler, 9) is None
+
+
+def test_what_the_dataset_has_not() -> None:
+    """A position out of range is no matter of this: the loop says so."""
+    assert coverage(SubsetRandomSampler([3, 9]), 5) is None
+
+
+def test_runs_in_the_order_of_opening() -> None:
+    """Runs hold the part's samples; a run is opened, its first sample given, in their order, up to the order within one round."""
+    order = WindowOrder(5000, 20, 400, 3, 1000, 2000)
+    starts, lengths = order.runs()
+    assert lengths.max() == 20
+    assert lengths.sum() == 2000
+    indices = order.indices()
+    assert sorted(indices.tolist()) == sorted(
+        i for start, length in zip(starts, lengths, strict=True) for i in range(start, start + length)
+    )
+    place = {position: at for at, position in enumerate(indices.tolist())}
+    opened = np.array([min(place[i] for i in range(start, start + length)) for start, length in zip(starts, lengths, strict=True)])
+    assert np.all(np.maximum.accumulate(opened) - opened < order.open_blocks)
