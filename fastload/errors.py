@@ -5,6 +5,9 @@ Every class is also the built-in exception that a reader of torch's DataLoader c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from fastload.printable import printable
 
 
@@ -125,6 +128,15 @@ class RemoteError(DatasetError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_remote_error, (type(self), self.args[0], self.url, self.tries)
+
+
+@contextmanager
+def advised(advice: str) -> Iterator[None]:
+    """Lets the message of a RemoteError that passes through end with how to go on."""
+    try:
+        yield
+    except RemoteError as error:
+        raise type(error)(f"{error.args[0]}; {advice}", url=error.url, tries=error.tries) from None
 
 
 def _rebuild_remote_error(kind: type[RemoteError], message: str, url: str, tries: int) -> RemoteError:

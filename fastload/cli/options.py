@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
+from fastload.errors import ArgumentError
 from fastload.packing.options import LIMITS, Check
+from fastload.urls import is_url, local_path, shown
 
 Workers = Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")]
 Seed = Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")]
@@ -26,4 +29,47 @@ KeyPattern = Annotated[
     str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.")
 ]
 LabelPattern = Annotated[str | None, typer.Option(help="Likewise the keys of labels.")]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="Of the store of a URL, as endpoint=http://host:8333, region=us-east-1 or client_options.allow_http=true; may be repeated. "
+        "What is not given is found in the environment.",
+    ),
+]
+
+
+def _in_a_folder(dataset: str) -> str:
+    if not is_url(dataset):
+        return dataset
+    if (path := local_path(dataset)) is not None:
+        return path
+    url = shown(dataset)
+    raise ArgumentError(f"{url} is a URL, and this command needs a dataset in a folder: `fastload pull {url} OUT` makes one")
+
+
+LocalDataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.", callback=_in_a_folder)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")]
+
+
+def parsed_options(given: Iterable[str] | None) -> dict[str, object] | None:
+    """The storage_options that ``--storage-option`` names; None if there are none. `A.B=C` is an entry of the dict `A`.
+
+    Raises:
+        ArgumentError: one is not of the form KEY=VALUE. The message does not show it: a value may be secret.
+    """
+    found: dict[str, object] = {}
+    for each in given or ():
+        key, equals, value = each.partition("=")
+        if not equals or not key.strip("."):
+            raise ArgumentError("a --storage-option is not of the form KEY=VALUE (it is not shown: it may be secret)")
+        outer, dot, inner = key.partition(".")
+        if not dot:
+            found[key] = value
+            continue
+        nested = found.setdefault(outer, {})
+        if not isinstance(nested, dict):
+            raise ArgumentError(f"--storage-option {outer} is given both as a value and as {outer}.KEY=VALUE")
+        nested[inner] = {"true": True, "false": False}.get(value.lower(), value)
+    return found or None

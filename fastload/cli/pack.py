@@ -21,13 +21,16 @@ from fastload.cli.options import (
     PathColumn,
     Quiet,
     Seed,
+    StorageOptions,
     Workers,
+    parsed_options,
 )
 from fastload.cli.output import say
 from fastload.errors import PackError, PackStoppedError
 from fastload.packing.options import LIMITS, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
 from fastload.packing.summary import PackSummary
 from fastload.printable import cell
+from fastload.urls import is_url, shown
 
 _PACK, _LMDB, _RUN = PackOptions(), LmdbOptions(), RunOptions()
 """Defaults of the flags, but for those of another type as a flag: text for a column's number, None for the environment's limit."""
@@ -42,7 +45,7 @@ def pack(
             "'*.tar' work too), .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file.",
         ),
     ],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://.")],
     encode: Annotated[
         Encode,
         typer.Option(
@@ -88,6 +91,10 @@ def pack(
     label_pattern: LabelPattern = _LMDB.label_pattern,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = _RUN.overwrite,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = _RUN.resume,
+    staging: Annotated[
+        str | None, typer.Option(metavar="DIR", help="To a URL: where shards lie until they are uploaded, and what --resume needs.")
+    ] = None,
+    storage_options: StorageOptions = None,
     quiet: Quiet = False,
 ) -> None:
     """Packs images and labels into a dataset that fastload reads."""
@@ -120,10 +127,12 @@ def pack(
             label_pattern=label_pattern,
             overwrite=overwrite,
             resume=resume,
+            staging=staging,
+            storage_options=parsed_options(storage_options),
             progress=not quiet,
         )
     if not quiet:
-        show(summary, out)
+        show(summary, shown(out) if is_url(out) else out)
 
 
 @contextmanager
@@ -146,10 +155,13 @@ def again(command: str, *changed: str) -> str:
     kept: list[str] = []
     arguments = iter(sys.argv[2:])
     for argument in arguments:
-        if changed and argument == "--on-error":
+        if argument.partition("=")[0] == "--storage-option":  # its value may be secret
+            key = argument.partition("=")[2] or next(arguments, "")
+            kept.append(f"--storage-option={key.partition('=')[0]}=...")
+        elif changed and argument == "--on-error":
             next(arguments, None)
         elif argument not in ("--overwrite", "--resume") and not (changed and argument.startswith("--on-error=")):
-            kept.append(argument)
+            kept.append(shown(argument) if is_url(argument) else argument)
     return f"`{shlex.join(['fastload', command, '--resume', *changed, *kept])}`"
 
 

@@ -3,35 +3,67 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fastload.cli.cost import cost_document, prices, show_cost
+from fastload.cli.options import LocalDataset, StorageOptions, parsed_options
 from fastload.cli.output import say
+from fastload.errors import ArgumentError
 from fastload.files import expanded
 from fastload.packing.options import OnError
 from fastload.printable import cell
 from fastload.store import Manifest, old_versions
 from fastload.store.entries import base_path
+from fastload.urls import is_url, shown
 
-_Dataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.")]
+_Anywhere = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset: its folder, or its URL.")]
 _Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]
 _Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
 def info(
-    dataset: _Dataset,
+    dataset: _Anywhere,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
     version: _Version = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Requests, bytes and money of an epoch, if the dataset lies in a bucket.")] = False,
+    cache_size: Annotated[
+        str | None, typer.Option(help="With --cost: bytes of the cache, as 200GiB; some sizes by default.", metavar="SIZE")
+    ] = None,
+    price_requests: Annotated[
+        float | None, typer.Option(min=0, help="With --cost: your price of 1,000 GET requests, in place of the known ones.")
+    ] = None,
+    price_gib: Annotated[float | None, typer.Option(min=0, help="With --cost: your price of a GiB that leaves the cloud.")] = None,
+    storage_options: StorageOptions = None,
 ) -> None:
-    """Shows what a packed dataset holds."""
-    manifest = Manifest.load(dataset, version)
+    """Shows what a packed dataset holds, in a folder or at a URL."""
+    if not cost and any(each is not None for each in (cache_size, price_requests, price_gib)):
+        raise ArgumentError("--cache-size, --price-requests and --price-gib are for --cost")
+    manifest = _manifest(dataset, version, parsed_options(storage_options))
+    dataset = shown(dataset) if is_url(dataset) else dataset
+    known = prices(price_requests, price_gib)
     if as_json:
-        typer.echo(json.dumps(_document(dataset, manifest), indent=2, ensure_ascii=True))
+        found = _document(dataset, manifest) | ({"cost": cost_document(manifest, cache_size, known)} if cost else {})
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=True))
+    elif cost:
+        show_cost(manifest, cache_size, known)
     else:
         _show(dataset, manifest)
+
+
+def _manifest(dataset: str, version: int | None, options: Mapping[str, object] | None) -> Manifest:
+    if not is_url(dataset):
+        return Manifest.load(dataset, version)
+    from fastload.remote.client import open_objects
+    from fastload.remote.files import load_manifest
+
+    with closing(open_objects(dataset, options)) as objects:
+        return load_manifest(objects, version)
 
 
 def _document(dataset: str, manifest: Manifest) -> dict[str, Any]:
@@ -51,6 +83,8 @@ def _document(dataset: str, manifest: Manifest) -> dict[str, Any]:
 
 def _versions(dataset: str, manifest: Manifest) -> list[int]:
     """Numbers of the versions that can be read."""
+    if is_url(dataset):
+        return [manifest.version]
     folder = Path(expanded(dataset))
     now = Manifest.load(folder).version
     return [*old_versions(folder, now), now] if now > 1 else [manifest.version]
@@ -92,32 +126,39 @@ def _show(dataset: str, manifest: Manifest) -> None:
 
 
 def verify(
-    dataset: _Dataset,
+    dataset: _Anywhere,
     decode: Annotated[bool, typer.Option("--decode", help="Decode every image too.")] = False,
     version: _Version = None,
     workers: _Workers = None,
+    storage_options: StorageOptions = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not hold."""
+    """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not hold. At a URL, the checksums
+    of all objects are checked, and the records only with --decode."""
     from fastload.packing.verify import verify as run
 
-    report = run(dataset, decode=decode, version=version, workers=workers, progress=not quiet)
+    report = run(
+        dataset, decode=decode, version=version, workers=workers, progress=not quiet, storage_options=parsed_options(storage_options)
+    )
+    dataset = shown(dataset) if is_url(dataset) else dataset
     for problem in report.problems:
         say(problem)
     for sample in report.bad:
         say(f"sample {sample.index} ({sample.shard}): {sample.reason}")
     warned = f", {report.warnings:,} decode only with warnings" if report.warnings else ""
-    what = "every image decoded" if report.decoded else "checksums and records"
-    if report.unchecked:
+    what = "every image decoded" if report.decoded else "checksums and records" if report.records else "checksums of all objects"
+    if report.unchecked and report.unchecked == report.samples:
         say(f"{dataset}: its files do not open; none of its {report.unchecked:,} samples could be checked")
         raise typer.Exit(1)
+    if report.unchecked:
+        say(f"{dataset}: {report.unchecked:,} samples could not be checked, since their files do not hold")
     if not report.ok:
         say(f"{dataset}: {len(report.bad):,} of {report.samples:,} samples bad, {len(report.problems)} files bad{warned}")
         raise typer.Exit(1)
     say(f"{dataset}: {report.samples:,} samples in {report.shards:,} shards hold ({what}{warned})")
 
 
-def index(dataset: _Dataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
+def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
     """Adds to a packed dataset what packing adds now: the entropy index, and the sidecar by which it opens fast. It may be stopped and run
     again at any time."""
     from fastload.packing.index import index as run
@@ -134,7 +175,7 @@ def index(dataset: _Dataset, workers: _Workers = None, quiet: _Quiet = False) ->
 
 
 def unpack(
-    dataset: _Dataset,
+    dataset: LocalDataset,
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder that is empty or does not exist.")],
     workers: _Workers = None,
     quiet: _Quiet = False,
@@ -148,7 +189,7 @@ def unpack(
 
 
 def export(
-    dataset: _Dataset,
+    dataset: LocalDataset,
     file: Annotated[str, typer.Argument(metavar="FILE", help="What to write: a .tar (WebDataset) or a .parquet.")],
     where: Annotated[str | None, typer.Option(help="An SQL condition over the fields: only samples for which it is true.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,

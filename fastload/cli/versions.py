@@ -6,19 +6,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, PathColumn, Quiet, Seed, Workers
+from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, LocalDataset, PathColumn, Quiet, Seed, Workers
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
 from fastload.errors import ArgumentError
 from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
 
 _PACK, _RUN = PackOptions(), RunOptions()
-_Dataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.")]
 _AS_PACKED = "as the dataset was packed, unless given"
 
 
 def append(
-    dataset: _Dataset,
+    dataset: LocalDataset,
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="What fastload pack takes.")],
     encode: Annotated[Encode | None, typer.Option(help=f"How images are stored; {_AS_PACKED}.")] = None,
     quality: Annotated[
@@ -89,7 +88,7 @@ def append(
 
 
 def columns(
-    dataset: _Dataset,
+    dataset: LocalDataset,
     action: Annotated[Literal["add", "drop"], typer.Argument(metavar="add|drop", help="Add the columns of a file, or drop fields.")],
     what: Annotated[
         list[str],
@@ -119,7 +118,7 @@ def columns(
 
 
 def drop(
-    dataset: _Dataset,
+    dataset: LocalDataset,
     where: Annotated[str, typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out.")],
 ) -> None:
     """Takes samples out of a packed dataset, as a new version; nothing is written but which samples are left."""
@@ -143,7 +142,7 @@ def concat(
 
 
 def prune(
-    dataset: _Dataset,
+    dataset: LocalDataset,
     keep: Annotated[int, typer.Option(min=1, help="How many versions remain, the latest among them.")] = 1,
 ) -> None:
     """Gives up old versions of a packed dataset, and removes the files that only they have."""

@@ -9,7 +9,8 @@ from fastload.packing.packer import pack
 from fastload.packing.sources import Item, Source, open_source
 from fastload.packing.summary import PackSummary
 from fastload.packing.unpack import UnpackSummary, unpack
-from fastload.packing.verify import BadSample, VerifyReport, verify
+from fastload.packing.verify import verify
+from fastload.packing.verify_report import BadSample, VerifyReport
 
 __all__ = [
     "BadSample",

@@ -25,6 +25,7 @@ from fastload.packing.summary import PackSummary
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
 from fastload.store.places import StoredPlace
+from fastload.urls import is_url
 
 
 def attach(
@@ -96,7 +97,9 @@ def attach(
         limit=limit,
         max_pixels=checked_max_pixels(max_pixels),
     )
-    run = RunOptions("1GiB", workers, overwrite, resume, progress)
+    run = RunOptions("1GiB", workers, overwrite, resume, progress=progress)
+    if is_url(out):
+        raise ArgumentError("an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`")
     if overwrite:
         refuse_source_inside(source, out)
     opened = open_source(source, table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern))

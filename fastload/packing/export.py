@@ -30,7 +30,7 @@ from fastload.files import expanded
 from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
 from fastload.packing.unpack import picture
-from fastload.packing.verify import BadSample
+from fastload.packing.verify_report import BadSample
 from fastload.query import Columns, ConditionEngine, arrow_array, optional
 from fastload.store import DatasetReader, Field, parse_stored
 from fastload.system import available_cpus

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from fastload.errors import FastloadError, PackError, PackStoppedError, ResourceError, SampleError
+from fastload.errors import FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
+from fastload.packing.destination import destination
 from fastload.packing.encode import Encoded, Encoder
 from fastload.packing.notices import DEEP
 from fastload.packing.options import PackOptions, RunOptions
@@ -38,6 +39,9 @@ VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
 """Options of a pack that a resume may change."""
 
 
+_UPLOADED = "what was uploaded stays: go on with resume=True (--resume)"
+
+
 def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackSummary:
     """Makes the dataset `out` of a job's samples.
 
@@ -46,11 +50,11 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
             resume.
     """
     started = time.monotonic()
-    if job.options.on_error == "raise" and not (run.resume and os.path.exists(out)):
+    folder, open_writer = destination(out, run)
+    if job.options.on_error == "raise" and not (run.resume and os.path.exists(folder)):
         job.refuse_deep()
     schema = Schema((Field(IMAGE_FIELD, "image"), *job.source.fields))
-    writer = DatasetWriter(
-        out,
+    writer = open_writer(
         schema,
         shard_size=run.shard_bytes,
         options=job.identity(),
@@ -60,10 +64,10 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
         base=job.base,
     )
     try:
-        with Progress(len(job.order), job.source.title, shown=run.progress) as bar:
+        with advised(_UPLOADED), Progress(len(job.order), job.source.title, shown=run.progress) as bar:
             return job.run(writer, run.threads, bar, started)
     except OSError as error:
-        raise _write_failure(out, error) from error
+        raise _write_failure(folder, error) from error
     finally:
         writer.abort()  # does nothing after finish(); otherwise committed shards stay for a resume
 

@@ -6,8 +6,10 @@ names and defaults are equal.
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from fastload.errors import ArgumentError
@@ -142,6 +144,8 @@ class RunOptions:
     workers: int | None = None
     overwrite: bool = False
     resume: bool = False
+    staging: str | os.PathLike[str] | None = None
+    storage_options: Mapping[str, object] | None = field(default=None, repr=False)
     progress: bool = False
 
     def __post_init__(self) -> None:

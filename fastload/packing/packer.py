@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from fastload.errors import PackError
 from fastload.files import expanded
@@ -40,14 +41,18 @@ def pack(
     label_pattern: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    staging: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, object] | None = None,
     progress: bool = False,
 ) -> PackSummary:
-    """Packs a source into the dataset directory `out`; the dataset exists once this returns, and not before.
+    """Packs a source into the dataset directory `out`, or to a URL; the dataset exists once this returns, and not before.
+
+    To a URL, each shard is uploaded as soon as it is complete; the local disk needs room for two.
 
     Args:
         source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet, .arrow or TFRecord files, a folder
             of MDS shards or LitData chunks, an LMDB file, a map-style Dataset, or any `Source`.
-        out: the directory to make.
+        out: the directory to make, or a URL: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
         encode: "lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and
             arithmetic ones become baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every
             JPEG byte for byte), "jpeg" (all encoded anew) or "raw" (all decoded).
@@ -79,6 +84,9 @@ def pack(
         overwrite: replace a dataset, finished or half-written, at `out`.
         resume: go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be others. What is
             written already must be in the source as it was; a sample that is not written yet may be mended, removed or added.
+        staging: for a URL, the local folder of shards that are being written, and of the journal, which resume=True needs; by default one
+            of its own for each URL below ~/.cache/fastload/staging.
+        storage_options: for a URL, of the store: ``endpoint``, ``region``, ...; the environment by default.
         progress: show a bar on the terminal.
 
     Returns:
@@ -86,6 +94,7 @@ def pack(
 
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
+        RemoteError: the store does not answer, or denies access.
         PackError: the source or a sample cannot be packed (PackStoppedError), `out` is in the way, the disk is full. What has been
             written stays, for resume=True.
     """
@@ -105,7 +114,7 @@ def pack(
         limit=limit,
         max_pixels=checked_max_pixels(max_pixels),
     )
-    run = RunOptions(shard_size, workers, overwrite, resume, progress)
+    run = RunOptions(shard_size, workers, overwrite, resume, staging, storage_options, progress)
     if overwrite:
         refuse_source_inside(source, out)
     opened = open_source(source, table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern))

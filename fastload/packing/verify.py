@@ -6,7 +6,8 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fastload._native import core
@@ -14,6 +15,7 @@ from fastload.errors import DatasetError, FastloadError, SampleError
 from fastload.files import expanded, open_regular
 from fastload.limits import default_max_pixels
 from fastload.packing.progress import Progress
+from fastload.packing.verify_report import BadSample, VerifyReport
 from fastload.store import (
     HEIGHT_COLUMN,
     WIDTH_COLUMN,
@@ -29,55 +31,11 @@ from fastload.store import (
 from fastload.store.segments import AddedValues, read_segment
 from fastload.store.sidecar import check_sidecar
 from fastload.system import available_cpus
+from fastload.urls import is_url
 
 _BLOCK = 256
 _KIND_NAMES = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_BYTES: "bytes", core.KIND_TEXT: "text", core.KIND_JSON: "json"}
 RAW_HEADER = 12
-
-
-@dataclass(frozen=True, slots=True)
-class BadSample:
-    """One damaged sample.
-
-    Attributes:
-        index: its index in the dataset.
-        shard: the file that holds it.
-        reason: what is wrong with it.
-    """
-
-    index: int
-    shard: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
-    """Result of `verify`.
-
-    Attributes:
-        samples: samples that the manifest names.
-        shards: shards that the manifest names.
-        bytes: size of the shards.
-        problems: descriptions of what is wrong with files; () if nothing is.
-        bad: damaged samples.
-        warnings: samples whose JPEG decodes only with libjpeg warnings (counted with decode=True).
-        decoded: whether every picture was decoded.
-        unchecked: samples that were not checked, because the files cannot be opened.
-    """
-
-    samples: int
-    shards: int
-    bytes: int
-    problems: tuple[str, ...]
-    bad: tuple[BadSample, ...]
-    warnings: int
-    decoded: bool
-    unchecked: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """True when nothing is wrong."""
-        return not self.problems and not self.bad
 
 
 def verify(
@@ -87,23 +45,33 @@ def verify(
     version: int | None = None,
     workers: int | None = None,
     progress: bool = False,
+    storage_options: Mapping[str, object] | None = None,
 ) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
     It checks the size, checksum, tree and columns of every shard, those in other folders that the dataset refers to too, the sidecars and
     the files beside the shards of a dataset that was changed, and the checksum, lengths and kinds of every record. The size of each image
     must be that in the columns, and its entropy index, if it has one, must be right. With `decode`, every image is decoded.
+    Of a dataset at a URL, the sizes and checksums of all objects are checked, without a copy; with `decode` also the records, for which one
+    shard at a time is downloaded into a temporary folder.
 
     Args:
-        path: the dataset's directory.
+        path: the dataset's directory, or its URL.
         decode: decode every image too.
         version: an older version of a dataset that was changed; the latest by default.
         workers: threads; the CPUs this process may use by default.
         progress: show a bar on the terminal.
+        storage_options: of the store, for a URL: ``endpoint``, ``region``, ...; the environment by default.
 
     Raises:
         DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the dataset was changed meanwhile.
+        RemoteError: the store of a URL does not answer, or denies access.
     """
+    if is_url(path):
+        from fastload.packing.verify_url import verify_url
+
+        local = partial(verify, decode=True, workers=workers) if decode else None
+        return verify_url(os.fspath(path), local=local, version=version, storage_options=storage_options, progress=progress)
     folder = Path(expanded(path))
     manifest = Manifest.load(folder, version)
     threads = available_cpus() if workers is None else workers

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingError
 from fastload.remote.files import DataFile, data_files, find_manifest, missing
 from fastload.remote.objects import ObjectInfo, Objects
-from fastload.store import MANIFEST_NAME, Manifest
+from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest
 from fastload.store.locked import is_data_file
 from fastload.store.work import is_packed_file
 
@@ -37,6 +37,10 @@ class Bucket:
 
     def __init__(self, objects: Objects, *, overwrite: bool = False) -> None:
         """Reads the manifest and lists the objects.
+
+        Args:
+            objects: the client.
+            overwrite: a manifest that is damaged is none; and no object is taken to have the content that the manifest says.
 
         Raises:
             DatasetError: the manifest is damaged or of a later version, and not to be overwritten.
@@ -60,20 +64,33 @@ class Bucket:
             if not overwrite:
                 raise
             self._used.update(dict.fromkeys(ours))
+        if overwrite:
+            self._used = dict.fromkeys(self._used)
         self._taken: set[str] = set()
+        self._noted: dict[str, str] = {}
 
     @property
     def begun(self) -> bool:
         """Whether there are parts of a dataset that has no manifest."""
         return self.manifest is None and any(is_packed_file(name) for name in self.listed)
 
+    def note(self, name: str, digest: str) -> None:
+        """Says that an object is known to have a file's content, by the file's digest."""
+        self._noted[digest] = name
+
     def is_there(self, file: DataFile) -> bool:
-        """Whether the manifest names an object of the file's name with its content, and the store has it."""
+        """Whether an object of the file's name has its content: by a note, or by the manifest."""
+        if self._noted.get(file.digest) == file.name:
+            return True
         used, info = self._used.get(file.name), self.listed.get(file.name)
         return used is not None and used.parts == file.parts and used.whole == file.whole and info is not None and file.fits(info.size)
 
     def name_for(self, file: DataFile) -> str:
         """A name for an object with a file's content: the one that it has there already, else the file's own, else an unused one."""
+        noted = self._noted.get(file.digest)
+        if noted is not None and noted not in self._taken:
+            self._taken.add(noted)
+            return noted
         same = (name for name, used in self._used.items() if used is not None and (used.parts, used.whole) == (file.parts, file.whole))
         name = next((name for name in same if name not in self._taken), file.name)
         used = self._used.get(name)
@@ -104,7 +121,7 @@ class Bucket:
             written: those that this writer wrote, as the store described them then.
 
         Returns:
-            The number of removed objects.
+            The number of removed objects, but for the notes of an unfinished push.
 
         Raises:
             PackError: an object was replaced or removed by someone else since it was written.
@@ -125,7 +142,9 @@ class Bucket:
 
     def _remove(self, names: Iterable[str]) -> int:
         with ThreadPoolExecutor(_REMOVALS, "fastload-remove") as pool:
-            return len(list(pool.map(self.objects.delete, names)))
+            removed = list(names)
+            list(pool.map(self.objects.delete, removed))
+        return len([name for name in removed if name != JOURNAL_NAME])
 
 
 def same_object(now: ObjectInfo | None, then: ObjectInfo) -> bool:

@@ -23,6 +23,8 @@ from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, Segment, ShardEntry, parse_shards, parse_sidecars
 from fastload.store.schema import Schema
+from fastload.urls import is_url
+from fastload.urls import shown as without_secrets
 
 FORMAT = "fastload"
 FORMAT_VERSION = 2
@@ -150,6 +152,9 @@ class Manifest:
             DatasetError: there is no such folder, or no finished dataset or no such version in it, or its manifest is damaged or of a later
                 format.
         """
+        if is_url(path):
+            url = without_secrets(str(path))
+            raise DatasetError(f"{url} is a URL, and this needs a dataset in a folder: `fastload pull {url} OUT` makes one")
         folder = Path(expanded(path))
         try:
             now = cls._read(folder, MANIFEST_NAME)

@@ -78,6 +78,7 @@ class DatasetWriter:
         resume: bool = False,
         overwrite: bool = False,
         base: str | None = None,
+        title: str = "",
     ) -> None:
         """Creates the folder `out`, or opens it to resume or overwrite.
 
@@ -90,6 +91,7 @@ class DatasetWriter:
             resume: continues after the last complete shard, or starts at the beginning if there is none.
             overwrite: removes a dataset, or parts of one, from the folder first.
             base: the folder of attached files, as the manifest is to name it; None: the dataset holds its images.
+            title: names the dataset in messages; by default its folder does.
 
         Raises:
             ArgumentError: shard_size is out of range, both resume and overwrite are given, or JSON cannot represent an option.
@@ -104,7 +106,7 @@ class DatasetWriter:
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"the options cannot be stored: {error}") from None
         self.out = Path(expanded(out))
-        self.title = str(self.out)
+        self.title = title or str(self.out)
         self.schema = schema
         self.shard_size = shard_size
         self._base = base

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.errors import DatasetError, FastloadError, PackError
+from fastload.errors import DatasetError, FastloadError, PackError, advised
 from fastload.files import expanded, read_regular
 from fastload.packing.progress import Progress
 from fastload.remote.client import open_objects
@@ -31,7 +31,7 @@ from fastload.store.shard import write_error
 from fastload.store.work import check_free, clear, is_packed_file
 
 _VERSION = 1
-_GO_ON = "run the pull again: it goes on"
+_GO_ON = "pull again, and it goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def pull(
     """
     started = time.monotonic()
     folder = Path(expanded(out))
-    with closing(open_objects(url, storage_options, timeout)) as objects:
+    with advised(_GO_ON), closing(open_objects(url, storage_options, timeout)) as objects:
         manifest = load_manifest(objects)
         files = data_files(manifest)
         lock = _claim(folder)

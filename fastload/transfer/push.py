@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingError
+from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingError, advised
 from fastload.files import expanded
 from fastload.packing.progress import Progress
 from fastload.remote.bucket import Bucket, same_object
@@ -83,7 +83,8 @@ def push(
         path: the dataset's folder; it is not changed.
         url: where to: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
         version: an older version of a dataset that was changed; the latest by default.
-        overwrite: replace another dataset, or an unfinished one, at the URL.
+        overwrite: replace another dataset, or an unfinished one, at the URL; every object is sent, also where the manifest there says that
+            it is there already, but not what an unfinished push has sent.
         storage_options: of the store: ``endpoint``, ``region``, ...; the environment by default.
         timeout: seconds after which a request that fails again and again is given up.
         progress: show a bar on the terminal.
@@ -100,13 +101,14 @@ def push(
     started = time.monotonic()
     dataset = Path(expanded(path))
     manifest = Manifest.load(dataset, version)
-    with closing(open_objects(url, storage_options, timeout)) as objects, tempfile.TemporaryDirectory(prefix="fastload-push-") as scratch:
+    opened = closing(open_objects(url, storage_options, timeout))
+    with advised("push again, and it goes on"), opened as objects, tempfile.TemporaryDirectory(prefix="fastload-push-") as scratch:
         bucket = Bucket(objects, overwrite=overwrite)
         notes = _Notes(bucket, manifest)
         if not overwrite:
             _refuse_others(bucket, manifest, notes)
         plan = plan_push(dataset, manifest, bucket, Path(scratch))
-        uploads = [upload for upload in plan.uploads if not bucket.is_there(upload.file) and not notes.has(upload.file)]
+        uploads = [upload for upload in plan.uploads if not bucket.is_there(upload.file)]
         if uploads:
             notes.write()
         _Sender(objects, notes, plan, uploads).run(progress)
@@ -155,11 +157,8 @@ class _Notes:
             now = bucket.listed.get(name)
             if now is not None and same_object(now, ObjectInfo(name, now.size, entry.get("etag"))):
                 self.objects[name] = now
-                self._contents[name] = entry.get("content")
-
-    def has(self, file: DataFile) -> bool:
-        """Whether an object is there with this file's content."""
-        return self._contents.get(file.name) == file.digest and file.fits(self.objects[file.name].size)
+                self._contents[name] = str(entry.get("content"))
+                bucket.note(name, self._contents[name])
 
     def add(self, file: DataFile, info: ObjectInfo) -> None:
         """Notes an object that was sent; it is written now and then."""

@@ -107,7 +107,7 @@ def append(
         "check": check, "index": index, "optimize_huffman": optimize_huffman, "max_pixels": max_pixels,
     }  # fmt: skip
     table, keys = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
-    run = RunOptions(shard_size, workers, False, resume, progress)
+    run = RunOptions(shard_size, workers, False, resume, progress=progress)
     path = Path(expanded(out))
     _refuse_dataset(source)
     with DatasetChange(path, _GO_ON) as change:

@@ -1,0 +1,76 @@
+"""``fastload push`` and ``fastload pull``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from fastload.cli.options import Quiet, StorageOptions, parsed_options
+from fastload.cli.output import say
+from fastload.errors import ArgumentError
+from fastload.urls import is_url, shown
+
+_Url = Annotated[str, typer.Argument(metavar="URL", help="s3://BUCKET/PATH, gs://, az:// or file://.")]
+
+
+def push(
+    dataset: Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset in a folder.")],
+    url: _Url,
+    version: Annotated[
+        int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another dataset at URL.")] = False,
+    storage_options: StorageOptions = None,
+    quiet: Quiet = False,
+) -> None:
+    """Uploads a packed dataset to a URL. What is there already is not sent again, so that a push that was stopped goes on."""
+    from fastload.packing.progress import human_bytes
+    from fastload.transfer import push as run
+
+    _need_url(url)
+    with _stopped("push"):
+        summary = run(
+            dataset, url, version=version, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet
+        )
+    removed = f", {summary.removed:,} old objects removed" if summary.removed else ""
+    say(
+        f"{shown(url)}: {summary.samples:,} samples in {summary.files:,} objects of {human_bytes(summary.bytes)}; "
+        f"{summary.sent_files:,} of them sent now, {human_bytes(summary.sent_bytes)}{removed}"
+    )
+
+
+def pull(
+    url: _Url,
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The dataset directory to make.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = False,
+    storage_options: StorageOptions = None,
+    quiet: Quiet = False,
+) -> None:
+    """Downloads a packed dataset from a URL, and checks every file. A pull that was stopped goes on."""
+    from fastload.packing.progress import human_bytes
+    from fastload.transfer import pull as run
+
+    _need_url(url)
+    with _stopped("pull"):
+        summary = run(url, out, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet)
+    say(
+        f"{out}: {summary.samples:,} samples in {summary.files:,} files of {human_bytes(summary.bytes)}; "
+        f"{summary.fetched_files:,} of them downloaded now, {human_bytes(summary.fetched_bytes)}"
+    )
+
+
+def _need_url(url: str) -> None:
+    if not is_url(url):
+        raise ArgumentError(f"{url} is no URL; write it as in s3://bucket/train.fl")
+
+
+@contextmanager
+def _stopped(command: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"fastload: stopped; the same `fastload {command}` goes on with it", err=True)
+        raise typer.Exit(130) from None

@@ -1,0 +1,75 @@
+"""What `fastload info --cost` prints: requests, bytes and money of an epoch from a bucket."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastload.cli.output import say
+from fastload.remote.cost import BLOCK_BYTES, PRICES, EpochTraffic, Price, epoch_traffic
+from fastload.sizes import parse_size
+from fastload.store import Manifest
+
+_SHARES = (0.0, 0.25, 0.5, 1.0)
+"""Caches that are shown if none is named, as shares of the dataset."""
+
+
+def prices(requests: float | None, gib: float | None) -> tuple[Price, ...]:
+    """The known prices, or the user's own."""
+    if requests is None and gib is None:
+        return PRICES
+    return (Price("yours", "your prices", requests or 0.0, gib or 0.0, source="the command line", year=""),)
+
+
+def cost_rows(manifest: Manifest, cache_size: str | None) -> list[tuple[str, EpochTraffic]]:
+    """(order, traffic) for each cache's size and order of samples."""
+    sizes = [int(manifest.bytes * share) for share in _SHARES] if cache_size is None else [parse_size(cache_size, "cache_size")]
+    orders = (("random", False), ("window", True))
+    return [(order, epoch_traffic(manifest.count, manifest.bytes, size, windowed=windowed)) for size in sizes for order, windowed in orders]
+
+
+def cost_document(manifest: Manifest, cache_size: str | None, known: tuple[Price, ...]) -> dict[str, Any]:
+    """The cost as JSON values."""
+    rows = []
+    for order, traffic in cost_rows(manifest, cache_size):
+        money = {
+            price.name: {
+                when: {"same_region": each.dollars(price, leaves=False), "leaving": each.dollars(price, leaves=True)}
+                for when, each in (("first", traffic.first), ("later", traffic.later))
+            }
+            for price in known
+        }
+        rows.append({"order": order, **asdict(traffic), "dollars": money})
+    return {"block_bytes": BLOCK_BYTES, "epochs": rows, "prices": [asdict(price) for price in known]}
+
+
+def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ...]) -> None:
+    """Prints the cost as tables."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from fastload.packing.progress import human_bytes
+
+    rows = cost_rows(manifest, cache_size)
+    table = Table(title="an epoch from a bucket", show_header=True)
+    for name in ("cached", "order", "first: requests", "bytes", "later: requests", "bytes"):
+        table.add_column(name, justify="left" if name == "order" else "right")
+    for order, traffic in rows:
+        fetched = (each for part in (traffic.first, traffic.later) for each in (f"{part.requests:,}", human_bytes(part.bytes)))
+        table.add_row(f"{traffic.cached:.0%}", order, *fetched)
+    console = Console()
+    console.print(table)
+    for leaves in (False, True):
+        where = "outside the cloud" if leaves else "in the bucket's region"
+        money = Table(title=f"US dollars for it, first / later epoch, read {where}")
+        for name in ("cached", "order", *(price.name for price in known)):
+            money.add_column(name, justify="left" if name == "order" else "right")
+        for order, traffic in rows:
+            parts = ([part.dollars(each, leaves=leaves) for part in (traffic.first, traffic.later)] for each in known)
+            sums = (" / ".join(f"{sum:,.4f}" if sum < 1 else f"{sum:,.2f}" for sum in both) for both in parts)
+            money.add_row(f"{traffic.cached:.0%}", order, *sums)
+        console.print(money)
+    say(f"what is cached is fetched in ranges of {human_bytes(BLOCK_BYTES)}; the rest so in window order, in random order sample by sample")
+    for price in known:
+        when = f", {price.year}" if price.year else ""
+        say(f"{price.store}: ${price.requests:g} per 1,000 GET, ${price.gib:g} per GiB that leaves the cloud ({price.source}{when})")

@@ -1,0 +1,98 @@
+"""Cost of an epoch from a bucket: requests, bytes and money, by the dataset's size, the cache's size and the order of samples.
+
+The model is that of the cache: what is cached stays, so that c, the share of the dataset that the cache holds, is read once, in whole
+blocks of `BLOCK_BYTES`; the rest is fetched in every epoch. In random order the rest takes a request a sample; in windowed order
+(``shuffle="window"``), where neighbours are needed together, a request a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastload.errors import ArgumentError
+
+BLOCK_BYTES = 2 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Price:
+    """List price of reading from a store, without discounts, free tiers and taxes.
+
+    Attributes:
+        name: of the store, short.
+        store: of the store, with class and region.
+        requests: US dollars per 1,000 GET requests.
+        gib: US dollars per GiB that leaves the cloud; within the region it is free.
+        source: where the figures are published.
+        year: the year of the figures.
+    """
+
+    name: str
+    store: str
+    requests: float
+    gib: float
+    source: str
+    year: str
+
+
+PRICES = (
+    Price("S3", "S3 Standard, us-east-1", 0.0004, 0.09, "https://aws.amazon.com/s3/pricing/", "2025"),
+    Price("GCS", "Google Cloud Storage Standard, us-east1", 0.0004, 0.12, "https://cloud.google.com/storage/pricing-examples", "2025"),
+    Price("Azure", "Azure Blob Hot LRS, East US", 0.0005, 0.087, "https://azure.microsoft.com/pricing/details/storage/blobs/", "2025"),
+)
+"""Prices change, and differ from region to region: these tell the order of magnitude. First tier above the free one in each case."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What an epoch fetches.
+
+    Attributes:
+        requests: GET requests.
+        bytes: bytes of their answers.
+    """
+
+    requests: int
+    bytes: int
+
+    def dollars(self, price: Price, *, leaves: bool) -> float:
+        """Money at a price; `leaves` says whether the bytes leave the cloud, or stay in the bucket's region."""
+        return self.requests / 1000 * price.requests + (self.bytes / GIB * price.gib if leaves else 0.0)
+
+
+@dataclass(frozen=True)
+class EpochTraffic:
+    """Traffic of the first epoch, with which the cache is filled, and of each later one.
+
+    Attributes:
+        cached: share of the dataset that the cache holds, 0 to 1.
+        first: traffic of the first epoch.
+        later: traffic of each later epoch.
+    """
+
+    cached: float
+    first: Traffic
+    later: Traffic
+
+
+def epoch_traffic(samples: int, size: int, cache_size: int, *, windowed: bool = False) -> EpochTraffic:
+    """The traffic of epochs over a dataset.
+
+    Args:
+        samples: its samples.
+        size: bytes of its shards.
+        cache_size: bytes of the cache.
+        windowed: whether the order is windowed (``shuffle="window"``) or random.
+
+    Raises:
+        ArgumentError: the cache's size is negative.
+    """
+    if cache_size < 0:
+        raise ArgumentError(f"cache_size is {cache_size}, less than 0 bytes")
+    kept = min(cache_size, size)
+    rest = size - kept
+    share = kept / size if size else 1.0
+    missed = -(-rest // BLOCK_BYTES) if windowed else round(samples * (1 - share))
+    later = Traffic(missed, rest)
+    return EpochTraffic(share, Traffic(-(-kept // BLOCK_BYTES) + missed, size), later)
