@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PUBLIC = (
-    *("fastload", "fastload.packing", "fastload.versions"),
+    *("fastload", "fastload.packing", "fastload.versions", "fastload.transfer"),
     *("fastload.transforms", "fastload.augment", "fastload.health", "fastload.errors"),
 )
 """Modules whose public names are for users: each has a docstring and a place in docs/reference."""
