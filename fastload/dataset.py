@@ -18,10 +18,10 @@ from torch.utils.data import Dataset, Subset
 
 from fastload._native import core
 from fastload.descriptors import Computed
-from fastload.errors import ArgumentError, DatasetError, SampleError
+from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleError
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
-from fastload.opened import OpenedDataset
+from fastload.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.plan import Plan, compile_plan, output_of
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_of
@@ -50,7 +50,8 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
     4. A FastLoader's own seed takes the place of this one, and its count of epochs that of `set_epoch`; it writes nothing here.
 
     Args:
-        path: the packed folder.
+        path: the packed folder; or the URL of one (``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``, and what fsspec knows),
+            which gives the same samples, bit for bit.
         transform: of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables may follow.
             What the decoder does not do runs per sample in Python; `fastload.plan.compile_plan` has the rules.
         fields: names of the fields to deliver, in order; default: all.
@@ -60,6 +61,13 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             latest. A dataset object stays with its version, in worker processes and in its pickle too, whatever is changed later.
         base: of a dataset made by `fastload attach`: the folder where its files are now, relative to the working directory unless it is
             absolute; default: the folder that it names itself.
+        cache: of a dataset in a bucket: the folder on a local disk that keeps what was fetched, shared by all processes of the host;
+            default: FASTLOAD_CACHE, or fastload in the user's cache folder.
+        cache_size: the most bytes that all caches in that folder take, as a number or a text such as "200GiB". What is cached stays;
+            default: what they have, and 0.8 of what is free on the disk.
+        storage_options: of the store: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...) and
+            ``client_options``; for other protocols fsspec's. What is not given is found in the environment.
+        timeout: seconds in which a request to the store is tried again (default 60).
 
     Raises:
         DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and is
@@ -79,8 +87,11 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         max_pixels: int | None = None,
         version: int | None = None,
         base: str | os.PathLike[str] | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
     ) -> None:
-        self.path = Path(expanded(path)).absolute()
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
             raise ArgumentError(f"version={version!r} is no number of a version, which are counted from 1")
         self.seed = checked_seed(seed)
@@ -90,17 +101,19 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
         self._fields = None if fields is None else tuple(fields)
         self._checked = False  # that the dataset has those
-        self._base = None if base is None else Path(checked_base(expanded(base))).absolute()
-        self._files = _Files(self.path, version, self._base)
+        own = None if base is None else Path(checked_base(expanded(base))).absolute()
+        files = files_of(path, own, {"cache": cache, "cache_size": cache_size, "storage_options": storage_options, "timeout": timeout})
+        self.path = files.name
+        self._files = OpenOnUse(files, version)
         super().__init__(transform)
         _ = self.fields  # opens the dataset and checks the names now, not in a worker later
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": self._files.version, "_source": None, "_plan": None, "_planned": None}
+        return {**self.__dict__, "_files": (self._files.files, self._files.version), "_source": None, "_plan": None, "_planned": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._files = _Files(self.path, state["_files"], self._base)
+        self._files = OpenOnUse(*state["_files"])
         self._plan, self._planned = compile_plan(self._transform, device=self._leaves), fingerprint(self._transform)
 
     def __repr__(self) -> str:
@@ -255,7 +268,11 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         return self.sample(_position(index, len(self)))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        return [self[i] for i in indices]
+        files = self.opened.reader.files
+        if not files.remote:
+            return [self[i] for i in indices]
+        with files.held([_position(i, len(self)) for i in indices]):
+            return [self[i] for i in indices]
 
     def drawing(self, seed: int | None, epoch: int) -> PackedDataset:
         """This snapshot with another epoch and, unless None, another seed."""
@@ -297,9 +314,18 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             height, width = self._size(plan, index)
             image = torch.empty((3, height, width), dtype=_TORCH_DTYPES[output.dtype])
             into = image.view(torch.uint8).reshape(-1).numpy()
-            self.opened.decoder.decode(self._source_for(plan), index, seed, epoch, output, into, width, height)
+            source, files = self._source_for(plan), self.opened.reader.files
+            record = files.record(index) if files.remote else None
+            try:
+                self.opened.decoder.decode(source, index, seed, epoch, output, into, width, height, record)
+            except SampleError:
+                if record is not None or not files.heal(index):
+                    raise
+                self.opened.decoder.decode(source, index, seed, epoch, output, into, width, height, files.record(index))
         except SampleError as error:
             raise self.sample_error(index, error.reason) from None
+        except RemoteError:
+            raise
         except (ArgumentError, DatasetError) as error:
             raise self.sample_error(index, str(error)) from None
         return image
@@ -366,31 +392,3 @@ def _position(index: Any, count: int) -> int:
     if not -count <= position < count:
         raise IndexError(f"index {position} is out of range for {count} samples")
     return position % count
-
-
-class _Files:
-    """What a dataset and its snapshots have open, in whichever process asks."""
-
-    def __init__(self, path: Path, version: int | None, base: Path | None) -> None:
-        self._path = path
-        self._version = version
-        self._base = base
-        self._opened: OpenedDataset | None = None
-
-    @property
-    def version(self) -> int | None:
-        """The version that was asked for, or that was opened first; None before that."""
-        return self._version
-
-    @property
-    def opened(self) -> OpenedDataset:
-        """Opened on first use, and anew after a fork."""
-        if self._opened is None or self._opened.pid != os.getpid():
-            # a forked child goes on with its parent's reader and columns, and shares what they have read
-            self._opened = OpenedDataset(self._path, self._version, self._base, self._opened)
-            self._version = self._opened.reader.manifest.version
-        return self._opened
-
-    def close(self) -> None:
-        """Lets go of it."""
-        self._opened = None

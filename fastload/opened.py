@@ -1,32 +1,37 @@
-"""OpenedDataset: a packed dataset as one process has it open."""
+"""OpenedDataset: a packed dataset as one process has it open, on first use."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.errors import DatasetError
+from fastload.errors import ArgumentError, DatasetError
+from fastload.files import expanded
 from fastload.query import Columns, ConditionEngine
+from fastload.store.dataset_files import DatasetFiles
 from fastload.store.reader import DatasetReader
+from fastload.urls import is_url, local_path, shown
 
 
 class OpenedDataset:
     """One process's view of a packed dataset: reader, decoder, the columns that are always needed."""
 
-    def __init__(self, path: Path, version: int | None, base: Path | None, inherited: OpenedDataset | None) -> None:
+    def __init__(self, files: DatasetFiles, version: int | None, inherited: OpenedDataset | None) -> None:
         self.pid = os.getpid()
-        self.reader: DatasetReader = DatasetReader(path, version, base) if inherited is None else inherited.reader
+        self.reader: DatasetReader = DatasetReader(files, version) if inherited is None else inherited.reader
         self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
         fields = self.reader.schema.fields
         self.names = tuple(f.name for f in fields)
         self.kinds = {f.name: f.kind for f in fields}
         images = [f.name for f in fields if f.kind == "image"]
         if len(images) != 1:
-            raise DatasetError(f"{path} has {len(images)} image fields; this version reads datasets with one")
+            raise DatasetError(f"{files.name} has {len(images)} image fields; this version reads datasets with one")
         self.image_name = images[0]
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
@@ -47,3 +52,46 @@ class OpenedDataset:
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         return self.reader.column("__height__"), self.reader.column("__width__")
+
+
+class OpenOnUse:
+    """What a dataset and its snapshots have open, in whichever process asks."""
+
+    def __init__(self, files: DatasetFiles, version: int | None) -> None:
+        self.files = files
+        self._version = version
+        self._opened: OpenedDataset | None = None
+
+    @property
+    def version(self) -> int | None:
+        """The version that was asked for, or that was opened first; None before that."""
+        return self._version
+
+    @property
+    def opened(self) -> OpenedDataset:
+        """Opened on first use, and anew after a fork."""
+        if self._opened is None or self._opened.pid != os.getpid():
+            # a forked child goes on with its parent's reader and columns, and shares what they have read
+            self._opened = OpenedDataset(self.files, self._version, self._opened)
+            self._version = self._opened.reader.manifest.version
+        return self._opened
+
+    def close(self) -> None:
+        """Lets go of it."""
+        self._opened = None
+        self.files.close()
+
+
+def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[str, Any]) -> DatasetFiles:
+    """The files of a folder or of a URL. Raises ArgumentError if an argument does not go with it."""
+    local = local_path(path) if isinstance(path, str) and is_url(path) else None
+    if isinstance(path, str) and is_url(path) and local is None:
+        if base is not None:
+            raise ArgumentError(f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds its images itself")
+        from fastload.remote.remote_files import remote_files  # asyncio and threads, which nobody else needs
+
+        return remote_files(path, **options)
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ArgumentError(f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} is on a disk")
+    return DatasetFiles(Path(expanded(path) if local is None else local).absolute(), base)

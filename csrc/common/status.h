@@ -24,7 +24,8 @@ typedef enum fl_code {
     FL_ETRUNCATED = 14,  /* the JPEG ends before its last row */
     FL_ELIMIT = 15,      /* more pixels than the limit allows */
     FL_EUNSUPPORTED = 16, /* a valid file of a kind that this build does not read (12 bit, ...) */
-    FL_ERESOURCE = 17    /* the system has no more file descriptors or threads for this process; sys holds errno */
+    FL_ERESOURCE = 17,   /* the system has no more file descriptors or threads for this process; sys holds errno */
+    FL_EREMOTE = 18      /* what lies in a bucket could not be fetched */
 } fl_code;
 
 enum { FL_TEXT = 240 };

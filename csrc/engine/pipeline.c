@@ -142,10 +142,11 @@ typedef struct stored {
     int64_t proving_ns;  /* of the time that it took to find it: not reading, but the work of a decoder */
 } stored;
 
-static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, stored *found, fl_error *err) {
-    fl_span record;
+static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, fl_span given, stored *found, fl_error *err) {
+    fl_span record = given;
     fl_record_field image;
-    fl_code code = fl_store_reader_get(worker->reader, source->store, index, &record, err);
+    fl_code code = given.bytes ? fl_store_check_record(source->store, index, given, err)
+                               : fl_store_reader_get(worker->reader, source->store, index, &record, err);
     if (!code) code = fl_record_find(record, source->image_field, &image, err);
     if (code) return code;
     add(&worker->counters.bytes, record.size);
@@ -216,12 +217,13 @@ static fl_code make_image(fl_worker *worker, const fl_source *source, fl_key key
     return render(worker, &g, raw, &out, err);
 }
 
-static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
+static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_sink *sink, fl_error *err) {
     stored found = {.proving_ns = 0};
     fl_view raw = {NULL, 0, 0, 0, 0};
     uint32_t width = 0, height = 0;
     const int64_t start = fl_clock_ns();
-    fl_code code = (source->store ? find_record : find_file)(worker, source, key.index, &found, err);
+    fl_code code =
+        source->store ? find_record(worker, source, key.index, given, &found, err) : find_file(worker, source, key.index, &found, err);
     if (code) return code;
     const bool is_raw = found.kind == FL_RECORD_KIND_RAW;
     if (is_raw) {
@@ -237,8 +239,8 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     return code;
 }
 
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err) {
-    fl_code code = make_row(worker, source, key, sink, err);
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_sink *sink, fl_error *err) {
+    fl_code code = make_row(worker, source, key, given, sink, err);
     add(&worker->counters.samples, 1);
     if (code) add(&worker->counters.failed, 1);
     return code;
@@ -265,7 +267,8 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_row at = batch->row[row];
     const fl_sink sink = sink_of(batch, row);
     fl_key key = {batch->seed, batch->epoch, at.index};
-    fl_code code = fl_pipeline_row(context, batch->sources[at.source], key, &sink, &batch->errors[row]);
+    fl_code code = batch->errors[row].code;
+    if (!code) code = fl_pipeline_row(context, batch->sources[at.source], key, at.given, &sink, &batch->errors[row]);
     if (code) {
         batch->errors[row].code = code;
         memset(sink.data, 0, batch->image_bytes); /* never another image's pixels, whatever the policy does next */

@@ -43,12 +43,14 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err);
 void fl_worker_free(fl_worker *worker); /* NULL is allowed */
 const fl_counters *fl_worker_counters(const fl_worker *worker);
 
-/* Makes sample key.index of source into the sink, whose width and height must be what fl_geometry_size gives for it. */
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, const fl_sink *sink, fl_error *err);
+/* Makes sample key.index of source into the sink, whose width and height must be what fl_geometry_size gives for it. `given`: its record,
+ * where that does not lie in the store's file; bytes NULL: it does. */
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_sink *sink, fl_error *err);
 
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;
+    fl_span given; /* its record, as fl_pipeline_row takes it; outlives the row's making */
 } fl_row;
 
 typedef struct fl_batch {
@@ -57,7 +59,7 @@ typedef struct fl_batch {
     const fl_source *const *sources;
     uint32_t rows;
     fl_row *row;      /* [rows] */
-    fl_error *errors; /* [rows]; code FL_OK where the row is good */
+    fl_error *errors; /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not made. */
     fl_sink sink;     /* of row 0; row i starts image_bytes * i further */
     size_t image_bytes;
     uint64_t seed;

@@ -244,22 +244,42 @@ static fl_store_place place_of(const shard *s, uint64_t index) {
     return s->tree.samples[s->rows ? s->rows[row] : row];
 }
 
-fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
+/* The shard that holds sample `index`, checked. */
+static fl_code find_shard(const fl_store *store, uint64_t index, const shard **s, fl_error *err) {
     fl_code code = store_check(store, err);
     if (code) return code;
     if (index >= store->count) return fl_fail(err, FL_ENOTFOUND, "there is no sample %" PRIu64 " of %" PRIu64, index, store->count);
-    const shard *s = &store->shard[fl_store_shard_of(store, index)];
+    *s = &store->shard[fl_store_shard_of(store, index)];
+    return FL_OK;
+}
+
+static fl_code check_record(const shard *s, uint64_t index, fl_span record, fl_error *err) {
+    if (!s->crc || fl_crc32c(0, record.bytes, record.size) == s->crc[index - s->first]) return FL_OK;
+    return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
+                   s->name);
+}
+
+fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span record, fl_error *err) {
+    const shard *s = NULL;
+    fl_code code = find_shard(store, index, &s, err);
+    if (code) return code;
+    if (record.size != place_of(s, index).size)
+        return fl_fail(err, FL_ECHECKSUM, "%zu bytes were given for it, and its record in shard %.80s has %" PRIu32, record.size, s->name,
+                       place_of(s, index).size);
+    return check_record(s, index, record, err);
+}
+
+fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err) {
+    const shard *s = NULL;
+    fl_code code = find_shard(store, index, &s, err);
+    if (code) return code;
     const fl_store_place place = place_of(s, index);
     if (!fl_buffer_fit(&reader->buffer, place.size, 1, RULE))
         return fl_fail(err, FL_ENOMEM, "no memory for a record of %" PRIu32 " bytes", place.size);
     code = fl_store_shard_read(s->fd, reader->buffer.bytes, place.size, fl_store_place_offset(place), s->name, err);
     if (code) return code;
-    if (s->crc && fl_crc32c(0, reader->buffer.bytes, place.size) != s->crc[index - s->first]) {
-        return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
-                       s->name);
-    }
     *record = (fl_span){reader->buffer.bytes, place.size};
-    return FL_OK;
+    return check_record(s, index, *record, err);
 }
 
 size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {

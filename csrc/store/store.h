@@ -70,6 +70,9 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
 
 enum { FL_STORE_HEAD = 4096 };
 
+/* Whether bytes that came from elsewhere than the shard's file are sample index's record: FL_ENOTFOUND, FL_ECHECKSUM. */
+fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span record, fl_error *err);
+
 /* Reads the first bytes of a sample's record, at most FL_STORE_HEAD, for hints: nothing of them is checked. Returns how many; 0 where they cannot
  * be read. */
 size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into);

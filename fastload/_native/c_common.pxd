@@ -22,10 +22,12 @@ cdef extern from "common/status.h" nogil:
         FL_ELIMIT
         FL_EUNSUPPORTED
         FL_ERESOURCE
+        FL_EREMOTE
     ctypedef struct fl_error:
         fl_code code
         int sys
         char text[240]
+    fl_code fl_fail(fl_error *, fl_code, const char *, ...)
 
 cdef extern from "common/buffer.h" nogil:
     ctypedef struct fl_buffer:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_view
+from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_span, fl_view
 from fastload._native.c_store cimport fl_files, fl_store
 
 cdef extern from "engine/geometry.h" nogil:
@@ -101,6 +101,7 @@ cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_row:
         uint32_t source
         uint64_t index
+        fl_span given
     ctypedef struct fl_batch:
         fl_ring *ring
         fl_slot *slot
@@ -116,7 +117,7 @@ cdef extern from "engine/pipeline.h" nogil:
     fl_code fl_worker_create(fl_worker **, fl_error *)
     void fl_worker_free(fl_worker *)
     const fl_counters *fl_worker_counters(const fl_worker *)
-    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, const fl_sink *, fl_error *)
+    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, fl_span, const fl_sink *, fl_error *)
     fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
     void fl_batch_ahead(void *, uint32_t, void *) noexcept

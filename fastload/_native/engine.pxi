@@ -6,7 +6,7 @@
 # that made it: in a forked child its calls raise ClosedError and its end touches nothing that the parent's threads own.
 # no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
 
-from fastload._native.c_common cimport fl_code, FL_EINTR, fl_error, FL_ETIMEOUT, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
+from fastload._native.c_common cimport fl_code, FL_EINTR, FL_EREMOTE, fl_error, FL_ETIMEOUT, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
     fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
     fl_pool_create, fl_pool_submit, fl_ring, fl_ring_take, fl_ring_wait, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
@@ -106,9 +106,14 @@ cdef class Batch:
 
     1. Made by the loader's thread; from submit() until ready, workers write its rows.
     2. Dropping it at any time is safe: rows not begun are cancelled, rows under way are waited for, the slot is given back.
+    3. A batch that is held takes its slot at submit(), and its rows are queued at release(): no decoder waits for what is still on its way.
     """
 
+    cdef object __weakref__
     cdef fl_batch batch
+    cdef readonly bint held
+    cdef list given  # records that rows were given, until they are made
+    cdef public object fetch  # what the batch waits for: whoever held it keeps that here
     cdef Engine engine
     cdef Output output
     cdef uint32_t inline_next
@@ -170,6 +175,33 @@ cdef class Batch:
             s[i], k[i] = self.batch.row[i].source, <int64_t>self.batch.row[i].index
         return sources, indices
 
+    def hold(self):
+        """Keeps the rows from being made until release(). Before submit()."""
+        self.held = True
+
+    def give(self, uint32_t row, const uint8_t[::1] record not None):
+        """The record of a row that is not made yet, where the store's file does not have it. It is checked as one of the file."""
+        if row >= self.batch.rows or record.shape[0] == 0:
+            raise _errors.ArgumentError(f"row {row} cannot be given a record of {record.shape[0]} bytes")
+        if self.given is None:
+            self.given = []
+        self.given.append(record)
+        self.batch.row[row].given.bytes = &record[0]
+        self.batch.row[row].given.size = record.shape[0]
+
+    def fail(self, uint32_t row, reason):
+        """Marks a row that is not made yet as one whose record cannot be fetched."""
+        if row >= self.batch.rows:
+            raise _errors.ArgumentError(f"there is no row {row} of {self.batch.rows}")
+        fl_fail(&self.batch.errors[row], FL_EREMOTE, b"%s", <bytes>reason.encode())
+
+    def release(self):
+        """Lets the rows of a batch that is held be made."""
+        if self.held:
+            self.held = False
+            if self.batch.slot is not NULL:
+                self._queue()
+
     @property
     def size(self):
         """(width, height) of each image."""
@@ -185,6 +217,11 @@ cdef class Batch:
         check(fl_ring_take(self.engine.ring.ptr, self.batch.image_bytes * self.batch.rows, &self.batch.slot, &err), &err)
         self.engine.ring._pin(self.batch.slot)
         self.batch.sink.data = fl_slot_data(self.batch.slot)
+        if not self.held:
+            self._queue()
+
+    cdef int _queue(self) except -1:
+        cdef fl_error err
         if self.engine.pool is not NULL:
             check(fl_pool_submit(self.engine.pool, fl_batch_run, &self.batch, self.batch.rows, &err), &err)
 
@@ -211,13 +248,16 @@ cdef class Batch:
             for i in range(self.batch.rows) if self.batch.errors[i].code != FL_OK
         ]
 
-    def redo(self, uint32_t row, uint32_t source, uint64_t index):
-        """Makes another sample into a row of a batch that is ready, in the calling thread; True when it could be made."""
+    def redo(self, uint32_t row, uint32_t source, uint64_t index, record=None):
+        """Makes another sample into a row of a batch that is ready, in the calling thread; True when it could be made. `record`: as give()'s."""
         cdef fl_worker *worker = self.engine.workers[self.engine.threads]
         self.engine._live()
         if row >= self.batch.rows or source >= <uint32_t>len(self.engine.sources) or not self.ready:
             raise _errors.ArgumentError(f"row {row} cannot be made again")
         self.batch.row[row].source, self.batch.row[row].index = source, index
+        self.batch.row[row].given.bytes = NULL
+        if record is not None:
+            self.give(row, record)
         self.batch.errors[row].code = FL_OK
         self.batch.left += 1
         with nogil:
@@ -257,6 +297,7 @@ cdef class Batch:
         lease.size = self.batch.image_bytes * self.batch.rows
         fl_slot_lease(lease.slot)
         self.batch.slot = NULL
+        self.given = None
         _add(&_live_leases, 1)
         return lease
 

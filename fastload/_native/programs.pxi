@@ -239,8 +239,10 @@ cdef class Decoder:
                 fl_worker_free(self.worker)
             _add(&_live_decoders, -1)
 
-    def decode(self, Source source, index, seed, epoch, Output output, uint8_t[::1] into, uint32_t width, uint32_t height):
-        """Makes sample index into `into`, width x height pixels of the output's type. Raises SampleError with the bare reason."""
+    def decode(self, Source source, index, seed, epoch, Output output, uint8_t[::1] into, uint32_t width, uint32_t height,
+               const uint8_t[::1] record=None):
+        """Makes sample index into `into`, width x height pixels of the output's type. `record`: its record, where the shard's file lacks it.
+        Raises SampleError with the bare reason."""
         cdef fl_error err
         cdef fl_sink sink
         cdef fl_code code
@@ -250,10 +252,14 @@ cdef class Decoder:
         if <uint64_t>into.shape[0] < <uint64_t>width * height * 3 * output.itemsize:
             raise _errors.ArgumentError("the buffer is too small for the image")
         output._sink(&sink, &into[0], width, height)
+        cdef fl_span given
+        given.bytes, given.size = NULL, 0
+        if record is not None and record.shape[0]:
+            given.bytes, given.size = &record[0], record.shape[0]
         with self._lock:
             self._sources[id(source)] = source
             with nogil:
-                code = fl_pipeline_row(self.worker, &source.source, key, &sink, &err)
+                code = fl_pipeline_row(self.worker, &source.source, key, given, &sink, &err)
         check(code, &err)
 
 

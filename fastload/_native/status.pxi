@@ -2,7 +2,7 @@
 
 from fastload._native.c_common cimport (
     fl_code, FL_EARG, FL_ECHECKSUM, FL_ECLOSED, FL_EFORK, FL_EFULL, FL_EIO, FL_EJPEG, FL_ELIMIT, FL_ENOMEM,
-    FL_ENOTFOUND, FL_ERECORD, FL_ERESOURCE, fl_error, FL_ESHARD, FL_ETIMEOUT, FL_ETRUNCATED, FL_EUNSUPPORTED, FL_OK,
+    FL_ENOTFOUND, FL_ERECORD, FL_EREMOTE, FL_ERESOURCE, fl_error, FL_ESHARD, FL_ETIMEOUT, FL_ETRUNCATED, FL_EUNSUPPORTED, FL_OK,
 )
 
 from fastload import errors as _errors
@@ -11,6 +11,8 @@ _SAMPLE_CODES = frozenset(
     (FL_ENOTFOUND, FL_ERECORD, FL_ECHECKSUM, FL_EJPEG, FL_ETRUNCATED, FL_ELIMIT, FL_EUNSUPPORTED)
 )
 RESOURCE_CODES = frozenset((FL_ENOMEM, FL_ERESOURCE))
+REMOTE_CODE = FL_EREMOTE
+CHECKSUM_CODE = FL_ECHECKSUM
 _CLASS_OF = {
     FL_ENOMEM: _errors.ResourceError,
     FL_EARG: _errors.ArgumentError,
@@ -21,6 +23,7 @@ _CLASS_OF = {
     FL_EFORK: _errors.ClosedError,
     FL_ESHARD: _errors.DatasetError,
     FL_ERESOURCE: _errors.ResourceError,
+    FL_EREMOTE: _errors.RemoteError,
 }
 
 

@@ -3,9 +3,9 @@
 from fastload.store.change import DatasetChange, numbered
 from fastload.store.entries import Segment, ShardEntry, file_path
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, old_versions
-from fastload.store.reader import DatasetReader, parse_stored
+from fastload.store.reader import DatasetReader
 from fastload.store.rewrite import DatasetRewriter, ShardRewrite
-from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema, with_index
+from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Field, Schema, parse_stored, with_index
 from fastload.store.shard import Prepared, file_crc32c
 from fastload.store.writer import DatasetWriter
 

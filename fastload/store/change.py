@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fastload._native import core
@@ -33,6 +34,7 @@ from fastload.store.manifest import (
     version_name,
     write_atomically,
 )
+from fastload.store.segments import read_segment
 from fastload.store.shard import write_error
 from fastload.store.sidecar import SIDECARS_MOST, Sidecars, identity, write_sidecar
 
@@ -78,7 +80,7 @@ class DatasetChange(LockedDataset):
         """
         if len(manifest.sidecars) <= SIDECARS_MOST:
             return manifest
-        sections = Sidecars(self.path, manifest.sidecars).sections
+        sections = Sidecars(partial(read_segment, self.path), manifest.sidecars).sections
         shards = [shard for shard in manifest.shards if identity(shard) in sections]
         path = self.path / self.unused_name("index")
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -13,33 +12,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Buffer
 
 from fastload._native import core
-from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
+from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteError, SampleError
 from fastload.files import expanded
-from fastload.store.entries import ShardEntry, base_path, file_path, one_base
+from fastload.store.dataset_files import DatasetFiles
+from fastload.store.entries import ShardEntry
 from fastload.store.manifest import Manifest
-from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Field, Schema
-from fastload.store.segments import AddedFields, read_rows, read_segment
-from fastload.store.sidecar import Section, useful_sidecars
+from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Schema, parse_stored
+from fastload.store.segments import AddedFields, damaged_column, rows_of
+from fastload.store.sidecar import Section
 
 T = TypeVar("T")
 
 EAGER_BYTES = 64 << 20
-"""Columns up to this size are checked when the dataset is opened, larger ones on first use."""
-
-
-def parse_stored(field: Field, data: bytes | None) -> Any:
-    """Parses the bytes of a field stored in records; None: the record lacks it. Raises SampleError with the reason alone."""
-    reason = f"its record lacks the field {field.name!r}"
-    if data is not None:
-        try:
-            if field.kind == "text":
-                return data.decode("utf-8")
-            return json.loads(data.decode("utf-8")) if field.kind == "json" else data
-        except (ValueError, RecursionError) as error:
-            reason = f"field {field.name!r} is no {field.kind}: {error}"
-    raise SampleError(reason, reason=reason)
+"""Columns up to this size are read and checked when the dataset is opened, larger ones on first use."""
 
 
 class DatasetReader:
@@ -65,34 +53,42 @@ class DatasetReader:
     holds the columns, and 12 bytes a sample for the places of the records; forked workers share what was read before.
 
     Attributes:
-        path: the dataset's folder, absolute.
+        path: the dataset's folder, absolute, or its URL.
+        files: where its files are read from.
         manifest: the dataset's manifest.
         count: the number of samples.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], version: int | None = None, base: Path | None = None, *, manifest: Manifest | None = None
+        self,
+        path: str | os.PathLike[str] | DatasetFiles,
+        version: int | None = None,
+        base: Path | None = None,
+        *,
+        manifest: Manifest | None = None,
     ) -> None:
-        """Opens the dataset in the folder `path`: as it is now, or an older version of it, or as `manifest` describes it. `base`: where
-        its attached files are, if that is not where it says.
+        """Opens the dataset in the folder `path`, or of such files: as it is now, or an older version of it, or as `manifest` describes it.
+        `base`: where its attached files are, if that is not where it says.
 
         Raises:
             DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
                 another size; or a column's checksum differs; `base` is given, and is no folder, or images are packed.
         """
-        self.path = Path(expanded(path)).absolute()
-        self._base = base
-        self._describe(Manifest.load(self.path, version) if manifest is None else manifest)
+        self.files = path if isinstance(path, DatasetFiles) else DatasetFiles(Path(expanded(path)).absolute(), base)
+        self.path = self.files.name
+        self._describe(self.files.manifest(version) if manifest is None else manifest)
         self._closed = False
         self._columns: dict[str, npt.NDArray[Any]] = {}
         self._origins: dict[str, list[tuple[int, ...]]] = {}
         self._rows: list[npt.NDArray[np.uint32] | None] = []
         self._numbers: dict[int, dict[int, int]] = {}
-        self._added = AddedFields(self.path)
+        self._added = AddedFields(self.files.segment)
         try:
             self._open()
+        except RemoteError:
+            raise
         except DatasetError:
-            now = Manifest.load(self.path) if version is None and manifest is None else self.manifest
+            now = self.files.manifest() if version is None and manifest is None else self.manifest
             if now.version == self.manifest.version:
                 raise
             self._describe(now)  # the latest version became an old one, and was pruned, while it was opened
@@ -100,26 +96,27 @@ class DatasetReader:
 
     def _describe(self, manifest: Manifest) -> None:
         self.manifest = manifest
-        if self._base is not None:
-            one_base(self.path, manifest.shards)  # raises where there is nothing to be replaced
-            if not os.path.isdir(self._base):
-                raise DatasetError(
-                    f"base={os.fspath(self._base)!r} is no folder: name the one that holds the attached files of {self.path}"
-                )
+        self.files.check(manifest)
         self.count = manifest.count
         self._firsts = [shard.first for shard in manifest.shards]
 
     def _open(self) -> None:
         store, sections = self._open_shards()
         columns = {name: column for name, column in self._columns.items() if self._origins[name] == self._origin(name)}
-        for name, (dtype, shape) in self.schema.columns.items():
-            small = dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES
-            if name not in columns and (small or name == CRC_COLUMN):
-                columns[name] = self._read_column(store, name, sections)
+        for name in self.schema.columns:
+            if name not in columns and self._is_eager(name, sections):
+                columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)), sections)
         for number, shard in enumerate(self.manifest.shards):
             store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count])
         self._store, self._columns, self._pid = store, columns, os.getpid()
         self._origins = {name: self._origin(name) for name in columns}
+
+    def _is_eager(self, name: str, sections: Sequence[Section | None]) -> bool:
+        """Whether a column is read when the dataset is opened: a small one, and the records' checksums. In a bucket, what sidecars have."""
+        dtype, shape = self.schema.columns[name]
+        if self.files.remote and all(section is not None for section in sections):
+            return all(section is not None and name in section.chunks for section in sections)
+        return name == CRC_COLUMN or dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES
 
     def _origin(self, name: str) -> list[tuple[int, ...]]:
         """Identity of a column: rows and checksum of each shard. If it is unchanged, a column read before is still valid."""
@@ -130,12 +127,14 @@ class DatasetReader:
         Returns the section of each shard in a sidecar, too; None: it has none."""
         while True:
             store = core.Store()
-            sidecars = useful_sidecars(self.path, self.manifest.shards, self.manifest.sidecars)
+            sidecars = self.files.open_shards(self.manifest)
             try:
                 sections = [self._add_shard(store, shard, sidecars.get(shard)) for shard in self.manifest.shards]
                 self._rows = [self._set_rows(store, number, shard) for number, shard in enumerate(self.manifest.shards)]
+            except RemoteError:
+                raise
             except DatasetError as error:
-                now = Manifest.load(self.path, self.manifest.version)
+                now = self.files.manifest(self.manifest.version)
                 if now.shards == self.manifest.shards or not now.same_samples(self.manifest):
                     raise DatasetError(f"{self.path}: {error}") from None
                 self.manifest = now
@@ -144,11 +143,8 @@ class DatasetReader:
 
     def _add_shard(self, store: core.Store, shard: ShardEntry, section: Section | None) -> Section | None:
         """Adds a shard to the store, and returns its section if it holds."""
-        path = file_path(self.path, shard.folder, shard.file)
-        base = base_path(self.path, shard)
-        if base is not None and self._base is not None:
-            base = os.fspath(self._base)
-        arguments = os.fspath(path), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
+        base = self.files.base_path(shard)
+        arguments = os.fspath(self.files.shard_path(shard)), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
             with suppress(DatasetError):  # where the section is not to blame, the walk fails too
                 store.add(*arguments, section.places, section.columns)
@@ -160,12 +156,12 @@ class DatasetReader:
         """Tells the store which samples of a shard count, and returns their numbers; None: all."""
         if shard.rows is None:
             return None
-        rows = read_rows(self.path, shard.rows)
+        rows = rows_of(self.files.segment(shard.rows))
         store.set_rows(number, rows)
         return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DatasetReader, (self.path, self.manifest.version, self._base)
+        return DatasetReader, (self.files, self.manifest.version)
 
     def __enter__(self) -> DatasetReader:
         return self
@@ -203,6 +199,7 @@ class DatasetReader:
         """Closes the reader; idempotent. The files are closed with the last engine that uses them."""
         if not self._closed:
             self._closed = True
+            self.files.close()
             self._columns = {}
             self._store.close()
             del self._store
@@ -220,12 +217,9 @@ class DatasetReader:
         if name not in self._columns:
             if name not in self.schema.columns:
                 raise ArgumentError(f"{self.path} has no column {name!r}; it has {', '.join(self.schema.columns)}")
-            self._columns[name] = self._read_column(store, name)
+            self._columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)))
             self._origins[name] = self._origin(name)
         return self._columns[name]
-
-    def _read_column(self, store: core.Store, name: str, sections: Sequence[Section | None] = ()) -> npt.NDArray[Any]:
-        return self._read_rows(store, name, range(len(self.manifest.shards)), sections)
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
         """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column` does."""
@@ -237,47 +231,43 @@ class DatasetReader:
         dtype, shape = self.schema.columns[name]
         row = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         shards = [self.manifest.shards[number] for number in numbers]
+        elsewhere = self.files.fetch_columns([number for number in numbers if not (sections and sections[number])], name)
         try:
             for number, shard in zip(numbers, shards, strict=True):
                 if name not in shard.added and store.column_bytes(number, name) != shard.stored * row:
-                    raise self._damaged_column(name, shard)
+                    raise damaged_column(name, shard.file)
             out = np.empty((sum(shard.count for shard in shards), *shape), dtype)
             content, at = out.reshape(-1).view(np.uint8).data, 0
             for number, shard in zip(numbers, shards, strict=True):
                 chunk, rows = content[at : at + shard.count * row], self._rows[number]
                 section = sections[number] if sections else None
+                known = elsewhere.get(number) if section is None else section.chunks.get(name)
                 if rows is None:
-                    self._read_chunk(store, number, name, chunk, section)
+                    self._read_chunk(store, number, name, chunk, known)
                 else:
                     stored = np.empty((shard.stored, row), np.uint8)
-                    self._read_chunk(store, number, name, stored.reshape(-1).data, section)
+                    self._read_chunk(store, number, name, stored.reshape(-1).data, known)
                     np.take(stored, rows, axis=0, out=np.frombuffer(chunk, np.uint8).reshape(shard.count, row))
                 at += shard.count * row
+        except RemoteError:
+            raise
         except DatasetError as error:
             raise DatasetError(f"{self.path}: {error}") from None
         out.setflags(write=False)
         return out
 
-    def _read_chunk(self, store: core.Store, number: int, name: str, into: memoryview, section: Section | None) -> None:
-        """Reads and checks a column's rows of all samples that a shard stores; those in a section were checked when it was read."""
+    def _read_chunk(self, store: core.Store, number: int, name: str, into: memoryview, known: Buffer | None) -> None:
+        """Reads and checks a column's rows of all samples that a shard stores; those that are known were checked before."""
         shard = self.manifest.shards[number]
         if name in shard.added:
-            read_segment(self.path, shard.added[name], into)
+            self.files.segment(shard.added[name], into)
             return
-        copied = None if section is None else section.chunks.get(name)
-        if copied is not None and len(copied) == len(into):
-            into[:] = copied
+        if known is not None and memoryview(known).nbytes == len(into):
+            into[:] = memoryview(known).cast("B")
             return
         store.column(number, name, into)
         if core.crc32c(into) != shard.columns[name]:
-            raise self._damaged_column(name, shard)
-
-    @staticmethod
-    def _damaged_column(name: str, shard: ShardEntry) -> DatasetError:
-        return DatasetError(
-            f"column {name} in {shard.file} is damaged (its bytes are not those that were packed): "
-            "copy the shard again or pack again; `fastload verify` checks the rest"
-        )
+            raise damaged_column(name, shard.file)
 
     def shard_number(self, index: int) -> int:
         """The number of the shard that holds sample `index`. Raises IndexError."""
@@ -292,7 +282,16 @@ class DatasetReader:
 
     def record(self, index: int) -> bytes:
         """The stored record of sample `index`, with its checksum verified. Raises as `record_fields` does."""
-        return self._sample(index, self.store.get)
+        return self._sample(index, self._record)
+
+    def _record(self, index: int) -> bytes:
+        elsewhere = self.files.record(index)
+        try:
+            return self.store.get(index) if elsewhere is None else bytes(elsewhere)
+        except SampleError:
+            if elsewhere is not None or not self.files.heal(index):
+                raise
+            return self._record(index)
 
     def record_fields(self, index: int) -> list[tuple[int, int, bytes]]:
         """The fields in sample index's record: (field number, kind as in `core.KIND_...`, bytes). The entropy
@@ -302,7 +301,7 @@ class DatasetReader:
             IndexError: no such sample.
             SampleError: its bytes are not those that were packed, its lengths do not hold, or the file cannot be read.
         """
-        return self._sample(index, lambda found: core.split_record(self.store.get(found)))
+        return self._sample(index, lambda found: core.split_record(self._record(found)))
 
     def stored_fields(self, index: int) -> dict[int, tuple[int, bytes]]:
         """(kind, bytes) of every field of sample `index` that is no column, by the field's number in the schema: those of its record,
@@ -312,7 +311,7 @@ class DatasetReader:
     def _stored_fields(self, index: int) -> dict[int, tuple[int, bytes]]:
         number = self.shard_number(index)
         shard = self.manifest.shards[number]
-        fields = core.split_record(self.store.get(index))
+        fields = core.split_record(self._record(index))
         if shard.fields is None and not shard.added:
             return {number: (kind, data) for number, kind, data in fields}
         places, found = self._places(number), {}
@@ -392,8 +391,10 @@ class DatasetReader:
         )
 
     def _sample(self, index: int, read: Callable[[int], T]) -> T:
-        self.shard_number(index)  # raises IndexError
+        self.shard_number(index), self.store  # raise IndexError; DatasetError where reopening in a forked child fails
         try:
             return read(index)
+        except RemoteError:  # says nothing of the sample: a bucket that is out of reach is no bad sample
+            raise
         except (SampleError, DatasetError) as error:
             raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.errors import ArgumentError, PackError
+from fastload.errors import ArgumentError, PackError, SampleError
 from fastload.store.checked import JSON_DEPTH, Bad, get_int, get_list, get_object, get_str, nested_too_deeply, shown
 
 Kind = Literal["image", "int", "float", "array", "bytes", "text", "json"]
@@ -355,3 +355,16 @@ def column_array(columns: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int,
     for i, row in enumerate(columns):
         out[i] = row
     return out
+
+
+def parse_stored(field: Field, data: bytes | None) -> Any:
+    """Parses the bytes of a field stored in records; None: the record lacks it. Raises SampleError with the reason alone."""
+    reason = f"its record lacks the field {field.name!r}"
+    if data is not None:
+        try:
+            if field.kind == "text":
+                return data.decode("utf-8")
+            return json.loads(data.decode("utf-8")) if field.kind == "json" else data
+        except (ValueError, RecursionError) as error:
+            reason = f"field {field.name!r} is no {field.kind}: {error}"
+    raise SampleError(reason, reason=reason)

@@ -10,7 +10,7 @@ What is used is the copy that was checked; no file is mapped.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,9 @@ from fastload._native import core
 from fastload.errors import DatasetError
 from fastload.files import open_regular
 from fastload.store.entries import OFFSET_BYTES, Segment, file_path
+
+SegmentReader = Callable[[Segment], npt.NDArray[np.uint8]]
+"""What gives the checked bytes of a segment, as `read_segment` does; raises DatasetError."""
 
 _AGAIN = "copy the dataset again; `fastload verify` checks the rest"
 
@@ -59,9 +62,9 @@ def read_segment(dataset: Path, segment: Segment, into: memoryview | None = None
     return data
 
 
-def read_rows(dataset: Path, segment: Segment) -> npt.NDArray[np.uint32]:
-    """The numbers of the stored samples that count, as the file has them: `core.Store.set_rows` checks their order. Raises DatasetError."""
-    rows = read_segment(dataset, segment).view("<u4").astype(np.uint32, copy=False)
+def rows_of(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+    """The numbers of the stored samples that count, as their segment has them: `core.Store.set_rows` checks their order."""
+    rows = data.view("<u4").astype(np.uint32, copy=False)
     rows.setflags(write=False)
     return rows
 
@@ -99,14 +102,22 @@ class AddedFields:
     Any thread may ask, and a forked child keeps what was read before: two threads that ask at once both read, and one result is kept.
     """
 
-    def __init__(self, dataset: Path) -> None:
-        self._dataset = dataset
+    def __init__(self, read: SegmentReader) -> None:
+        self._read_segment = read
         self._read: dict[tuple[Segment, int], AddedValues] = {}
 
     def values(self, segment: Segment, stored: int) -> AddedValues:
-        """The values in a segment, read on first use. Raises DatasetError as `read_segment` does."""
+        """The values in a segment, read on first use. Raises as the reader that was given does."""
         found = self._read.get((segment, stored))
         if found is None:
-            values = AddedValues(read_segment(self._dataset, segment), stored, segment.file)
+            values = AddedValues(self._read_segment(segment), stored, segment.file)
             found = self._read.setdefault((segment, stored), values)
         return found
+
+
+def damaged_column(name: str, file: str) -> DatasetError:
+    """The exception for a column of a shard whose bytes are not those that were packed."""
+    return DatasetError(
+        f"column {name} in {file} is damaged (its bytes are not those that were packed): "
+        "copy the shard again or pack again; `fastload verify` checks the rest"
+    )

@@ -26,7 +26,7 @@ from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry, file_path
 from fastload.store.manifest import sync_folder
 from fastload.store.schema import CRC_COLUMN
-from fastload.store.segments import read_segment
+from fastload.store.segments import SegmentReader, read_segment
 
 MAGIC = b"FLX1"
 VERSION = 1
@@ -129,12 +129,12 @@ def parse(data: memoryview, shard: ShardEntry) -> Section:
 class Sidecars:
     """The sidecars of a dataset, read into memory. See NOTE [ sidecars: what they are worth ]."""
 
-    def __init__(self, dataset: Path, segments: Iterable[Segment]) -> None:
-        """Reads them; those that do not hold are passed over."""
+    def __init__(self, read: SegmentReader, segments: Iterable[Segment]) -> None:
+        """Reads them by `read`; those that do not hold are passed over."""
         self.sections: dict[Identity, memoryview] = {}
         for segment in segments:
             try:
-                self.sections |= read_sidecar(dataset, segment)
+                self.sections |= sections_of(read(segment).data, segment.file)
             except DatasetError:  # noqa: PERF203
                 continue
 
@@ -149,10 +149,10 @@ class Sidecars:
             return None
 
 
-def useful_sidecars(dataset: Path, shards: Sequence[ShardEntry], segments: Iterable[Segment]) -> Sidecars:
-    """The sidecars of a dataset of these shards; none where it is so small that a walk is as fast."""
+def useful(shards: Sequence[ShardEntry], segments: Iterable[Segment]) -> Iterable[Segment]:
+    """The sidecars of a dataset of these shards that are worth reading; none where it is so small that a walk is as fast."""
     small = len(shards) < WALKED_SHARDS and sum(shard.stored for shard in shards) < WALKED_SAMPLES
-    return Sidecars(dataset, () if small else segments)
+    return () if small else segments
 
 
 def read_sidecar(dataset: Path, segment: Segment) -> dict[Identity, memoryview]:
@@ -161,10 +161,19 @@ def read_sidecar(dataset: Path, segment: Segment) -> dict[Identity, memoryview]:
     Raises:
         DatasetError: it is missing, damaged or of a later version.
     """
+    return sections_of(read_segment(dataset, segment).data, str(file_path(dataset, segment.folder, segment.file)))
+
+
+def sections_of(data: memoryview, name: str) -> dict[Identity, memoryview]:
+    """The sections in the bytes of a sidecar; `name` is its, for messages.
+
+    Raises:
+        DatasetError: it is damaged or of a later version.
+    """
     try:
-        return split(read_segment(dataset, segment).data)
+        return split(data)
     except Bad as error:
-        raise DatasetError(f"{file_path(dataset, segment.folder, segment.file)} does not hold ({error})") from None
+        raise DatasetError(f"{name} does not hold ({error})") from None
 
 
 def walked(dataset: Path, shard: ShardEntry) -> core.Store:

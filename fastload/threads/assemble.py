@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -61,6 +62,8 @@ class BatchAssembler:
             Exception: whatever the collate function and the batch transforms raise.
         """
         failures = batch.failures()
+        if batch.fetch is not None and batch.fetch.error is not None:
+            raise batch.fetch.error
         stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
         lost = self._settle(batch, failures, stored) if failures else None
         if lost is not None and not lost.instead:
@@ -90,6 +93,10 @@ class BatchAssembler:
 
     def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
         """Reads each row's fields that are stored in records. A row with an unreadable field is added to the failures."""
+        with nullcontext() if batch.fetch is None else batch.fetch.held():
+            return self._stored_of(batch, failures)
+
+    def _stored_of(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
         stored: dict[int, Stored] = {}
         failed = {failure[0] for failure in failures}
         sources, indices = batch.row_arrays()
@@ -112,6 +119,8 @@ class BatchAssembler:
                     raise ResourceError(
                         str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
                     )
+                if code == core.CHECKSUM_CODE and self._engine.heal(batch, row, source, index):
+                    continue
                 error = self._loaded(batch, row, source, index, reason)
                 if error is None:
                     continue
@@ -142,7 +151,7 @@ class BatchAssembler:
         for position in tried:
             sources, indices = view.rows([position])
             other = int(sources[0]), int(indices[0])
-            if other == (source, index) or not (batch.redo(row, *other) or self._loaded(batch, row, *other, reason) is None):
+            if other == (source, index) or not (self._engine.redo(batch, row, *other) or self._loaded(batch, row, *other, reason) is None):
                 continue
             try:
                 if self._engine.has_stored:

@@ -16,13 +16,19 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import BatchShapeError, ResourceError, SampleError
 from fastload.in_place.base import InPlaceDataset
+from fastload.remote.remote_files import RemoteFiles
 from fastload.system import available_memory
+from fastload.threads.batch_fetch import BatchFetch
 
 if TYPE_CHECKING:
-    from fastload.packed_view import PackedView
+    from fastload.packed_view import NativeDataset, PackedView
 
 QUEUE = 4096
 """Capacity of the native queue, in jobs; the loader's own limit on batches in flight is far below."""
+READ_AHEAD = 96
+"""Samples that are read ahead before their turn. For random reads of 100 KB, 64 kept a disk of 1.2 GB/s busy."""
+READ_AHEAD_BYTES = 32 << 20
+"""Bytes that are fetched from buckets before their turn: 160 ms of 2,000 photographs a second."""
 ASKED_FROM = 64 << 20
 """Bytes of slots from which free memory is checked first: that reads all control groups, which takes a millisecond."""
 
@@ -46,6 +52,7 @@ class ThreadEngine:
         self.ring = core.Ring(depth + 1, slot_bytes)
         self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)
         self.has_stored = bool(view.datasets[0].stored_fields)
+        self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := _remote_files(dataset)) is not None}
 
     def _image_bytes(self) -> int:
         """Bytes of one image if all images have the same size, else 0."""
@@ -66,7 +73,51 @@ class ThreadEngine:
         """
         sources, indices = self.view.rows(positions)
         height, width = self._batch_size(sources, indices)
-        return core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
+        batch = core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
+        if self._remote:
+            self._fetch(batch, sources, indices.astype(np.int64))
+        return batch
+
+    def _fetch(self, batch: core.Batch, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.int64]) -> None:
+        """Begins to fetch what a batch needs of datasets in buckets."""
+        parts = []
+        for source, files in self._remote.items():
+            rows = np.flatnonzero(sources == source)
+            if len(rows):
+                parts.append((files, rows, indices[rows]))
+        if any(files.missing(where) for files, _, where in parts):
+            batch.fetch = BatchFetch(batch, parts)
+
+    @cached_property
+    def read_ahead(self) -> int:
+        """Samples that are read ahead before their turn; from buckets, as many as make READ_AHEAD_BYTES."""
+        return max([READ_AHEAD, *(READ_AHEAD_BYTES // files.mean_bytes for files in self._remote.values())])
+
+    def cover(self, positions: npt.NDArray[np.int64] | None) -> None:
+        """Says which positions a pass needs, as far as that is known, to those who fetch."""
+        for source, files in self._remote.items():
+            if positions is None or self.view.index is None or self.view.source is None:
+                files.cover(positions)
+            else:
+                files.cover(self.view.index[positions][self.view.source[positions] == source])
+
+    @property
+    def in_buckets(self) -> bool:
+        """Whether any data lies in a bucket."""
+        return bool(self._remote)
+
+    def redo(self, batch: core.Batch, row: int, source: int, index: int) -> bool:
+        """Makes another sample into a row of a ready batch; True when it could be made. Raises RemoteError."""
+        files = self._remote.get(source)
+        try:
+            return batch.redo(row, source, index, None if files is None else files.record(index))
+        except SampleError:
+            return False
+
+    def heal(self, batch: core.Batch, row: int, source: int, index: int) -> bool:
+        """Makes a row again whose record was found damaged in a cache; True when it could be made. Raises RemoteError."""
+        files = self._remote.get(source)
+        return files is not None and files.heal(index) and self.redo(batch, row, source, index)
 
     @cached_property
     def _one_size(self) -> tuple[int, int] | None:
@@ -132,6 +183,14 @@ class ThreadEngine:
     def close(self) -> None:
         """Stops the threads. Leased batches stay valid."""
         self.core.close()
+
+
+def _remote_files(dataset: NativeDataset) -> RemoteFiles | None:
+    """The files of a dataset in a bucket; None: it lies on a disk."""
+    if isinstance(dataset, InPlaceDataset):
+        return None
+    files = dataset.opened.reader.files
+    return files if isinstance(files, RemoteFiles) else None
 
 
 def _one_of_each(rows: npt.NDArray[np.int64], heights: npt.NDArray[np.int32], widths: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fastload.errors import DatasetError, PackError
@@ -116,7 +117,7 @@ def _one_sidecar(dataset: Path, manifest: Manifest, scratch: Path) -> tuple[Segm
     """A sidecar of all shards: the dataset's, if it is one and has them all, else one made in `scratch`; none without shards."""
     if not manifest.shards:
         return ()
-    known = Sidecars(dataset, manifest.sidecars).sections
+    known = Sidecars(partial(read_segment, dataset), manifest.sidecars).sections
     if len(manifest.sidecars) == 1 and {identity(shard) for shard in manifest.shards} == known.keys():
         return manifest.sidecars
     made = write_sidecar(dataset, "index-00000.bin", manifest.shards, known, into=scratch)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from fastload.packing import verify
 from fastload.store import DatasetChange, DatasetReader, DatasetRewriter, Manifest
 from fastload.store import reader as reader_module
 from fastload.store import sidecar as sidecar_module
+from fastload.store.segments import read_segment
 from fastload.store.sidecar import Sidecars
 
 COUNT = 60
@@ -69,7 +71,7 @@ def walked(path: Path) -> DatasetReader:
 def known(path: Path) -> list[bool]:
     """Whether a sidecar has a section that holds, for each shard."""
     manifest = Manifest.load(path)
-    sidecars = Sidecars(path, manifest.sidecars)
+    sidecars = Sidecars(partial(read_segment, path), manifest.sidecars)
     return [sidecars.get(shard) is not None for shard in manifest.shards]
 
 
@@ -122,7 +124,7 @@ def test_large_columns_stay_in_the_shards(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sidecar_module, "COLUMN_MOST", 200)
     write(tmp_path / "d", COUNT)
     manifest = Manifest.load(tmp_path / "d")
-    section = Sidecars(tmp_path / "d", manifest.sidecars).get(manifest.shards[0])
+    section = Sidecars(partial(read_segment, tmp_path / "d"), manifest.sidecars).get(manifest.shards[0])
     assert section is not None
     assert section.chunks.keys() == {"__crc32c__"}
     with walked(tmp_path / "d") as reader:
@@ -210,7 +212,7 @@ def test_places_of_others(copy: Path, expected: Any) -> None:
     """Two samples' places swapped, under a checksum that fits: both are errors; verify says what lies, and index makes it anew."""
     manifest = Manifest.load(copy)
     data = bytearray((copy / manifest.sidecars[0].file).read_bytes())
-    section = Sidecars(copy, manifest.sidecars).get(manifest.shards[0])
+    section = Sidecars(partial(read_segment, copy), manifest.sidecars).get(manifest.shards[0])
     assert section is not None
     places = section.places.tobytes()
     at = data.find(places)

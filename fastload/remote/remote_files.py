@@ -1,0 +1,339 @@
+"""RemoteFiles: the files of a packed dataset in a bucket, read through the cache on the local disk.
+
+NOTE [ remote: who has what ]
+A RemoteFiles is a value: URL, cache, options. What it has open (connections, the cache's locks, the fetcher and its thread) is a Session,
+which belongs to one process: a forked child opens another on first use, and shares no connection and no lock with its parent. The states
+of the shards are inherited.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from fastload._native import core
+from fastload.errors import ArgumentError, DatasetError, RemoteMissingError, SampleError
+from fastload.remote.requests import Request, Unit
+from fastload.remote.session import Session
+from fastload.store.dataset_files import DatasetFiles
+from fastload.store.entries import Segment, ShardEntry
+from fastload.store.manifest import MANIFEST_BYTES, MANIFEST_NAME, Manifest, version_name
+from fastload.store.sidecar import Sidecars
+from fastload.urls import normalized, shown
+
+TIMEOUT_S = 60.0
+"""Seconds in which a request is tried again, by default."""
+_AGAIN = "push the dataset again; `fastload verify` checks the rest"
+
+
+class RemoteFiles(DatasetFiles):
+    """The files of a packed dataset below a URL. See NOTE [ remote: who has what ].
+
+    Args:
+        url: of the dataset.
+        cache: folder of the caches; None: FASTLOAD_CACHE, or fastload in the user's cache folder.
+        cache_size: most bytes of all caches in it; None: what they have, and 0.8 of what is free.
+        storage_options: as `open_objects` takes them.
+        timeout: seconds in which a request is tried again.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        url: str,
+        cache: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> None:
+        self.name = shown(url)
+        self._arguments = normalized(url), cache, cache_size, dict(storage_options or {}), timeout
+        self._session: Session | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._rows: list[npt.NDArray[np.uint32] | None] = []
+        self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and how many blocks hold them
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RemoteFiles, self._arguments
+
+    @property
+    def session(self) -> Session:
+        """This process's."""
+        found = self._session
+        if found is None or found.pid != os.getpid():
+            with self._lock:
+                found = self._session
+                if found is None or found.pid != os.getpid():
+                    before, found = found, Session(*self._arguments)
+                    found.shards = [] if before is None else before.shards
+                    self._session = found
+        return found
+
+    # ---- opening
+
+    def manifest(self, version: int | None = None) -> Manifest:
+        """The dataset's manifest: one request, and one more for an older version. Raises DatasetError."""
+        now = self._manifest(MANIFEST_NAME)
+        if version is None or version == now.version:
+            return now
+        try:
+            old = self._manifest(version_name(version)) if 1 <= version < now.version else None
+        except RemoteMissingError:
+            old = None
+        if old is None or old.version != version:
+            raise DatasetError(f"{self.name} has no version {version}: it has {now.version}, and those that were pushed")
+        return old
+
+    def _manifest(self, name: str) -> Manifest:
+        try:
+            data = self.session.objects.get(name, MANIFEST_BYTES)
+        except RemoteMissingError as error:
+            if name != MANIFEST_NAME:
+                raise
+            raise RemoteMissingError(
+                f"{self.name} holds no packed dataset (no {MANIFEST_NAME}): put one there with `fastload push DATASET {self.name}`",
+                url=error.url,
+            ) from None
+        return Manifest.from_bytes(data, self.name, name)
+
+    def check(self, manifest: Manifest) -> None:
+        """Checks that everything of the dataset lies at its URL. Raises DatasetError."""
+        for shard in manifest.shards:
+            if shard.folder is not None or shard.base is not None:
+                raise DatasetError(f"{self.name}: {shard.file} names files elsewhere ({shard.folder or shard.base}): {_AGAIN}")
+
+    def open_shards(self, manifest: Manifest) -> Sidecars:
+        """Makes the shards' files in the cache ready, and returns what the sidecar says of them. Raises DatasetError."""
+        session = self.session
+        segments = dict.fromkeys(manifest.sidecars)
+        rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
+        wanted = [*segments, *rows]
+        data = dict(zip(wanted, session.together([partial(self.segment, segment) for segment in wanted]), strict=True))
+        sidecars = Sidecars(lambda segment: data[segment], segments)
+        found = []
+        for shard in manifest.shards:
+            section = sidecars.get(shard)
+            if section is None:
+                raise DatasetError(
+                    f"{self.name} has no sidecar that says where {shard.file} has its samples: put it there with `fastload push`, "
+                    "which makes one"
+                )
+            found.append((shard, section))
+        for old in session.shards:
+            old.close()
+        session.shards[:] = session.cache.shards(found)
+        self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
+        self._rows = [None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards]
+        return sidecars
+
+    def shard_path(self, shard: ShardEntry) -> Path:
+        """The path of a shard's sparse file."""
+        return next(each.path for each in self.session.shards if each.entry.first == shard.first)
+
+    def base_path(self, shard: ShardEntry) -> str | None:
+        """None: no attached files lie in a bucket."""
+        return None
+
+    def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
+        """The bytes of a segment, checked: from the cache, or fetched once, and kept there."""
+        data = self._cached_segment(segment)
+        if data is None:
+            body = memoryview(self.session.objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes))
+            if core.crc32c(body) != segment.crc32c:
+                raise DatasetError(f"{self.name}/{segment.file} is damaged (its checksum does not match): {_AGAIN}")
+            data = np.frombuffer(body, np.uint8)
+            self.session.cache.keep_segment(segment, body)
+        if into is None:
+            return data
+        target = np.frombuffer(into, np.uint8)
+        np.copyto(target, data)
+        return target
+
+    def _cached_segment(self, segment: Segment) -> npt.NDArray[np.uint8] | None:
+        try:
+            data = np.fromfile(self.session.cache.segment_path(segment), np.uint8)
+        except OSError:
+            return None
+        return data if len(data) == segment.bytes and core.crc32c(data) == segment.crc32c else None
+
+    # ---- records
+
+    def units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(shard, stored row, unit) of samples."""
+        shards = np.searchsorted(self._firsts, indices, side="right") - 1
+        rows = indices - self._firsts[shards]
+        units = np.empty_like(rows)
+        for number, mine in _by_shard(shards):
+            counting = self._rows[number]
+            if counting is not None:
+                rows[mine] = counting[rows[mine]]
+            units[mine] = self.session.shards[number].groups.of(rows[mine])
+        return shards, rows, units
+
+    def missing(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
+        """The units of samples that are not known to be in the cache."""
+        shards, _, units = self.units(indices)
+        found: list[Unit] = []
+        for number, mine in _by_shard(shards):
+            lacking = units[mine]
+            found += [(number, unit) for unit in lacking[self.session.shards[number].state[lacking] == 0].tolist()]
+        return found
+
+    def request(
+        self,
+        indices: npt.NDArray[np.int64],
+        owner: Any = None,
+        done: Callable[[Request], None] | None = None,
+        begin: Callable[[], None] = lambda: None,
+    ) -> Request | None:
+        """Begins to fetch the records of samples; None: all are in the cache.
+
+        Args:
+            indices: the samples.
+            owner: an object without which the request is none; None: it is one in any case.
+            done: called with the request at its end, in the fetcher's thread.
+            begin: called before the request begins, if there is one.
+        """
+        missing = self.missing(indices)
+        if not missing:
+            return None
+        request = Request(missing, self.mean_bytes * len(indices), owner, done)
+        begin()
+        self.session.add(request)
+        return request
+
+    @property
+    def mean_bytes(self) -> int:
+        """Mean size of a record."""
+        shards = self.session.shards
+        return max(1, sum(shard.entry.bytes for shard in shards) // max(1, sum(shard.entry.stored for shard in shards)))
+
+    def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
+        """(position in `indices`, record) of samples whose records a finished request has in memory; the others are in the cache."""
+        if not request.taken:
+            return
+        where = (each.tolist() for each in self.units(indices))
+        for at, (shard, row, unit) in enumerate(zip(*where, strict=True)):
+            found = request.taken.get((shard, unit))
+            if found is not None:
+                start, size = self.session.shards[shard].groups.place(row)
+                yield at, memoryview(found[1])[start - found[0] : start - found[0] + size]
+
+    def record(self, index: int) -> Buffer | None:
+        """The record of a sample that the cache lacks, in memory; None: it is in the cache. Raises RemoteError, SampleError."""
+        held = self._held.get(index)
+        record = None if held is None else held[0]
+        if record is None:
+            request = self.request(np.array([index], np.int64))
+            if request is None:
+                return None
+            self.session.wait(request)
+            record = next((found for _, found in self.taken(request, np.array([index], np.int64))), None)
+        if record is not None and not self._is_good(index, record):
+            raise SampleError("", reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}")
+        return record
+
+    def _is_good(self, index: int, record: Buffer) -> bool:
+        shards, rows, _ = self.units(np.array([index], np.int64))
+        return self.session.shards[int(shards[0])].is_record(int(rows[0]), record)
+
+    @contextmanager
+    def held(self, indices: Sequence[int]) -> Iterator[None]:
+        """Fetches records together; those that the cache has no room for stay in memory during the block. Raises RemoteError."""
+        where = np.asarray(indices, np.int64)
+        request = self.request(where)
+        if request is None:
+            yield
+            return
+        self.session.wait(request)
+        with self.holding(request, where):
+            yield
+
+    @contextmanager
+    def holding(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[None]:
+        """Keeps what a finished request has in memory where `record` finds it, during the block."""
+        mine: list[int] = []
+        for at, record in self.taken(request, indices):
+            index = int(indices[at])
+            with self._lock:
+                self._held[index] = record, self._held.get(index, (record, 0))[1] + 1
+            mine.append(index)
+        try:
+            yield
+        finally:
+            with self._lock:
+                for index in mine:
+                    kept, holders = self._held.pop(index)
+                    if holders > 1:
+                        self._held[index] = kept, holders - 1
+
+    def heal(self, index: int) -> bool:
+        """Has a record fetched again whose bytes in the cache were found damaged. Returns whether there was one in the cache."""
+        (shard,), _, (unit,) = (each.tolist() for each in self.units(np.array([index], np.int64)))
+        session = self.session
+        found = session.shards[shard]
+        if not found.state[unit]:
+            return False
+        asked = threading.Event()
+
+        def forget() -> None:
+            session.cache.forget(found, unit)
+            asked.set()
+
+        session.loop.call(forget)
+        return asked.wait(session.timeout)
+
+    def fetch_columns(self, shards: Iterable[int], name: str) -> dict[int, Buffer]:
+        """Fetches the chunks of a column; returns those that the cache has no room for, by shard. Raises RemoteError."""
+        session = self.session
+        units = [(number, session.shards[number].columns[name][0]) for number in shards if name in session.shards[number].columns]
+        lacking = [unit for unit in units if not session.shards[unit[0]].state[unit[1]]]
+        if not lacking:
+            return {}
+        request = Request(lacking, 0)
+        session.add(request)
+        session.wait(request)
+        return {number: data for (number, _), (_, data) in request.taken.items()}
+
+    def cover(self, indices: npt.NDArray[np.int64] | None) -> None:
+        """Says which samples a pass needs, as far as that is known: None: it is not."""
+        session = self.session
+        masks: list[npt.NDArray[np.bool_]] | None = None
+        if indices is not None:
+            masks = [np.zeros(len(shard.state), bool) for shard in session.shards]
+            shards, _, units = self.units(indices)
+            for number, mine in _by_shard(shards):
+                masks[number][units[mine]] = True
+        session.loop.call(session.fetcher.cover, masks)
+
+    def close(self) -> None:
+        """Lets go of this process's session; idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def _by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """(number, positions in `shards`) of each shard that occurs."""
+    order = np.argsort(shards, kind="stable")
+    numbers, firsts = np.unique(shards[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
+
+
+def remote_files(url: str, cache: Any, cache_size: Any, storage_options: Any, timeout: Any) -> RemoteFiles:
+    """RemoteFiles of what a user gave. Raises ArgumentError."""
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")
+    return RemoteFiles(url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else timeout)
