@@ -190,7 +190,7 @@ def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
 def _failure(error: Exception) -> Failure:
     """What an exception of a file system means, in words of our own: its text may hold what is secret in the URL or the options."""
     if isinstance(error, (concurrent.futures.TimeoutError, asyncio.TimeoutError, TimeoutError)):
-        return Failure("again", "the server was too slow")
+        return Failure("again", "the server was silent for too long, or too slow")
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
         return Failure("missing", "there is no such file")
     if isinstance(error, PermissionError) or "Auth" in type(error).__name__:

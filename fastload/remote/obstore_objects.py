@@ -180,7 +180,7 @@ class ObstoreObjects(Objects):
         if isinstance(error, FileNotFoundError):
             return Failure("missing", "there is no such object or bucket")
         if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
-            return Failure("again", "the server was too slow")
+            return Failure("again", "the server was silent for too long, or too slow")
         if isinstance(error, PermissionError):
             return Failure("denied", "access denied")
         if isinstance(error, self._obstore.exceptions.BaseError):

@@ -7,7 +7,7 @@ threads and an epoll instance. A fork copies neither threads nor the runtime's h
 - A child of a parent that never used obstore may use it. So may a child whose parent only made stores.
 - A child of a parent that has made one request hangs in its first request, blocking or awaited, also with stores of its own.
 - Its attempt also harms the parent: sockets of both are in one epoll instance, and the parent's next request hangs as well.
-- Dropping a store that the child inherited does the same: closing its idle connections takes the parent's out of the epoll instance.
+- Dropping a store that the child inherited wakes the parent's runtime, and may wait for a lock that a thread held which the fork lost.
 
 What works, and is done here: the child loads obstore's extension module a second time, from a copy of its file. For the dynamic linker
 that is another library, with variables, and so a runtime, of its own (17 ms, 15 MB in an anonymous file that all children of one parent

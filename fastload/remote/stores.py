@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fastload.errors import ArgumentError
 from fastload.urls import local_path, shown
@@ -35,8 +36,18 @@ class StoreMaker:
         if "retry_config" in options:
             raise ArgumentError("storage_options has no retry_config: fastload tries again by itself for `timeout` seconds")
         self._config = options
+        self._take_password()
         if "allow_http" not in self._client and _plain_http(url, options):
             self._client["allow_http"] = True
+
+    def _take_password(self) -> None:
+        """Sends the user and password of a web server's URL as its header: obstore sends none, and shows them in its messages."""
+        parts = urlsplit(self._url)
+        user, at, host = parts.netloc.rpartition("@")
+        if at and parts.scheme.lower() in ("http", "https"):
+            self._url = urlunsplit(parts._replace(netloc=host))
+            header = "Basic " + base64.b64encode(unquote(user).encode()).decode()
+            self._client["default_headers"] = {"authorization": header, **_taken_mapping(self._client, "default_headers")}
 
     def reader(self) -> Any:
         """A store for reading."""

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
+from servers.azurite import Azurite
+from servers.nginx import Nginx
 from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
 
@@ -45,3 +47,26 @@ def open_s3(seaweedfs: SeaweedFS, s3_url: str) -> Iterator[Callable[..., Objects
     yield open_
     for objects in opened:
         objects.close()
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """An Azurite with the container `fastload`."""
+    try:
+        server = Azurite()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with server:
+        server.make_container("fastload")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nginx() -> Iterator[Nginx]:
+    """A web server for HTTPS and HTTP."""
+    try:
+        server = Nginx()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with server:
+        yield server

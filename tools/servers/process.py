@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -14,9 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from typing_extensions import Self
+
 HOST = "127.0.0.1"
 # Below Linux's range of ephemeral ports: no client's connection takes a port between its choice and its use.
 _PORTS = range(12000, 32000)
+
+# The signal of PR_SET_PDEATHSIG comes at the end of the thread that started the process: this one lasts as long as the program.
+_starter = concurrent.futures.ThreadPoolExecutor(1, "server-starter")
 
 
 class Unavailable(Exception):
@@ -48,7 +54,7 @@ class ServerProcess:
 
     1. `with` starts it and waits until it answers; leaving the block kills it by its PID and removes its folder.
     2. `kill()` ends it as kill -9 does; `start()` starts it again on the same ports and data.
-    3. It also ends with the thread that started it (PR_SET_PDEATHSIG, where util-linux's setpriv is there).
+    3. It also ends with this process, however that ends (PR_SET_PDEATHSIG, where util-linux's setpriv is there).
 
     Attributes:
         folder: its data and logs; removed at the end.
@@ -94,9 +100,10 @@ class ServerProcess:
         if setpriv := shutil.which("setpriv"):
             command = [setpriv, "--pdeathsig", "KILL", *command]
         with open(self.folder / "log", "ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), cwd=self.folder
+            started = _starter.submit(
+                lambda: subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(), cwd=self.folder)
             )
+            self._process = started.result()
         wait_for(self.ready, self.start_limit, lambda: self._failed_start())
 
     def _failed_start(self) -> str:
@@ -118,7 +125,7 @@ class ServerProcess:
         self.kill()
         self.start()
 
-    def __enter__(self):  # type: ignore[no-untyped-def]
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:

@@ -1,0 +1,119 @@
+"""What a proxy does to single HTTP requests: the faults that tests ask for, and where requests begin and end in a connection's bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+_METHODS = (b"GET ", b"PUT ", b"HEAD ", b"POST ", b"DELETE ", b"PROPFIND ", b"OPTIONS ")
+_MOST_HEAD = 65_536
+
+
+@dataclass
+class Fault:
+    """What is done to the next `count` requests of a method, after `skip` of them.
+
+    Attributes:
+        kind: status (answers `status` in the server's place), cut (closes after half of the body), flip (changes bytes of the body),
+            silence (holds the answer back for `seconds`), reset (closes the connection instead of an answer).
+        method: "" for every method.
+        part: "" or a text that the request's first line holds.
+    """
+
+    kind: str
+    count: int = 1
+    skip: int = 0
+    method: str = ""
+    part: str = ""
+    status: int = 503
+    retry_after: str = ""
+    seconds: float = 0.0
+
+    def applies(self, line: bytes) -> bool:
+        """Whether it is this request's turn; counts it."""
+        if not self.count or not line.startswith(self.method.encode()) or self.part.encode() not in line:
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        self.count -= 1
+        return True
+
+    def answer(self) -> bytes:
+        """The answer of a fault of the kind `status`."""
+        after = f"Retry-After: {self.retry_after}\r\n" if self.retry_after else ""
+        body = "<Error><Code>SlowDown</Code></Error>"
+        return f"HTTP/1.1 {self.status} Proxy\r\n{after}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+@dataclass
+class RequestReader:
+    """Finds the requests in the bytes of a connection's client; what is no plain HTTP (TLS, chunked bodies) is passed on as it is."""
+
+    opaque: bool = False
+    _head: bytearray = field(default_factory=bytearray)
+    _body: int = 0
+
+    def split(self, data: bytes) -> list[tuple[bytes, bytes, bool]]:
+        """The data as pieces (bytes, first line of a request that begins there or b"", whether a request ends with it)."""
+        pieces: list[tuple[bytes, bytes, bool]] = []
+        while data:
+            if self.opaque:
+                pieces.append((data, b"", False))
+                break
+            if self._body:
+                part, data = data[: self._body], data[self._body :]
+                self._body -= len(part)
+                pieces.append((part, b"", self._body == 0))
+                continue
+            self._head += data
+            data = b""
+            end = self._head.find(b"\r\n\r\n", 0, _MOST_HEAD)
+            plain = self._head.startswith(tuple(method[: len(self._head)] for method in _METHODS))
+            if not plain or (end < 0 and len(self._head) >= _MOST_HEAD):
+                self.opaque = True
+                data, self._head = bytes(self._head), bytearray()
+                continue
+            if end < 0:
+                break
+            head, data = bytes(self._head[: end + 4]), bytes(self._head[end + 4 :])
+            self._head = bytearray()
+            self.opaque = header(head, b"transfer-encoding") != b""
+            self._body = int(header(head, b"content-length") or 0)
+            pieces.append((head, head.split(b"\r\n", 1)[0], self._body == 0))
+        return pieces
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    """The value of a header in the head of a request or an answer."""
+    for line in head.split(b"\r\n")[1:]:
+        key, _, value = line.partition(b":")
+        if key.strip().lower() == name:
+            return value.strip()
+    return b""
+
+
+@dataclass
+class SpoiledAnswer:
+    """One answer on its way to the client with a fault of the kind cut or flip."""
+
+    kind: str
+    _head: bytearray = field(default_factory=bytearray)
+    _left: int = -1
+    _cut_at: int = 0
+
+    def pass_on(self, data: bytes) -> tuple[bytes, bool, bool]:
+        """What the client gets of the data, whether the answer is through, and whether the connection is to be closed then."""
+        out = b""
+        if self._left < 0:
+            self._head += data
+            end = self._head.find(b"\r\n\r\n")
+            if end < 0:
+                return b"", False, False
+            out, data = bytes(self._head[: end + 4]), bytes(self._head[end + 4 :])
+            self._left = int(header(out, b"content-length") or 0)
+            self._cut_at = self._left // 2
+        self._left -= len(data)
+        if self.kind == "cut":
+            kept = data[: max(len(data) - max(self._cut_at - self._left, 0), 0)]
+            return out + kept, self._left <= self._cut_at, self._left <= self._cut_at
+        return out + bytes(byte ^ 0x55 for byte in data[:16]) + data[16:], self._left <= 0, False
