@@ -30,7 +30,8 @@ from fastload.remote.files import data_files
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.stream import checked_ranges
 from fastload.store import JOURNAL_NAME, DatasetWriter, Manifest, ShardEntry
-from fastload.store.checked import Bad, get_int, get_list, get_object
+from fastload.store.checked import Bad, get_int, get_list, get_object, shown
+from fastload.store.entries import SHARD_NAME
 from fastload.store.manifest import sync_folder
 from fastload.store.sidecar import Identity, cut_section, identity, section, write_sidecar
 from fastload.urls import normalized
@@ -142,6 +143,9 @@ class RemoteWriter(DatasetWriter):
 
     def _load_objects(self, stored: Mapping[str, Any]) -> None:
         for name, each in stored.items():
+            if not SHARD_NAME.fullmatch(name):
+                raise Bad(f"{shown(name)} is no shard's name")
+            (self.out / name).unlink(missing_ok=True)  # a kill after the journal named its object
             content = get_object(each, f"the object {name}")
             etag = content.get("etag")
             self._sent[name] = ObjectInfo(name, get_int(content.get("size"), "its size", 1, 1 << 48), None if etag is None else str(etag))

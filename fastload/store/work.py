@@ -37,7 +37,7 @@ def check_free(folder: Path, title: str, *, resume: bool, overwrite: bool) -> No
     ours = [name for name in names if is_packed_file(name)]
     if names and not ours:
         raise PackError(f"{folder} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
-    if not ours or resume or overwrite:
+    if resume or overwrite or all(name.endswith(".tmp") for name in ours):  # a kill in the first write leaves no more
         return
     if MANIFEST_NAME in ours:
         raise PackError(f"{title} already holds a packed dataset; --overwrite replaces it, or choose another OUT")

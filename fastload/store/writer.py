@@ -7,7 +7,7 @@ NOTE [ writer: what is durable when ]
 2. A shard that the journal does not name is unfinished, and a resume drops it. So it drops the part of progress.samples
    beyond the length in the journal: that file is extended, and synced, before each journal.
 3. The sidecar is made of all shards, and synced, before manifest.json names it. A resume makes it anew.
-4. manifest.json is written last, by rename: that makes the folder a dataset. The journal is removed after it.
+4. manifest.json is written last, by rename: that makes the folder a dataset. The journal is removed after it, and then the log.
 """
 
 from __future__ import annotations
@@ -336,8 +336,8 @@ class DatasetWriter:
         manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary))
         try:
             self.finished = self._publish(manifest)
-            self._log.remove()
             (self.out / JOURNAL_NAME).unlink()
+            self._log.remove()
         except FastloadError:
             raise
         except OSError as error:

@@ -1,0 +1,166 @@
+"""Run by tests: pushes, pulls and packs in forked children that SIGKILL themselves at one request or disk call each; then again, unharmed.
+
+Usage: remote_kill_points.py SCENARIO FOLDER URL OPTIONS, where OPTIONS are storage_options as JSON. Prints the number of points.
+FOLDER has `one` and `two`, packed datasets, and `src`, the source of `one`, which was packed by `packed_from`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "store"), str(ROOT.parent / "tools")]
+
+import kill_points  # noqa: E402
+from kill_points import count_down, in_child  # noqa: E402
+
+from fastload import pack, pull, push  # noqa: E402
+from fastload.errors import DatasetError  # noqa: E402
+from fastload.packing import verify  # noqa: E402
+from fastload.remote.client import open_objects  # noqa: E402
+from fastload.remote.files import find_manifest  # noqa: E402
+from fastload.remote.obstore_objects import ObstoreObjects  # noqa: E402
+from fastload.store import Manifest  # noqa: E402
+
+REQUESTS = [(ObstoreObjects, name) for name in ("get", "get_range", "head", "list", "put", "put_file", "delete")]
+DISK = [(os, "fsync"), (os, "replace"), (Path, "unlink")]
+
+
+def packed_from(source: Path, out: str | Path, **more: Any) -> None:
+    """The pack of the tests: several shards, in a random order."""
+    pack(source, out, shard_size="1MiB", shuffle=True, workers=1, **more)
+
+
+def killed(calls: list[tuple[Any, str]], act: Callable[[int], object]) -> Iterator[int]:
+    """The points at which `act` was killed, 1, 2, ..., until it ends unharmed; it is told the point."""
+    kill_points.CALLS[:] = calls
+    for point in count(1):
+
+        def attempt(point: int = point) -> None:
+            count_down(point)
+            act(point)
+
+        status = in_child(attempt)
+        if status == 0:
+            return
+        assert os.WIFSIGNALED(status), f"point {point}: status {status}"
+        assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
+        yield point
+
+
+def unharmed(act: Callable[[], object], point: int) -> None:
+    """Runs this in a child of its own, so that this process never opens a connection."""
+    assert in_child(lambda: (act(), None)[1]) == 0, f"point {point}"
+
+
+class Scenarios:
+    """Scenarios, each a method: what is killed, what must hold at once, and what must hold when it has run again."""
+
+    def __init__(self, folder: Path, url: str, options: dict[str, object]) -> None:
+        self.folder = folder
+        self.url = url
+        self.options = {"storage_options": options}
+
+    def _at(self, url: str) -> Manifest | None:
+        objects = open_objects(url, self.options["storage_options"])
+        try:
+            return find_manifest(objects)
+        finally:
+            objects.close()
+
+    def _holds(self, url: str, *wanted: Manifest | None) -> None:
+        """What is at the URL has one of these manifests, and every object that it names."""
+        found = self._at(url)
+        assert any(found == each or (found and each and found.same_samples(each)) for each in wanted), found
+        if found is not None:
+            assert verify(url, **self.options).ok
+
+    def push(self) -> int:
+        """A dataset to an empty URL."""
+        one = Manifest.load(self.folder / "one")
+        point = 0
+        for point in killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", **self.options)):
+            url = f"{self.url}/{point}"
+            unharmed(lambda url=url: self._holds(url, None, one), point)
+            unharmed(lambda url=url: push(self.folder / "one", url, **self.options), point)
+            unharmed(lambda url=url: self._pushed(url, one), point)
+        return point
+
+    def _pushed(self, url: str, manifest: Manifest) -> None:
+        assert self._at(url) == manifest
+        assert verify(url, **self.options).ok
+        objects = open_objects(url, self.options["storage_options"])
+        names = {shard.file for shard in manifest.shards} | {sidecar.file for sidecar in manifest.sidecars}
+        assert {info.name for info in objects.list()} == names | {"manifest.json"}
+        objects.close()
+
+    def overwrite(self) -> int:
+        """A dataset over another: at each moment the old or the new one can be read wholly."""
+        old, new = Manifest.load(self.folder / "two"), Manifest.load(self.folder / "one")
+        point = 0
+        unharmed(lambda: push(self.folder / "two", f"{self.url}/1", **self.options), 0)
+        for point in killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", overwrite=True, **self.options)):
+            url, then = f"{self.url}/{point}", f"{self.url}/{point + 1}"
+            unharmed(lambda url=url: self._holds(url, old, new), point)
+            unharmed(lambda url=url: push(self.folder / "one", url, overwrite=True, **self.options), point)
+            unharmed(lambda url=url: self._holds(url, new), point)
+            unharmed(lambda then=then: push(self.folder / "two", then, **self.options), point)
+        return point
+
+    def pull(self) -> int:
+        """A dataset into an empty folder; complete files are not fetched again."""
+        unharmed(lambda: push(self.folder / "one", self.url, **self.options), 0)
+        whole = {path.name: path.read_bytes() for path in (self.folder / "one").iterdir()}
+        point = 0
+        for point in killed(REQUESTS + DISK, lambda point: pull(self.url, self.folder / f"out-{point}", **self.options)):
+            out = self.folder / f"out-{point}"
+            try:
+                Manifest.load(out)
+            except DatasetError:
+                complete = [path.name for path in out.glob("*.lmdb")] if out.exists() else []
+                unharmed(lambda out=out, had=len(complete): self._pulls_the_rest(out, had), point)
+            else:
+                unharmed(lambda out=out: pull(self.url, out, overwrite=True, **self.options), point)
+            assert {path.name: path.read_bytes() for path in out.iterdir()} == whole, f"point {point}"
+        return point
+
+    def _pulls_the_rest(self, out: Path, had: int) -> None:
+        summary = pull(self.url, out, **self.options)
+        assert summary.fetched_files <= summary.files - had, (summary, had)
+
+    def pack(self) -> int:
+        """A pack to a URL, resumed: the very dataset that a local pack makes."""
+        one = Manifest.load(self.folder / "one")
+
+        def act(point: int) -> None:
+            staging = self.folder / f"staging-{point}"
+            packed_from(self.folder / "src", f"{self.url}/{point}", staging=staging, resume=True, **self.options)
+
+        point = 0
+        for point in killed(REQUESTS + DISK, act):
+            url = f"{self.url}/{point}"
+            assert len(list((self.folder / f"staging-{point}").glob("*.lmdb"))) <= 2
+            unharmed(lambda url=url: self._holds(url, None, one), point)
+            unharmed(lambda point=point: act(point), point)
+            unharmed(lambda url=url: self._pushed(url, one), point)
+            assert not (self.folder / f"staging-{point}").exists(), os.listdir(self.folder / f"staging-{point}")
+        return point
+
+
+def main() -> None:
+    scenario, folder, url, options = sys.argv[1:]
+    points = getattr(Scenarios(Path(folder), url, json.loads(options)), scenario)()
+    shutil.rmtree(Path(folder) / "src", ignore_errors=True)
+    sys.stdout.write(f"{points}\n")
+
+
+if __name__ == "__main__":
+    main()
