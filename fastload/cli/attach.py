@@ -20,6 +20,7 @@ from fastload.cli.options import (
     Quiet,
     Seed,
     Workers,
+    in_a_folder,
 )
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
@@ -88,7 +89,7 @@ def attach(
 
 
 def rebase(
-    dataset: Annotated[str, typer.Argument(metavar="INDEX", help="A dataset made by `fastload attach`.")],
+    dataset: Annotated[str, typer.Argument(metavar="INDEX", help="A dataset made by `fastload attach`.", callback=in_a_folder)],
     base: Annotated[str, typer.Argument(metavar="DIR", help="Where its files are now: absolute, or relative to INDEX.")],
 ) -> None:
     """Tells an attached dataset that its files were moved."""

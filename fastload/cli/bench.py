@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from fastload.cli.options import in_a_folder
 from fastload.cli.output import say
 from fastload.files import expanded
 from fastload.printable import cell
 
 
 def bench(
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A packed dataset.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A packed dataset.", callback=in_a_folder)],
     against: Annotated[
         Path | None,
         typer.Option("--against", metavar="SRC_DIR", help="The CLASS/IMAGE folder it was packed from, for the rivals."),
@@ -38,7 +39,7 @@ def bench(
     from fastload.bench import plot as plotting
     from fastload.bench.spec import TurnSpec
 
-    dataset = Path(expanded(dataset))
+    folder = Path(expanded(dataset))
     against, json_file, plot = (None if path is None else Path(expanded(path)) for path in (against, json_file, plot))
     if json_file is not None:
         harness.check_writable("--json", json_file)
@@ -46,15 +47,15 @@ def bench(
         plotting.check(plot)
     base = TurnSpec(
         kind="fastload",
-        source=str(dataset.absolute()),
-        images=harness.count_packed(dataset),
+        source=str(folder.absolute()),
+        images=harness.count_packed(folder),
         limit=limit,
         batch_size=batch_size,
         workers=workers,
         size=size,
         seconds=seconds,
     )
-    document = harness.compare(dataset, against, base, rounds, _note)
+    document = harness.compare(folder, against, base, rounds, _note)
     report.show(document, Console())
     if json_file is not None:
         harness.write_json(document, json_file)

@@ -40,7 +40,8 @@ StorageOptions = Annotated[
 ]
 
 
-def _in_a_folder(dataset: str) -> str:
+def in_a_folder(dataset: str) -> str:
+    """The dataset's folder, of a path or a file:// URL. Raises ArgumentError if it is another URL."""
     if not is_url(dataset):
         return dataset
     if (path := local_path(dataset)) is not None:
@@ -49,7 +50,7 @@ def _in_a_folder(dataset: str) -> str:
     raise ArgumentError(f"{url} is a URL, and this command needs a dataset in a folder: `fastload pull {url} OUT` makes one")
 
 
-LocalDataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.", callback=_in_a_folder)]
+LocalDataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.", callback=in_a_folder)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, LocalDataset, PathColumn, Quiet, Seed, Workers
+from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, LocalDataset, PathColumn, Quiet, Seed, Workers, in_a_folder
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
 from fastload.errors import ArgumentError
@@ -137,6 +137,7 @@ def concat(
     """Makes one dataset of several, by reference: nothing is copied, and the others have to stay where they are."""
     from fastload.versions.concat import concat as run
 
+    datasets = [in_a_folder(each) for each in datasets]
     summary = run(datasets[:-1], datasets[-1])
     say(f"{datasets[-1]}: {summary.samples:,} samples in {summary.shards:,} shards of {len(datasets) - 1} datasets")
 

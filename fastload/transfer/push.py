@@ -223,6 +223,8 @@ class _Sender:
                 with contextlib.suppress(RemoteError):
                     self._notes.write()
                 raise
+        if self._uploads:
+            self._notes.write()
 
     def _share(self, size: int) -> int:
         return self._samples * min(size, self._bytes) // max(self._bytes, 1)

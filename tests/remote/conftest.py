@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from servers.azurite import Azurite
@@ -13,6 +15,8 @@ from servers.seaweedfs import SeaweedFS
 
 from fastload.remote.client import open_objects
 from fastload.remote.objects import Objects
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "store"))  # its helpers are modules for these tests
 
 _count = itertools.count()
 

@@ -125,8 +125,8 @@ class Scenarios:
             try:
                 Manifest.load(out)
             except DatasetError:
-                complete = [path.name for path in out.glob("*.lmdb")] if out.exists() else []
-                unharmed(lambda out=out, had=len(complete): self._pulls_the_rest(out, had), point)
+                complete = len(list(out.glob("*.lmdb"))) if out.exists() else 0
+                unharmed(lambda out=out, had=complete: self._pulls_the_rest(out, had), point)
             else:
                 unharmed(lambda out=out: pull(self.url, out, overwrite=True, **self.options), point)
             assert {path.name: path.read_bytes() for path in out.iterdir()} == whole, f"point {point}"
