@@ -55,6 +55,9 @@ class Failure:
     advice: str = ""
 
 
+REPLACED = Failure("final", "the object was replaced by another since it was opened", "open the dataset again")
+"""The failure of a read whose ETag is not the object's; also what such a read gives in place of bytes."""
+
 # Text in obstore's message -> failure; the first that is found counts. Order: from the specific to the general.
 _BY_TEXT: tuple[tuple[str, Failure], ...] = (
     ("incorrectly configured region", Failure("final", "the server redirects to nowhere", "set the bucket's region in storage_options")),
@@ -102,7 +105,7 @@ def of_status(status: int, code: str = "") -> Failure:
     if status == 404:
         return Failure("missing", words)
     if status == 412:
-        return Failure("final", "the object was replaced by another while it was read", "open the dataset again")
+        return REPLACED
     if status == 416:
         return Failure(
             "final", "the object is shorter than that", "the dataset changed or is damaged: open it again, or check it with fastload verify"
@@ -175,8 +178,10 @@ class Tries:
         return f"check that the server can be reached, or give it longer than timeout={self.timeout:g}"
 
 
-def wrong_length(body: Buffer, expected: int) -> Failure | None:
+def wrong_length(body: Buffer | Failure, expected: int) -> Failure | None:
     """What is wrong with a body, if it has not the bytes that were asked for."""
+    if isinstance(body, Failure):
+        return body
     length = len(body)  # type: ignore[arg-type]
     if length == expected:
         return None

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from typing_extensions import Buffer
 
 from fastload.errors import ArgumentError, ClosedError, RemoteError
-from fastload.remote.failures import Failure, Tries, of_message, wrong_length
+from fastload.remote.failures import REPLACED, Failure, Tries, of_message, wrong_length
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.own_obstore import add_holder, own_obstore
 from fastload.remote.stores import StoreMaker
@@ -46,7 +46,7 @@ class ObstoreObjects(Objects):
         self._lock = threading.Lock()  # guards the two stores
         self._reader: Any = self._maker.reader()
         self._writer: Any = None
-        self._awaited: set[asyncio.Future[Buffer]] = set()
+        self._awaited: set[asyncio.Future[Any]] = set()
         add_holder(self)
 
     def get(self, name: str, limit: int) -> bytes:
@@ -56,27 +56,26 @@ class ObstoreObjects(Objects):
             raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
         return data
 
-    def get_range(self, name: str, start: int, stop: int) -> Buffer:
-        """Bytes start .. stop-1 of an object."""
+    def get_range(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
+        """Bytes start .. stop-1 of an object; with `etag`, RemoteError if the object is another now."""
         if start >= stop:
             return _no_bytes(start, stop)
         body: Buffer = self._call(
             f"reading bytes {start}-{stop - 1} of",
             name,
-            lambda store: self._obstore.get_range(store, name, start=start, end=stop),
+            lambda store: self._range_now(store, name, start, stop, etag),
             lambda body: wrong_length(body, stop - start),
         )
         return body
 
-    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
-        """Bytes start .. stop-1 of an object, awaited."""
+    async def fetch(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
+        """The same, awaited."""
         if start >= stop:
             return _no_bytes(start, stop)
         tries = None
         while True:
             store = self._store()
-            request = self._obstore.get_range_async(store, name, start=start, end=stop)
-            self._awaited.add(request)
+            request = self._range_later(store, name, start, stop, etag)
             try:
                 # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
                 body: Buffer = await (request if tries is None else asyncio.wait_for(request, max(tries.left(), 0.001)))
@@ -87,8 +86,6 @@ class ObstoreObjects(Objects):
                 raise
             except Exception as error:
                 failure = self._failure(error)
-            finally:
-                self._awaited.discard(request)
             if failure is None:
                 return body
             tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
@@ -146,6 +143,27 @@ class ObstoreObjects(Objects):
         for request in list(self._awaited):
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 request.get_loop().call_soon_threadsafe(request.cancel)
+
+    def _range_now(self, store: Any, name: str, start: int, stop: int, etag: str | None) -> Any:
+        if etag is None:
+            return self._obstore.get_range(store, name, start=start, end=stop)
+        result = self._obstore.get(store, name, options={"range": (start, stop), "if_match": etag})
+        return result.bytes() if result.meta["e_tag"] == etag else REPLACED
+
+    async def _range_later(self, store: Any, name: str, start: int, stop: int, etag: str | None) -> Any:
+        if etag is None:
+            return await self._cancellable(self._obstore.get_range_async(store, name, start=start, end=stop))
+        # Two awaits, a fifth more CPU than get_range_async; that knows no If-Match.
+        result = await self._cancellable(self._obstore.get_async(store, name, options={"range": (start, stop), "if_match": etag}))
+        return await self._cancellable(result.bytes_async()) if result.meta["e_tag"] == etag else REPLACED
+
+    async def _cancellable(self, request: asyncio.Future[Any]) -> Any:
+        """Awaits a request that close() may cancel."""
+        self._awaited.add(request)
+        try:
+            return await request
+        finally:
+            self._awaited.discard(request)
 
     def _whole(self, store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
         """Size and bytes of an object; no bytes if there are more than `limit`."""

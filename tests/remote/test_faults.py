@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from servers.process import wait_for
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 
@@ -178,8 +179,9 @@ def test_an_upload_goes_on_after_a_lost_part(proxy: Proxy, objects: Objects, tmp
     assert objects.get("up", 20 << 20) == file.read_bytes()
 
 
-def test_an_upload_that_fails_leaves_no_object(open_s3: Open, proxy: Proxy, objects: Objects, tmp_path: Path) -> None:
-    """RemoteError after the timeout, and neither an object nor half of one."""
+def test_an_upload_that_fails_leaves_no_object(seaweedfs: SeaweedFS, open_s3: Open, proxy: Proxy, objects: Objects, tmp_path: Path) -> None:
+    """RemoteError after the timeout, and neither an object nor parts of one, which a bucket's owner would pay for."""
+    wait_for(lambda: not seaweedfs.open_uploads("fastload"), 10)
     file = tmp_path / "file"
     file.write_bytes(os.urandom(20 << 20))
     hasty = open_s3(endpoint=proxy.endpoint, timeout=3.0)
@@ -187,6 +189,7 @@ def test_an_upload_that_fails_leaves_no_object(open_s3: Open, proxy: Proxy, obje
     with pytest.raises(RemoteError, match=r"uploading s3://.*/up failed .* 500"):
         hasty.put_file("up", file)
     assert [info.name for info in objects.list()] == ["a"]
+    wait_for(lambda: not seaweedfs.open_uploads("fastload"), 10)
 
 
 def test_latency_and_bandwidth_are_those_asked_for(proxy: Proxy, objects: Objects) -> None:

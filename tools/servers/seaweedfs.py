@@ -88,6 +88,19 @@ class SeaweedFS(ServerProcess):
         wait_for(lambda: _answers(probe, "PUT", b"x"), limit)
         wait_for(lambda: _answers(probe, "DELETE"), limit)
 
+    def open_uploads(self, bucket: str) -> list[str]:
+        """Multipart uploads that were neither completed nor aborted."""
+        request = urllib.request.Request(
+            f"http://{HOST}:{self._ports[2]}/buckets/{bucket}/.uploads/", headers={"Accept": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return [entry["FullPath"] for entry in json.load(answer)["Entries"] or []]
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return []
+            raise
+
 
 def _answers(url: str, method: str = "GET", data: bytes | None = None) -> bool:
     try:
