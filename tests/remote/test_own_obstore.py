@@ -7,11 +7,15 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from many_reads import many_reads
+from servers.process import wait_for
 from servers.seaweedfs import SeaweedFS
+from torch.utils.data import DataLoader, Dataset
 
 from fastload.errors import ClosedError
 from fastload.remote.client import open_objects
@@ -22,14 +26,9 @@ SIZE = 1 << 20
 FORK = multiprocessing.get_context("fork")
 
 
-async def _many(objects: Objects) -> int:
-    parts = await asyncio.gather(*(objects.fetch("a", k, k + 1000) for k in range(50)))
-    return sum(len(memoryview(part)) for part in parts)
-
-
 def _read(url: str, options: dict[str, object]) -> int:
     objects = open_objects(url, options, 20.0)
-    total = len(memoryview(objects.get_range("a", 0, SIZE))) + asyncio.run(_many(objects))
+    total = len(memoryview(objects.get_range("a", 0, SIZE))) + asyncio.run(many_reads(objects))
     objects.close()
     return total
 
@@ -58,7 +57,7 @@ def test_a_forked_child_reads_with_a_client_of_its_own(open_s3: Open, seaweedfs:
         return _read(s3_url, seaweedfs.options()), _in_child(lambda: _read(s3_url, seaweedfs.options()))
 
     for _ in range(2):
-        assert asyncio.run(_many(objects)) == 50_000
+        assert asyncio.run(many_reads(objects)) == 50_000
         assert _in_child(lambda: _read(s3_url, seaweedfs.options())) == expected
         assert _in_child(grandchild) == (expected, expected)
         assert len(memoryview(objects.get_range("a", 0, SIZE))) == SIZE
@@ -68,11 +67,11 @@ def test_a_client_of_the_parent_is_refused_in_a_child(open_s3: Open) -> None:
     """ClosedError at once for every call; close() and the child's end do not touch the parent's connections."""
     objects = open_s3()
     objects.put("a", bytes(SIZE))
-    asyncio.run(_many(objects))
+    asyncio.run(many_reads(objects))
 
     def use() -> list[str]:
         said = []
-        for call in (lambda: objects.get("a", SIZE), lambda: asyncio.run(_many(objects)), objects.list):
+        for call in (lambda: objects.get("a", SIZE), lambda: asyncio.run(many_reads(objects)), objects.list):
             try:
                 call()
             except ClosedError as error:
@@ -84,7 +83,7 @@ def test_a_client_of_the_parent_is_refused_in_a_child(open_s3: Open) -> None:
     assert isinstance(said, list)
     assert len(said) == 3
     assert all("another process" in text and str(os.getpid()) in text for text in said)
-    assert asyncio.run(_many(objects)) == 50_000
+    assert asyncio.run(many_reads(objects)) == 50_000
 
 
 def test_a_child_that_ends_as_programs_end_harms_nobody(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
@@ -93,15 +92,16 @@ def test_a_child_that_ends_as_programs_end_harms_nobody(open_s3: Open, seaweedfs
     program = """if True:
         import asyncio, os, sys
         sys.path[:0] = sys.argv[3:]
-        from test_own_obstore import _many, open_objects
+        from many_reads import many_reads
+        from fastload.remote.client import open_objects
         url, options = sys.argv[1], eval(sys.argv[2])
         objects = open_objects(url, options, 10.0)
-        asyncio.run(_many(objects))
+        asyncio.run(many_reads(objects))
         if os.fork() == 0:
             del objects
             sys.exit(7)
         assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
-        assert asyncio.run(_many(objects)) == 50_000
+        assert asyncio.run(many_reads(objects)) == 50_000
         print("read again")
     """
     assert _run(program, s3_url, seaweedfs.options()) == (0, "read again\n")
@@ -113,12 +113,13 @@ def test_programs_that_end_while_reading_end_in_peace(open_s3: Open, seaweedfs: 
     program = """if True:
         import asyncio, sys, threading, time
         sys.path[:0] = sys.argv[3:]
-        from test_own_obstore import _many, open_objects
+        from many_reads import many_reads
+        from fastload.remote.client import open_objects
         objects = open_objects(sys.argv[1], eval(sys.argv[2]), 10.0)
-        asyncio.run(_many(objects))
+        asyncio.run(many_reads(objects))
         async def forever():
             while True:
-                await asyncio.gather(_many(objects), _many(objects), return_exceptions=True)
+                await asyncio.gather(many_reads(objects), many_reads(objects), return_exceptions=True)
         if %r:
             threading.Thread(target=asyncio.run, args=(forever(),), daemon=True).start()
             time.sleep(0.2)
@@ -138,3 +139,53 @@ def _run(program: str, url: str, options: dict[str, object]) -> tuple[int, str]:
     if done.returncode not in (0, 134, -6):
         pytest.fail(done.stderr)
     return done.returncode, done.stdout
+
+
+def test_forks_while_the_parent_is_reading(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
+    """A thread of the parent reads on and on; children forked meanwhile read, end as programs end, and disturb nobody."""
+    objects = open_s3()
+    objects.put("a", bytes(SIZE))
+    stop = threading.Event()
+    rounds: list[int] = []
+
+    def read_on() -> None:
+        while not stop.is_set():
+            rounds.append(asyncio.run(many_reads(objects)))
+
+    reader = threading.Thread(target=read_on)
+    reader.start()
+    try:
+        for _ in range(8):
+            assert _in_child(lambda: _read(s3_url, seaweedfs.options())) == SIZE + 50_000
+            seen = len(rounds)
+            wait_for(lambda seen=seen: len(rounds) > seen, 20)  # type: ignore[misc]
+    finally:
+        stop.set()
+        reader.join(30)
+    assert not reader.is_alive()
+    assert set(rounds) == {50_000}
+
+
+def test_torchs_forked_workers_read_remote_data(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
+    """A Dataset that opens the URL in each worker, after the main process has read from it."""
+    objects = open_s3()
+    objects.put("a", bytes(range(256)))
+    assert bytes(objects.get_range("a", 3, 4)) == b"\3"
+    loader = DataLoader(RemoteBytes(s3_url, seaweedfs.options()), batch_size=16, num_workers=2, multiprocessing_context="fork", timeout=60)
+    assert [value for batch in loader for value in batch.tolist()] == list(range(256))
+
+
+class RemoteBytes(Dataset[int]):
+    """The bytes of the object `a`, one a sample; each process opens the URL at its first sample."""
+
+    def __init__(self, url: str, options: dict[str, object]) -> None:
+        self.url = url
+        self.options = options
+        self.objects: Objects | None = None
+
+    def __len__(self) -> int:
+        return 256
+
+    def __getitem__(self, index: int) -> int:
+        self.objects = self.objects or open_objects(self.url, self.options)
+        return bytes(self.objects.get_range("a", index, index + 1))[0]
