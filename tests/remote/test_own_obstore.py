@@ -17,6 +17,7 @@ from servers.process import wait_for
 from servers.seaweedfs import SeaweedFS
 from torch.utils.data import DataLoader, Dataset
 
+import fastload
 from fastload.errors import ClosedError
 from fastload.remote.client import open_objects
 from fastload.remote.objects import Objects
@@ -132,7 +133,7 @@ def test_programs_that_end_while_reading_end_in_peace(open_s3: Open, seaweedfs: 
 
 def _run(program: str, url: str, options: dict[str, object]) -> tuple[int, str]:
     here = Path(__file__).parent
-    paths = [str(here), str(here.parents[1] / "tools"), str(here.parents[1])]
+    paths = [str(here), str(Path(fastload.__file__).parents[1])]
     done = subprocess.run(
         [sys.executable, "-c", program, url, repr(options), *paths], capture_output=True, text=True, timeout=60, check=False
     )
