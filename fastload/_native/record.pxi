@@ -43,6 +43,25 @@ def crc32c(data, uint32_t crc=0):
     return crc
 
 
+def crc32c_differ(const uint8_t[::1] data not None, const uint64_t[::1] starts, const uint32_t[::1] sizes, const uint32_t[::1] expected):
+    """Which parts of some bytes have another CRC32C than expected, or are not in them: their numbers, ascending."""
+    cdef size_t i, n = starts.shape[0]
+    cdef uint64_t room = data.shape[0]
+    if sizes.shape[0] != starts.shape[0] or expected.shape[0] != starts.shape[0]:
+        raise _errors.ArgumentError(f"{n} starts, {sizes.shape[0]} sizes and {expected.shape[0]} checksums")
+    cdef vector = _np.zeros(n, _np.uint8)
+    cdef uint8_t[::1] differs = vector
+    with nogil:
+        for i in range(n):
+            if starts[i] > room or sizes[i] > room - starts[i]:
+                differs[i] = 1
+            elif sizes[i]:
+                differs[i] = fl_crc32c(0, &data[starts[i]], sizes[i]) != expected[i]
+            else:
+                differs[i] = expected[i] != 0
+    return _np.flatnonzero(vector).tolist()
+
+
 def start_writeback(int fd):
     """Has the kernel begin to write a file's dirty pages to the disk, and returns: a later fsync has less to wait for. A hint."""
     with nogil:

@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,6 +36,10 @@ PAGE = 4096
 """Bytes in which the disk is counted."""
 SLAB = 8 << 20
 """Bytes that a process has granted at once: a grant takes a lock that all processes of the host share."""
+THERE = b"\1"
+"""A unit's state, once it is there."""
+LOOK_S = 0.05
+"""Seconds for which the state of a whole shard counts as read: others' work is then seen, and not fetched again."""
 _SLABS_LEAST = 64
 _FILES = 64
 _UNITS_MOST = 1 << 30
@@ -76,6 +81,7 @@ class CachedShard:
         columns: (offset, size) of each column, and its unit, by name.
         path: of the sparse file.
         state: one byte a unit: 1 where it is known to be there.
+        read_at: when all of it was last read.
     """
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section) -> None:
@@ -89,7 +95,9 @@ class CachedShard:
         self.path = folder / f"{stem}.lmdb"
         self._memory: int | None = None  # the descriptor of an empty file of that size, where there can be none in the folder
         self.state_path = folder / f"{stem}.{GROUP_BYTES}.state"
-        self.state = np.zeros(units + len(self.columns), np.uint8)
+        self._raw = bytearray(units + len(self.columns))
+        self.state = np.frombuffer(self._raw, np.uint8)
+        self.read_at = 0.0
 
     def range_of(self, unit: int) -> tuple[int, int]:
         """(start, stop) of a unit in the file."""
@@ -123,17 +131,14 @@ class CachedShard:
             os.close(self._memory)
             self._memory = None
 
-    def is_good(self, unit: int, data: memoryview) -> bool:
-        """Whether bytes are those of a unit, by the dataset's checksums."""
-        if unit >= len(self.groups):
-            name = next(name for name, (at, _, _) in self.columns.items() if at == unit)
-            return core.crc32c(data) == self.entry.columns.get(name, -1)
-        begin = int(self.groups.starts[unit])
-        for row in self.groups.rows(unit):
-            start, size = self.groups.place(row)
-            if not self.is_record(row, data[start - begin : start - begin + size]):
-                return False
-        return True
+    def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
+        """Which of units first .. last have other bytes than the dataset's checksums say; `data` are theirs, from the first one's on."""
+        if first >= len(self.groups):
+            name = next(name for name, (unit, _, _) in self.columns.items() if unit == first)
+            return set() if core.crc32c(data) == self.entry.columns.get(name, -1) else {first}
+        starts, sizes, rows = self.groups.records(first, last)
+        bad = core.crc32c_differ(data, starts - self.groups.starts[first], sizes, self._checksums[rows])
+        return {int(self.groups.of(rows[each : each + 1])[0]) for each in bad}
 
     def is_record(self, row: int, data: Buffer) -> bool:
         """Whether bytes are the record of a stored row, by its checksum."""
@@ -141,9 +146,17 @@ class CachedShard:
 
     def read_state(self) -> None:
         """Reads the state file. Raises OSError."""
-        data = np.fromfile(self.state_path, np.uint8, len(self.state))
-        if len(data) == len(self.state):
-            np.copyto(self.state, data == 1)
+        with open(self.state_path, "rb") as file:
+            self.take_state(0, file.read(len(self._raw)))
+
+    def take_state(self, first: int, found: bytes) -> None:
+        """Takes over the state of units from `first` on, as the file has it."""
+        if first + len(found) <= len(self._raw):
+            self._raw[first : first + len(found)] = found
+
+    def has(self, first: int, last: int) -> bool:
+        """Whether units first .. last are known to be there."""
+        return self._raw.count(THERE, first, last + 1) == last + 1 - first
 
 
 class DatasetCache:
@@ -265,15 +278,19 @@ class DatasetCache:
 
     def refresh(self, shard: CachedShard, first: int, last: int) -> bool:
         """Reads what others have added to units first .. last. Returns whether all of them are there."""
-        mine = shard.state[first : last + 1]
-        if not mine.all():
+        if not shard.has(first, last):
             try:
-                found = os.pread(self._files.of(shard.state_path), last - first + 1, first)
+                shard.take_state(first, os.pread(self._files.of(shard.state_path), last - first + 1, first))
             except OSError:
                 return False
-            if len(found) == len(mine):
-                np.copyto(mine, np.frombuffer(found, np.uint8) == 1)
-        return bool(mine.all())
+        return shard.has(first, last)
+
+    def look(self, shard: CachedShard) -> None:
+        """Reads what others have added to a shard, unless it was read a moment ago."""
+        now = time.monotonic()
+        if now - shard.read_at > LOOK_S:
+            shard.read_at = now
+            self.refresh(shard, 0, len(shard.state) - 1)
 
     def keep(self, shard: CachedShard, start: int, data: Buffer, units: Iterable[tuple[int, int]]) -> bool:
         """Writes bytes at `start` of a shard, and marks the units in runs of (first, last). False: the disk does not take them."""
@@ -283,8 +300,8 @@ class DatasetCache:
             while at < len(view):
                 at += os.pwrite(file, view[at:], start + at)
             for first, last in units:
-                os.pwrite(self._files.of(shard.state_path), b"\1" * (last - first + 1), first)
-                shard.state[first : last + 1] = 1
+                os.pwrite(self._files.of(shard.state_path), THERE * (last - first + 1), first)
+                shard.take_state(first, THERE * (last - first + 1))
         except OSError as error:
             self.full = True
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOENT):

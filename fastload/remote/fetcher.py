@@ -96,9 +96,10 @@ class Fetcher:
         """Begins to fetch what a request lacks."""
         self._requests.append(request)
         self._credit = min(self._credit + FILL * request.size, FILL * IN_FLIGHT_BYTES)
+        for shard in {shard for shard, _ in request.units}:
+            self.cache.look(self._shards[shard])
         for unit in request.units:
-            shard, number = unit
-            if self.cache.refresh(self._shards[shard], number, number):
+            if self._shards[unit[0]].state[unit[1]]:
                 request.arrived(unit)
                 continue
             waiting = self._waiting.setdefault(unit, [])
@@ -208,7 +209,8 @@ class Fetcher:
             first -= 1
         while fits(last + 1) and int(starts[last + 1]) - int(stops[last]) <= GAP:
             last += 1
-        return Span(number, first, last, int(starts[first]), int(stops[first : last + 1].max()))
+        stop = stops[last] if first == last else stops[first : last + 1].max()
+        return Span(number, first, last, int(starts[first]), int(stop))
 
     # ---- what another process fetches
 
@@ -283,15 +285,10 @@ class Fetcher:
             data = await self.objects.fetch(shard.entry.file, span.start, span.stop)
             self.fetched += span.stop - span.start
             self.ranges += 1
-            view = memoryview(data)
-            good = [n for n in range(span.first, span.last + 1) if self._is_good(shard, n, view, span.start)]
-            if len(good) == span.last + 1 - span.first:
+            bad = shard.damaged(span.first, span.last, memoryview(data))
+            if not bad:
                 break
-        return data, good
-
-    def _is_good(self, shard: CachedShard, unit: int, view: memoryview, at: int) -> bool:
-        start, stop = shard.range_of(unit)
-        return shard.is_good(unit, view[start - at : stop - at])
+        return data, [unit for unit in range(span.first, span.last + 1) if unit not in bad]
 
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         for request in self._waiting.pop(unit, ()):

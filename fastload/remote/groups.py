@@ -59,9 +59,9 @@ class Groups:
         """(start, size) of a stored row's record in the file."""
         return int(self._starts[row]), int(self._sizes[row])
 
-    def rows(self, group: int) -> list[int]:
-        """The stored rows of a group."""
+    def records(self, first: int, last: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """Starts in the file, and sizes, of the records of groups first .. last, and their stored rows."""
         if self._order is None or self._firsts is None:
-            return [group]
-        found: list[int] = self._order[self._firsts[group] : self._firsts[group + 1]].tolist()
-        return found
+            return self._starts[first : last + 1], self._sizes[first : last + 1], np.arange(first, last + 1)
+        rows = self._order[self._firsts[first] : self._firsts[last + 1]].astype(np.int64)
+        return self._starts[rows], self._sizes[rows], rows
