@@ -48,6 +48,10 @@ class Bucket:
             RemoteError: the store does not answer, or denies access.
         """
         self.objects = objects
+        if objects.url.lower().startswith(("http://", "https://")):
+            raise PackError(
+                f"{objects.url} is a web server's, which is read from, and not written to: name the bucket, as in s3://bucket/path"
+            )
         self.listed = {info.name: info for info in _list(objects)}
         ours = [name for name in self.listed if is_packed_file(name)]
         if self.listed and not ours:
@@ -148,8 +152,13 @@ class Bucket:
 
 
 def same_object(now: ObjectInfo | None, then: ObjectInfo) -> bool:
-    """Whether an object is the one that was described earlier, by size and ETag. False where the store has no ETags."""
-    return now is not None and now.etag is not None and (now.size, now.etag) == (then.size, then.etag)
+    """Whether an object is the one that was described earlier, by size and ETag. False where the store has no ETags.
+
+    Azure has quotes around the ETag of an object, and none in a listing.
+    """
+    if now is None or now.etag is None or then.etag is None:
+        return False
+    return (now.size, now.etag.strip('"')) == (then.size, then.etag.strip('"'))
 
 
 def _list(objects: Objects) -> list[ObjectInfo]:

@@ -155,7 +155,7 @@ class _Notes:
         self.same_dataset = content is not None and content.get("dataset") == self._dataset
         for name, entry in (content or {}).get("objects", {}).items():
             now = bucket.listed.get(name)
-            if now is not None and same_object(now, ObjectInfo(name, now.size, entry.get("etag"))):
+            if now is not None and same_object(now, ObjectInfo(name, now.size, _text(entry.get("etag")))):
                 self.objects[name] = now
                 self._contents[name] = str(entry.get("content"))
                 bucket.note(name, self._contents[name])
@@ -173,6 +173,10 @@ class _Notes:
         content = {"format": _FORMAT, "version": _VERSION, "dataset": self._dataset, "objects": entries}
         self._objects.put(JOURNAL_NAME, checked.seal(content))
         self._written = time.monotonic()
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _read_notes(objects: Objects) -> dict[str, Any] | None:
