@@ -85,7 +85,7 @@ def pack(
         resume: go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be others. What is
             written already must be in the source as it was; a sample that is not written yet may be mended, removed or added.
         staging: for a URL, the local folder of shards that are being written, and of the journal, which resume=True needs; by default one
-            of its own for each URL below ~/.cache/fastload/staging.
+            of its own for each URL in `staging` of the cache folder ($FASTLOAD_CACHE, or ~/.cache/fastload).
         storage_options: for a URL, of the store: ``endpoint``, ``region``, ...; the environment by default.
         progress: show a bar on the terminal.
 

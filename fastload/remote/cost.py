@@ -1,8 +1,9 @@
 """Cost of an epoch from a bucket: requests, bytes and money, by the dataset's size, the cache's size and the order of samples.
 
 The model is that of the cache: what is cached stays, so that c, the share of the dataset that the cache holds, is read once, in whole
-blocks of `BLOCK_BYTES`; the rest is fetched in every epoch. In random order the rest takes a request a sample; in windowed order
-(``shuffle="window"``), where neighbours are needed together, a request a block.
+blocks of `BLOCK_BYTES`; the rest is fetched in every epoch. In random order the rest takes a request a sample, of `GROUP_BYTES` at least,
+since small samples are fetched with their neighbours; in windowed order (``shuffle="window"``), where neighbours are needed together, a
+request a block.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastload.errors import ArgumentError
+from fastload.remote.groups import GROUP_BYTES
 
 BLOCK_BYTES = 2 << 20
 GIB = 1 << 30
@@ -93,6 +95,9 @@ def epoch_traffic(samples: int, size: int, cache_size: int, *, windowed: bool = 
     kept = min(cache_size, size)
     rest = size - kept
     share = kept / size if size else 1.0
-    missed = -(-rest // BLOCK_BYTES) if windowed else round(samples * (1 - share))
-    later = Traffic(missed, rest)
-    return EpochTraffic(share, Traffic(-(-kept // BLOCK_BYTES) + missed, size), later)
+    if windowed:
+        later = Traffic(-(-rest // BLOCK_BYTES), rest)
+    else:
+        missed = round(samples * (1 - share))
+        later = Traffic(missed, max(rest, missed * min(GROUP_BYTES, size)))
+    return EpochTraffic(share, Traffic(-(-kept // BLOCK_BYTES) + later.requests, kept + later.bytes), later)

@@ -24,8 +24,9 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, PackError
-from fastload.files import expanded, read_regular
+from fastload.files import read_regular
 from fastload.remote.bucket import Bucket, same_object
+from fastload.remote.cache_folder import default_folder
 from fastload.remote.files import data_files
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.stream import checked_ranges
@@ -40,10 +41,9 @@ _SECTION_MOST = 1 << 40
 
 
 def default_staging(url: str) -> Path:
-    """The staging folder of a pack to a URL: below the user's cache folder, with a name of its own for each URL."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    """The staging folder of a pack to a URL: below the cache folder, with a name of its own for each URL."""
     name = hashlib.blake2b(normalized(url).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return Path(expanded(cache)) / "fastload" / "staging" / name
+    return default_folder() / "staging" / name
 
 
 class RemoteWriter(DatasetWriter):

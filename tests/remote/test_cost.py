@@ -6,6 +6,8 @@ import pytest
 
 from fastload.errors import ArgumentError
 from fastload.remote.cost import BLOCK_BYTES, GIB, PRICES, Price, Traffic, epoch_traffic
+from fastload.remote.fetcher import RANGE_BYTES
+from fastload.remote.groups import GROUP_BYTES
 
 SAMPLE = BLOCK_BYTES // 16
 
@@ -50,6 +52,16 @@ def test_money() -> None:
         assert each.year.isdigit()
         assert 0 < each.requests < 0.01
         assert 0 < each.gib < 1
+
+
+def test_small_samples() -> None:
+    """In random order, one of 2 KiB comes with its neighbours; in windowed order each byte comes once. The blocks are the fetcher's."""
+    samples = 64 * 1024
+    size = samples * 2048
+    assert epoch_traffic(samples, size, 0).later == Traffic(samples, samples * GROUP_BYTES)
+    assert epoch_traffic(samples, size, size // 2).first.bytes == size // 2 + samples // 2 * GROUP_BYTES
+    assert epoch_traffic(samples, size, 0, windowed=True).later == Traffic(64, size)
+    assert BLOCK_BYTES == RANGE_BYTES
 
 
 def test_odd_sizes() -> None:

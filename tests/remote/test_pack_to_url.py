@@ -176,11 +176,11 @@ def test_options_of_urls(tmp_path: Path, s3_url: str, options: dict[str, Any], m
             fastload.pack(source, tmp_path / "local", **{name: options[name]})
     with pytest.raises(ArgumentError, match="lies beside its images, in a folder"):
         fastload.attach(source, s3_url)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
     (source / "class0" / "x.jpg").write_bytes(b"")
     with pytest.raises(PackError):
         fastload.pack(source, s3_url, storage_options=options["storage_options"])
-    (staging,) = (tmp_path / "cache" / "fastload" / "staging").iterdir()
+    (staging,) = (tmp_path / "cache" / "staging").iterdir()
     assert (staging / "progress.json").exists()
     assert "fastload-test-secret" not in (staging / "progress.json").read_text()
     url = (tmp_path / "a file url").as_uri()

@@ -19,7 +19,7 @@ from fastload.packing import verify
 from fastload.remote.files import data_files
 from fastload.remote.objects import Objects
 from fastload.remote.obstore_objects import ObstoreObjects
-from fastload.store import Manifest
+from fastload.store import Manifest, checked
 
 Open = Callable[..., Objects]
 
@@ -161,6 +161,29 @@ def test_what_others_put_there_is_not_taken_for_ours(
 
 def _stop(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        b"",
+        b"[]",
+        b'{"format": "fastload-push"}',
+        checked.seal({"format": "fastload-push", "version": 1, "objects": [1]}),
+        checked.seal({"format": "fastload-push", "version": 1, "objects": {"shard-00000.lmdb": {"etag": 7, "content": []}}}),
+        checked.seal({"format": "fastload-progress", "version": 1, "objects": {}}),
+    ],
+)
+def test_notes_that_do_not_hold(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], notes: bytes) -> None:
+    """A progress.json at the URL that is damaged, of another kind, or made up is no reason to leave anything out, and none to fail."""
+    dataset = dataset_of(tmp_path, 10)
+    open_s3().put("progress.json", notes)
+    open_s3().put("shard-00000.lmdb", bytes(Manifest.load(dataset).shards[0].bytes))
+    with pytest.raises(PackError, match="--overwrite replaces it"):
+        fastload.push(dataset, s3_url, **options)
+    fastload.push(dataset, s3_url, overwrite=True, **options)
+    assert verify(s3_url, **options).ok
+    assert "progress.json" not in names_at(open_s3())
 
 
 def test_two_writers_at_one_url(

@@ -46,7 +46,7 @@ class Commands:
 @pytest.fixture
 def run(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Commands:
     """The command line; staging folders lie below `tmp_path`."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
     return Commands(seaweedfs, monkeypatch, capsys)
 
 
