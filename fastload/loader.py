@@ -318,9 +318,10 @@ class FastLoader(DataLoader[_T]):
         Keys, of which those that the engine does not count are missing: "engine" ("threads", "processes" or "caller"), "workers",
         "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage: over all workers, and
         "copy" and "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes"
-        (what went by pickle instead), "fallbacks" (JPEGs that native threads left to libjpeg-turbo, the slower decoder: progressive or
-        damaged files, and other unusual kinds), "loaded" (files in place that their dataset's own loader opened, in this process, because
-        they are no sound JPEGs), "restarts", "replaced", "skipped", "slow" (the slowest samples, as (index, seconds)).
+        (what went by pickle instead), "fetched_bytes" (of records, from buckets), "fallbacks" (JPEGs that native threads left to
+        libjpeg-turbo, the slower decoder: progressive or damaged files, and other unusual kinds), "loaded" (files in place that their
+        dataset's own loader opened, in this process, because they are no sound JPEGs), "restarts", "replaced", "skipped", "slow" (the
+        slowest samples, as (index, seconds)).
         """
         return stats(self._fastload)
 

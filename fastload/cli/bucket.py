@@ -1,4 +1,4 @@
-"""``fastload push`` and ``fastload pull``."""
+"""``fastload push``, ``fastload pull`` and ``fastload cache``."""
 
 from __future__ import annotations
 
@@ -60,6 +60,39 @@ def pull(
         f"{out}: {summary.samples:,} samples in {summary.files:,} files of {human_bytes(summary.bytes)}; "
         f"{summary.fetched_files:,} of them downloaded now, {human_bytes(summary.fetched_bytes)}"
     )
+
+
+def cache(
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="A dataset to fetch into the cache; none: list what it has.")] = None,
+    cache: Annotated[str | None, typer.Option(help="The cache folder; FASTLOAD_CACHE, or fastload in the user's cache folder.")] = None,
+    cache_size: Annotated[str | None, typer.Option(help="Most bytes of all caches in it, such as 200GiB.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what it has of URL, or of all, where nobody uses it.")] = False,
+    storage_options: StorageOptions = None,
+    quiet: Quiet = False,
+) -> None:
+    """Lists, fills or empties the cache of datasets in buckets on the local disk."""
+    from fastload.packing.progress import human_bytes
+    from fastload.remote.caches import cached_datasets, fill_cache, remove_caches
+
+    if url is not None:
+        _need_url(url)
+    if remove:
+        removed, used = remove_caches(url, cache)
+        say(f"{removed:,} removed" + (f"; {used:,} in use, which stay" if used else ""))
+        return
+    if url is not None:
+        with _stopped("cache"):
+            there, count = fill_cache(url, cache, cache_size, parsed_options(storage_options), None if quiet else _show_filled)
+        say(f"{shown(url)}: {there:,} of {count:,} samples are in the cache" + ("" if there == count else ", which has no room for more"))
+        return
+    found = cached_datasets(cache)
+    for each in found:
+        say(f"{human_bytes(each.bytes):>10}  {each.opened:%Y-%m-%d %H:%M}  {'in use' if each.used else '      '}  {each.url}")
+    say(f"{human_bytes(sum(each.bytes for each in found)):>10}  {len(found):,} datasets")
+
+
+def _show_filled(looked: int, count: int) -> None:
+    say(f"{looked:,} of {count:,} samples", err=True)
 
 
 def _need_url(url: str) -> None:

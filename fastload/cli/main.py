@@ -11,7 +11,7 @@ import typer
 
 from fastload.cli.attach import attach, rebase
 from fastload.cli.bench import bench
-from fastload.cli.bucket import pull, push
+from fastload.cli.bucket import cache, pull, push
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
 from fastload.cli.tools import export, index, info, unpack, verify
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (pack, attach, append, columns, drop, concat, prune, rebase, push, pull, info, verify, index, unpack, export, bench):
+for command in (pack, attach, append, columns, drop, concat, prune, rebase, push, pull, cache, info, verify, index, unpack, export, bench):
     app.command()(command)
 
 

@@ -10,6 +10,7 @@ from fastload.execution.settings import Settings
 from fastload.explain import stage_table
 from fastload.in_place.base import InPlaceDataset
 from fastload.loader_state import LoaderState
+from fastload.remote.remote_files import RemoteFiles, RemoteStatus
 
 _SETTINGS = ("seed_by", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "in_order", "timeout")
 
@@ -65,6 +66,7 @@ def _of_threads(state: LoaderState) -> dict[str, Any]:
         "samples": counted["samples"],
         "bytes": counted["bytes"],
         "fallbacks": counted["fallbacks"],
+        "fetched_bytes": sum(each.fetched for each in _buckets(data)),
         **({"loaded": state.counters.losses.loaded} if data is not None and data.in_place else {}),
         "ready": slots["ready"],
         "slots": slots["slots"],
@@ -88,6 +90,7 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
         lines.append(f"collate    {_collate(plan.settings)}")
     if plan.data is not None and plan.data.in_place:
         lines.append(f"indexes    {_learnt(plan.data)}")
+    lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
     if told.get("batches"):
         share = told["envelope_batches"] / told["batches"]
         lines.append(
@@ -103,6 +106,21 @@ def _learnt(data: PackedData) -> str:
     found, most = [dataset.learnt() for dataset in datasets], sum(dataset.room for dataset in datasets)
     files, held = sum(each[0] for each in found), sum(each[1] for each in found)
     return f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt when a file is first read"
+
+
+def _buckets(data: PackedData | None) -> list[RemoteStatus]:
+    """The datasets in buckets."""
+    datasets = [] if data is None else [each for each in data.view.datasets if not isinstance(each, InPlaceDataset)]
+    found = [dataset.opened.reader.files for dataset in datasets]
+    return [files.status() for files in found if isinstance(files, RemoteFiles)]
+
+
+def _bucket(status: RemoteStatus) -> str:
+    """How far a dataset in a bucket is cached, and what was fetched."""
+    return (
+        f"{status.url}: {status.cached:,} of {status.count:,} samples in {status.cache}; "
+        f"{status.fetched / 2**20:,.1f} MiB fetched by {status.ranges:,} requests"
+    )
 
 
 def _engine(plan: ExecutionPlan) -> str:

@@ -1,6 +1,7 @@
 """Failures of requests: what one failed try means, when to try again, and the one sentence that the user reads.
 
-NOTE [ Secrets stay out of messages ]: obstore's texts name the URL that was asked, with a SAS token, a presigned query or user:password in
+NOTE [ failures: secrets stay out of messages ]
+Obstore's texts name the URL that was asked, with a SAS token, a presigned query or user:password in
 it, and what the server sent. None of that text is repeated: a failure is described by words of our own, chosen by what the text contains,
 by the status, and by the server's error code if it is one plain word. RemoteError is raised outside of the `except` block, so
 that no traceback shows obstore's text as its context.

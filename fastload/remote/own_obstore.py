@@ -1,6 +1,7 @@
 """own_obstore: obstore, in a copy that belongs to the calling process; forked processes get another copy than their parent's.
 
-NOTE [ obstore after a fork ]: obstore runs its requests on a tokio runtime that it starts at its first use and keeps for good: worker
+NOTE [ obstore after a fork ]
+obstore runs its requests on a tokio runtime that it starts at its first use and keeps for good: worker
 threads and an epoll instance. A fork copies neither threads nor the runtime's health, but shares the epoll instance. Tried with obstore
 0.12.1 and a real server:
 
@@ -14,7 +15,8 @@ that is another library, with variables, and so a runtime, of its own (17 ms, 15
 share, made by the first child that needs it). The parent's stores are kept alive in the child for good. So worker processes made by fork,
 as torch's DataLoader makes them, read remote data like any other process, with connections of their own.
 
-NOTE [ obstore at the interpreter's end ]: a thread of tokio that asks for the GIL while the interpreter ends is ended by it, and Rust
+NOTE [ obstore at the interpreter's end ]
+A thread of tokio that asks for the GIL while the interpreter ends is ended by it, and Rust
 answers with abort(): exit status 134 in a third of programs that ended right after an awaited request. At exit we wait until these
 threads sleep.
 """

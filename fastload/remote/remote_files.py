@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,26 @@ from fastload.urls import normalized, shown
 TIMEOUT_S = 60.0
 """Seconds in which a request is tried again, by default."""
 _AGAIN = "push the dataset again; `fastload verify` checks the rest"
+
+
+@dataclass(frozen=True)
+class RemoteStatus:
+    """How far a dataset in a bucket is cached.
+
+    Attributes:
+        url: its URL, without secrets.
+        cached, count: samples in the cache, and all.
+        cache: its folder there.
+        fetched: bytes of records that this process has fetched.
+        ranges: requests that they came by.
+    """
+
+    url: str
+    cached: int
+    count: int
+    cache: Path
+    fetched: int
+    ranges: int
 
 
 class RemoteFiles(DatasetFiles):
@@ -213,6 +234,24 @@ class RemoteFiles(DatasetFiles):
         begin()
         self.session.add(request)
         return request
+
+    def cached(self) -> int:
+        """Number of samples in the cache."""
+        shards = self.session.shards
+        counts = [shard.entry.count for shard in shards]
+        indices = np.arange(sum(counts))
+        return len(indices) - self._lacking(indices)
+
+    def _lacking(self, indices: npt.NDArray[np.int64]) -> int:
+        shards, _, units = self.units(indices)
+        return sum(int((self.session.shards[number].state[units[mine]] == 0).sum()) for number, mine in _by_shard(shards))
+
+    def status(self) -> RemoteStatus:
+        """What is cached, and what was fetched by this process."""
+        session = self.session
+        fetched, ranges = session.fetched
+        count = sum(shard.entry.count for shard in session.shards)
+        return RemoteStatus(str(self.name), self.cached(), count, session.cache.path, fetched, ranges)
 
     @property
     def mean_bytes(self) -> int:

@@ -53,6 +53,11 @@ class Session:
                 self._fetcher = Fetcher(self.objects, self.cache, self.shards, self.timeout)
             return self._fetcher
 
+    @property
+    def fetched(self) -> tuple[int, int]:
+        """Bytes that were fetched, and requests that they came by."""
+        return (0, 0) if self._fetcher is None else (self._fetcher.fetched, self._fetcher.ranges)
+
     def add(self, request: Request) -> None:
         """Begins to fetch what a request lacks."""
         self.folder.renew()

@@ -9,6 +9,8 @@ import os
 import re
 import sys
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ import torch
 import warm
 from docs_helpers import PAGES, ROOT, blocks, name_of, side
 from pictures import photo, write_folder
+from servers.seaweedfs import SeaweedFS
 
-from fastload import pack
+from fastload import pack, push
 
 RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
 MIGRATIONS = [page for page in PAGES if page.parent.name == "migrate"]
@@ -40,6 +43,20 @@ def write_tars(folder: Path) -> None:
                     tar.addfile(member, io.BytesIO(data))
 
 
+@contextmanager
+def bucket(dataset: Path) -> Iterator[dict[str, str]]:
+    """A server with s3://bucket/train.fl, of which the pages speak; yields the environment that leads there."""
+    with SeaweedFS() as server:
+        server.make_bucket("bucket")
+        push(dataset, "s3://bucket/train.fl", storage_options=server.options(), progress=False)
+        yield {
+            "AWS_ENDPOINT_URL": server.endpoint,
+            "AWS_ACCESS_KEY_ID": server.key,
+            "AWS_SECRET_ACCESS_KEY": server.secret,
+            "AWS_REGION": "us-east-1",
+        }
+
+
 HEAVY = ("torchvision", "lightning", "accelerate", "timm")
 
 
@@ -55,7 +72,9 @@ def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
     pack(given / "photos" / "train", given / "train.fl")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = Path(__file__).with_name("run_blocks.py")
-    done = warm.run(script, tmp_path, *pages, environment={**os.environ, "PATH": path}, timeout=280)
+    with bucket(given / "train.fl") as credentials:
+        environment = {**os.environ, **credentials, "PATH": path, "XDG_CACHE_HOME": str(tmp_path / "user-cache")}
+        done = warm.run(script, tmp_path, *pages, environment=environment, timeout=280)
     found = {line["page"]: line["error"] for line in map(json.loads, done.stdout.splitlines())}
     wrong = [f"{name_of(page)}: {error}" for page in pages if (error := found.get(str(page), f"not reached: {done.stderr}"))]
     assert not wrong, "\n".join(wrong)
