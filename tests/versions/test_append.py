@@ -195,7 +195,7 @@ def test_a_link_is_not_resumed(tmp_path: Path) -> None:
 
 def test_arguments_are_packs() -> None:
     """append takes every argument of pack but overwrite."""
-    assert set(fastload.append.__kwdefaults__) == set(fastload.pack.__kwdefaults__) - {"overwrite"}
+    assert set(fastload.append.__kwdefaults__) == set(fastload.pack.__kwdefaults__) - {"overwrite", "staging", "storage_options"}
 
 
 def test_joined_summary() -> None:
