@@ -194,7 +194,7 @@ def test_a_link_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_arguments_are_packs() -> None:
-    """append takes every argument of pack but overwrite."""
+    """append takes every argument of pack but overwrite and those of URLs."""
     assert set(fastload.append.__kwdefaults__) == set(fastload.pack.__kwdefaults__) - {"overwrite", "staging", "storage_options"}
 
 
