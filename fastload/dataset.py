@@ -319,9 +319,10 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             try:
                 self.opened.decoder.decode(source, index, seed, epoch, output, into, width, height, record)
             except SampleError:
-                if record is not None or not files.heal(index):
+                record = self.opened.reader.healed(index) if record is None else None
+                if record is None:
                     raise
-                self.opened.decoder.decode(source, index, seed, epoch, output, into, width, height, files.record(index))
+                self.opened.decoder.decode(source, index, seed, epoch, output, into, width, height, record)
         except SampleError as error:
             raise self.sample_error(index, error.reason) from None
         except RemoteError:

@@ -112,6 +112,7 @@ cdef class Batch:
     cdef object __weakref__
     cdef fl_batch batch
     cdef readonly bint held
+    cdef bint submitted  # it has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the middle
     cdef list given  # records that rows were given, until they are made
     cdef public object fetch  # what the batch waits for: whoever held it keeps that here
     cdef Engine engine
@@ -199,7 +200,7 @@ cdef class Batch:
         """Lets the rows of a batch that is held be made."""
         if self.held:
             self.held = False
-            if self.batch.slot is not NULL:
+            if self.submitted:
                 self._queue()
 
     @property
@@ -217,6 +218,7 @@ cdef class Batch:
         check(fl_ring_take(self.engine.ring.ptr, self.batch.image_bytes * self.batch.rows, &self.batch.slot, &err), &err)
         self.engine.ring._pin(self.batch.slot)
         self.batch.sink.data = fl_slot_data(self.batch.slot)
+        self.submitted = True
         if not self.held:
             self._queue()
 

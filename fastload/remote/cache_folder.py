@@ -8,26 +8,34 @@ NOTE [ cache: the folder ]
     users                      share-locked by every process that has the dataset open
     claims                     ranges of it are locked by whoever fetches what they stand for
     used                       bytes that were granted to it, u64
+    grant-PID-N                locked by a process; its size is what that process was granted and had not written when it last asked
     CRC-SIZE-shard-NNNNN.lmdb  a shard as a sparse file; CRC and SIZE are the shard's, so that another one of that name is another file
     CRC-SIZE-shard-NNNNN.state what of it is there: a byte for each group of records and for each column
     CRC-SIZE-index-NNNNN.bin   a segment, whole
 Nothing is written to a shard's file before the budget has granted its pages, whoever of all processes asks: `used` is changed under `lock`.
+A process is granted more than it writes at once. What a process that was killed had left is found when room is short: then `used` is
+counted anew, as what the files take on the disk and what living processes were granted. That may count a byte twice, and forgets none.
 Nothing is taken away from a dataset that is in use: what is cached stays. Where there is no room, other datasets that nobody uses go, the
-one that was opened longest ago first; only folders with a dataset.json, which are fastload's own.
+one that was opened longest ago first. Only files of the names above are removed, only from folders of such a name whose dataset.json is
+fastload's; whatever else lies there stays, and so does its folder.
 
 NOTE [ cache: one host ]
 Locks hold among the processes of one kernel, and on some network file systems not beyond. So the folder is one host's: who finds another's
-boot ID in fastload-cache.json, and that it was there a short while ago, is refused. A user of the folder renews the file's time.
+boot ID in fastload-cache.json, and that it was there a short while ago, is refused. Whoever has a dataset open renews the file's time every
+RENEWED_S, whether it fetches or not. Who was stopped for so long that another host took the folder writes nothing to it from then on.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,17 +47,29 @@ from fastload.store.manifest import write_atomically
 from fastload.urls import name_of, normalized, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 OWNER = "fastload-cache.json"
 DATASET = "dataset.json"
+FORMAT = "fastload-dataset"
 ALIVE_S = 120.0
 """Seconds after which another host's use of the folder counts as over."""
 RENEWED_S = 30.0
 """Seconds after which a user of the folder renews its time."""
 FREE_PART = 0.8
 """Part of what is free on the disk that a cache without a size may take."""
+LEAST = 64 << 10
+"""Bytes below which a cache is not worth its own files: nothing is written then."""
+PAGE = 4096
+"""Bytes in which the disk is counted."""
+_OWN_PAGES = 3  # the folder itself, fastload-cache.json, and it again while it is replaced
+_DATASET_PAGES = 5  # a dataset's folder, dataset.json, used, and its index block
 _NUMBER = 8
+_FOLDER = re.compile(r".+-[0-9a-f]{20}")
+_STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
+_GRANT = re.compile(r"grant-[0-9]+-[0-9]+")
+_CONTENT = re.compile(rf"[0-9a-f]{{8}}-[0-9]+-.+|{_GRANT.pattern}|users|claims")
+_LAST = (DATASET + ".tmp", "used", DATASET)  # what says that a folder is a dataset's goes at the end
 
 
 def default_folder() -> Path:
@@ -81,21 +101,24 @@ class CacheFolder:
 
     Attributes:
         writable: whether anything can be written to it.
+        closed: whether `close` was called.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, size: int | str | None = None) -> None:
         self.path = (default_folder() if path is None else Path(expanded(path))).absolute()
         self.size = None if size is None else parse_size(size, "cache_size")
-        self.writable = True
-        self._renewed = 0.0
+        self.writable = self.size is None or self.size >= LEAST
+        self.closed = False
+        self.lock = LockFile(self.path / "lock")
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.lock = LockFile(self.path / "lock")
-            with self.lock.held():
-                self._own()
+            if self.writable:
+                self.path.mkdir(parents=True, exist_ok=True)
+                with self.lock.held():
+                    self._own()
         except (FileExistsError, NotADirectoryError):
             raise ArgumentError(f"cache={os.fspath(self.path)!r} is no folder: name one on a local disk") from None
         except DatasetError:
+            self.lock.close()
             raise
         except OSError:
             self.writable = False
@@ -103,15 +126,9 @@ class CacheFolder:
             self.size = int(FREE_PART * shutil.disk_usage(self.path if self.path.exists() else "/").free) + self.used()
 
     def _own(self) -> None:
-        """Takes the folder for this host. Raises DatasetError. See NOTE [ cache: one host ]."""
+        """Takes the folder for this host. Under the lock. Raises DatasetError, OSError. See NOTE [ cache: one host ]."""
         file, boot = self.path / OWNER, boot_id()
-        try:
-            found = json.loads(file.read_bytes())
-            age = time.time() - file.stat().st_mtime
-            other = str(found.get("boot")) if isinstance(found, dict) else ""
-            host = str(found.get("host")) if isinstance(found, dict) else ""
-        except (OSError, ValueError):
-            other, age, host = "", ALIVE_S, ""
+        other, host, age = self._owner()
         if other and other != boot and age < ALIVE_S:
             raise DatasetError(
                 f"the cache {self.path} is in use by another host ({host[:60]}, {max(age, 0):.0f} s ago): "
@@ -120,17 +137,27 @@ class CacheFolder:
         if other != boot:
             owner = {"format": "fastload-cache", "boot": boot, "host": socket.gethostname()}
             write_atomically(file, json.dumps(owner).encode(), durable=False)
-        self.renew()
+        os.utime(file)
+
+    def _owner(self) -> tuple[str, str, float]:
+        """Boot ID and name of the host that has the folder, and for how many seconds nobody renewed that; empty where nobody has it."""
+        file = self.path / OWNER
+        try:
+            found = json.loads(read_small(file))
+            return str(found["boot"]), str(found["host"]), time.time() - file.stat().st_mtime
+        except (OSError, ValueError, LookupError, TypeError):
+            return "", "", ALIVE_S
 
     def renew(self) -> None:
-        """Says that the folder is still in use; cheap, where it was said a short while ago."""
-        now = time.monotonic()
-        if self.writable and now - self._renewed > RENEWED_S:
-            self._renewed = now
+        """Says that the folder is still in use, as long as it is this host's. Raises nothing."""
+        if self.writable:
             try:
-                os.utime(self.path / OWNER)
+                if self._owner()[0] == boot_id():
+                    os.utime(self.path / OWNER)
+                    return
             except OSError:
-                self.writable = False
+                pass
+            self.writable = False  # the folder is gone, or another host's
 
     def folder_of(self, url: str, place: str) -> Path:
         """The folder of the dataset at a URL; `place`: what else tells its store from others, such as an endpoint."""
@@ -144,34 +171,33 @@ class CacheFolder:
             found = [Path(entry.path) for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return
-        yield from (folder for folder in found if (folder / DATASET).is_file())
+        yield from (folder for folder in found if _FOLDER.fullmatch(folder.name) and _is_dataset(folder))
 
     def used(self) -> int:
-        """Bytes that were granted to all caches."""
-        return sum(read_used(folder) for folder in self.datasets())
+        """Bytes that were granted to all caches, and those of the folder's own files."""
+        return _OWN_PAGES * PAGE + sum(read_used(folder) for folder in self.datasets())
 
     def grant(self, folder: Path, wanted: int, least: int) -> int:
-        """Grants a dataset `wanted` more bytes, or as many as there is room for if they are at least `least`; else 0."""
-        if not self.writable:
-            return 0
-        try:
-            with self.lock.held():
-                room = self._room(folder, wanted)
-                granted = wanted if room >= wanted else room if room >= least else 0
-                if granted:
-                    write_used(folder, read_used(folder) + granted)
-                return granted
-        except OSError:
-            return 0
+        """Grants a dataset `wanted` more bytes, or as many as there is room for if they are at least `least`; else 0. Under the lock.
 
-    def give_back(self, folder: Path, unused: int) -> None:
-        """Takes back bytes that were granted and not used."""
-        if unused > 0 and self.writable:
-            try:
-                with self.lock.held():
-                    write_used(folder, max(0, read_used(folder) - unused))
-            except OSError:
-                pass  # it is counted anew when the dataset is next opened by one process alone
+        Raises OSError.
+        """
+        if self._owner()[0] != boot_id():
+            self.writable = False
+            return 0
+        room = self._room(folder, wanted)
+        granted = wanted if room >= wanted else room if room >= least else 0
+        if granted:
+            write_used(folder, read_used(folder) + granted)
+        return granted
+
+    def admit(self, folder: Path, description: bytes) -> None:
+        """Makes a dataset's folder, if there is room for its own few files. Under the lock. Raises OSError: ENOSPC where there is none."""
+        if not _is_dataset(folder) and self._room(folder, _DATASET_PAGES * PAGE) < _DATASET_PAGES * PAGE:
+            raise OSError(errno.ENOSPC, f"the cache {self.path} is full")
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / DATASET, description, durable=False)
+        count_anew(folder)
 
     def _room(self, folder: Path, wanted: int) -> int:
         """Bytes that are left, after other datasets went where they are not used. Under the lock."""
@@ -179,6 +205,9 @@ class CacheFolder:
         room = self.size - self.used()
         if room >= wanted:
             return room
+        for each in self.datasets():
+            count_anew(each)
+        room = self.size - self.used()
         for other in sorted(self.datasets(), key=_opened):
             if other != folder and room < wanted:
                 size = read_used(other)
@@ -187,7 +216,8 @@ class CacheFolder:
         return room
 
     def close(self) -> None:
-        """Closes the lock's file."""
+        """Closes the lock's file; idempotent."""
+        self.closed = True
         self.lock.close()
 
 
@@ -199,29 +229,74 @@ def _opened(folder: Path) -> float:
         return 0.0
 
 
+def _is_dataset(folder: Path) -> bool:
+    """Whether a folder's dataset.json is fastload's."""
+    try:
+        found = json.loads(read_small(folder / DATASET))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def read_small(file: Path) -> bytes:
+    """The first bytes of a file that anybody may have put there; only of a regular one. Raises OSError."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        return os.read(descriptor, PAGE)
+    finally:
+        os.close(descriptor)
+
+
 def remove_unused(folder: Path) -> bool:
-    """Removes a dataset's cache unless a process uses it. Under the folder's lock. Returns whether it is gone."""
+    """Removes a dataset's cache unless a process uses it. Under the folder's lock. Returns whether what was granted to it is free."""
     users = LockFile(folder / "users")
     try:
         if not users.exclusive():
             return False
-        doomed = folder.with_name(f".removed-{os.getpid()}-{folder.name}")
-        os.rename(folder, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
-        return True
+        remove_files(folder, lambda _: True)
+        for name in _LAST:
+            (folder / name).unlink(missing_ok=True)
     except OSError:
         return False
     finally:
         users.close()
+    with suppress(OSError):  # not empty: the rest is not fastload's
+        folder.rmdir()
+    return True
+
+
+def remove_files(folder: Path, doomed: Callable[[str], bool]) -> None:
+    """Removes those files of a dataset's cache, states first: nothing counts as there without its file. Raises OSError."""
+    names = [entry.name for entry in os.scandir(folder) if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
+    for name in sorted(names, key=lambda name: _STATE.fullmatch(name) is None):
+        if doomed(name):
+            (folder / name).unlink(missing_ok=True)
 
 
 def read_used(folder: Path) -> int:
     """Bytes that a dataset was granted; a file that does not say so counts as its size on the disk."""
     try:
-        data = (folder / "used").read_bytes()
+        data = read_small(folder / "used")
     except OSError:
-        return 0
+        data = b""
     return int.from_bytes(data, "little") if len(data) == _NUMBER else on_disk(folder)
+
+
+def count_anew(folder: Path) -> None:
+    """Counts what a dataset takes, and what living processes were granted for it. Under the folder's lock. Raises OSError."""
+    write_used(folder, on_disk(folder))  # first: it takes a page itself
+    used = on_disk(folder)
+    for file in folder.glob("grant-*"):
+        if _GRANT.fullmatch(file.name):
+            lock = LockFile(file)
+            try:
+                if lock.exclusive():
+                    file.unlink(missing_ok=True)  # its process is gone
+                else:
+                    used += file.lstat().st_size
+            finally:
+                lock.close()
+    write_used(folder, used)
 
 
 def write_used(folder: Path, used: int) -> None:
@@ -234,20 +309,17 @@ def write_used(folder: Path, used: int) -> None:
 
 
 def on_disk(folder: Path) -> int:
-    """Bytes that the files of a folder take on the disk."""
+    """Bytes that a folder and its files take on the disk; 0 if there is none."""
     total = 0
-    for entry in os.scandir(folder):
-        try:
-            total += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:  # noqa: PERF203
-            continue
+    for path in (folder, *folder.glob("*")):
+        with suppress(FileNotFoundError):
+            total += path.lstat().st_blocks * 512
     return total
 
 
 def described(folder: Path) -> str:
     """The URL of a dataset's cache, without secrets; "" where its file does not say."""
     try:
-        found = json.loads((folder / DATASET).read_bytes())
-        return shown(str(found["url"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return shown(str(json.loads(read_small(folder / DATASET))["url"]))
+    except (OSError, ValueError, LookupError, TypeError):
         return ""

@@ -6,34 +6,38 @@ its bytes were fetched, compared with the checksums of the dataset, and written;
 killed before leaves 0 there, and the lock that it held on the unit ends with it. After a power failure a state may be on the disk and the
 bytes not: so a record is compared with its checksum at each read, as on any disk, and one that differs is fetched again (`forget`).
 A process reads the state file where its own copy says 0: others add to it at any time. 1 never becomes 0 but by `forget`.
+A process writes only to the files that it found or made when it opened the dataset: where another one lies in their place later, since
+somebody removed the cache, it writes nothing more.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
 import numpy as np
 from typing_extensions import Buffer
 
 from fastload._native import core
-from fastload.remote.cache_folder import DATASET, CacheFolder, on_disk, write_used
+from fastload.remote.cache_folder import FORMAT, PAGE, CacheFolder, count_anew, remove_files
 from fastload.remote.groups import GROUP_BYTES, Groups
-from fastload.remote.locks import LockFile
+from fastload.remote.locks import LockFile, SelfClosing
+from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.manifest import write_atomically
 from fastload.store.schema import CRC_COLUMN
 from fastload.store.sidecar import Section
 from fastload.urls import shown
 
-PAGE = 4096
-"""Bytes in which the disk is counted."""
 SLAB = 8 << 20
 """Bytes that a process has granted at once: a grant takes a lock that all processes of the host share."""
 THERE = b"\1"
@@ -43,36 +47,45 @@ LOOK_S = 0.05
 _SLABS_LEAST = 64
 _FILES = 64
 _UNITS_MOST = 1 << 30
+_numbers = itertools.count()
 
 
-class OpenFiles:
+class OpenFiles(SelfClosing):
     """Files that are open for writing, the last ones used. For one thread at a time."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[Path, int] = OrderedDict()
         self._pid = os.getpid()
+        self._files: OrderedDict[Path, int] = OrderedDict()
+        self._closed = False
 
-    def of(self, path: Path) -> int:
-        """The descriptor of a file that exists; valid until the next call."""
-        if self._pid != os.getpid():
-            self._files, self._pid = OrderedDict(), os.getpid()  # the parent's are its own to close
+    def of(self, path: Path, identity: tuple[int, int]) -> int:
+        """The descriptor of a file, valid until the next call. Raises OSError: ESTALE where it is not the one of that (device, inode)."""
+        if self._closed or self._pid != os.getpid():
+            raise OSError(errno.EBADF, f"{path} was closed")
         found = self._files.pop(path, -1)
         if found < 0:
             while len(self._files) >= _FILES:
                 os.close(self._files.popitem(last=False)[1])
             found = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if identity_of(os.fstat(found)) != identity:
+                os.close(found)
+                raise OSError(errno.ESTALE, f"{path} was replaced")
         self._files[path] = found
         return found
 
     def close(self) -> None:
-        """Closes all."""
-        if self._pid == os.getpid():
-            for file in self._files.values():
-                os.close(file)
-        self._files.clear()
+        """Closes all, for good; idempotent. In a forked child too, whose copies they are."""
+        self._closed = True
+        while self._files:
+            os.close(self._files.popitem()[1])
 
 
-class CachedShard:
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """(device, inode) of a file."""
+    return found.st_dev, found.st_ino
+
+
+class CachedShard(SelfClosing):
     """One shard's sparse file and the state of its units: first its groups of records, then its columns.
 
     Attributes:
@@ -82,22 +95,27 @@ class CachedShard:
         path: of the sparse file.
         state: one byte a unit: 1 where it is known to be there.
         read_at: when all of it was last read.
+        identity, state_identity: (device, inode) of the two files, as they were found or made.
     """
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section) -> None:
+        """Takes what the manifest and a sidecar say of a shard. Raises Bad where that cannot be."""
+        self._memory: int | None = None  # the descriptor of an empty file of that size, where there can be none in the folder
         self.entry = entry
-        self.groups = Groups(section.places)
-        self._checksums = np.frombuffer(section.chunks[CRC_COLUMN], "<u4").copy()  # of stored records
-        columns = section.columns
+        checksums, columns = section.chunks.get(CRC_COLUMN, memoryview(b"")), section.columns
+        if len(checksums) != 4 * entry.stored or any(offset + size > entry.bytes for _, offset, size in columns):
+            raise Bad(f"what its sidecar says of {entry.file} does not hold")
+        self.groups = Groups(section.places, entry.bytes)
+        self._checksums = np.frombuffer(checksums, "<u4").copy()  # of stored records
         units = len(self.groups)
         self.columns = {name.decode("utf-8", "replace"): (units + i, offset, size) for i, (name, offset, size) in enumerate(columns)}
         stem = f"{entry.crc32c:08x}-{entry.bytes}-{Path(entry.file).stem}"
         self.path = folder / f"{stem}.lmdb"
-        self._memory: int | None = None  # the descriptor of an empty file of that size, where there can be none in the folder
         self.state_path = folder / f"{stem}.{GROUP_BYTES}.state"
         self._raw = bytearray(units + len(self.columns))
         self.state = np.frombuffer(self._raw, np.uint8)
         self.read_at = 0.0
+        self.identity = self.state_identity = (0, 0)
 
     def range_of(self, unit: int) -> tuple[int, int]:
         """(start, stop) of a unit in the file."""
@@ -106,8 +124,13 @@ class CachedShard:
         return next((offset, offset + size) for at, offset, size in self.columns.values() if at == unit)
 
     def exists(self) -> bool:
-        """Whether both files are there, in their size."""
-        return _size(self.path) == self.entry.bytes and _size(self.state_path) == len(self.state)
+        """Whether both files are there, in their size; notes which files they are."""
+        try:
+            data, state = self.path.lstat(), self.state_path.lstat()
+        except FileNotFoundError:
+            return False
+        self.identity, self.state_identity = identity_of(data), identity_of(state)
+        return all(S_ISREG(file.st_mode) for file in (data, state)) and (data.st_size, state.st_size) == (self.entry.bytes, len(self.state))
 
     def create(self) -> None:
         """Makes the files where they are missing, or of another size. Under the folder's lock. Raises OSError."""
@@ -124,6 +147,7 @@ class CachedShard:
         os.ftruncate(self._memory, self.entry.bytes)
         self.path = Path(f"/proc/self/fd/{self._memory}")
         self.state[:] = 0
+        self.identity = self.state_identity = (0, 0)
 
     def close(self) -> None:
         """Closes what is in memory."""
@@ -173,62 +197,58 @@ class DatasetCache:
     def __init__(self, folder: CacheFolder, url: str, place: str) -> None:
         self.root = folder
         self.path = folder.folder_of(url, place)
-        self.full = not folder.writable
+        self._full = False
         self._users = LockFile(self.path / "users")
         self._claims = LockFile(self.path / "claims")
         self._files = OpenFiles()
-        self._granted = 0
-        self._lock = threading.Lock()  # guards _granted
+        self._grant = LockFile(self.path / f"grant-{os.getpid()}-{next(_numbers)}")
+        self._granted = 0  # and neither written nor reserved
+        self._reserved = 0  # for what is on its way
+        self._lock = threading.Lock()  # guards the two
         if folder.writable:
             try:
                 with folder.lock.held():
-                    self._enter(url)
-            except OSError as error:
-                self._not_writable(error)
-
-    def _enter(self, url: str) -> None:
-        """Begins to use the folder, and counts what it takes if nobody else does. Under the folder's lock."""
-        self.path.mkdir(exist_ok=True)
-        alone = self._users.exclusive()
-        if alone:
-            write_used(self.path, on_disk(self.path))
-        self._users.shared()
-        write_atomically(self.path / DATASET, json.dumps({"format": "fastload-dataset", "url": shown(url)}).encode(), durable=False)
-
-    def reenter(self) -> None:
-        """Begins to use the folder in a forked child, which has none of its parent's locks. Raises nothing."""
-        self._granted = 0
-        if self.root.writable:
-            try:
-                with self.root.lock.held():
+                    folder.admit(self.path, json.dumps({"format": FORMAT, "url": shown(url)}).encode())
                     self._users.shared()
-            except OSError as error:
-                self._not_writable(error)
+            except OSError:
+                folder.writable = False
 
-    def _not_writable(self, error: OSError) -> None:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT):
-            raise error
-        self.full, self.root.writable = True, False
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is written to the cache by this process."""
+        return self._full or not self.root.writable
 
-    def shards(self, found: Iterable[tuple[ShardEntry, Section]]) -> list[CachedShard]:
-        """The shards of a manifest, ready to be opened. Where there is no room for a file it is empty, and in memory."""
+    def shards(self, found: Iterable[tuple[ShardEntry, Section]], segments: Iterable[Segment]) -> list[CachedShard]:
+        """The shards of a manifest, ready to be opened. Where there is no room for a file it is empty, and in memory.
+
+        What is cached of the dataset as it was before, and belongs to neither the shards nor the segments, goes if nobody else uses it.
+        """
         out = [CachedShard(self.path, *each) for each in found]
-        new = sum(len(shard.state) + 2 * PAGE for shard in out if not shard.exists())
-        if new and not (self.root.writable and self.root.grant(self.path, new, new)):
-            self.full = True
-        elif new:
-            try:
+        try:
+            if self.root.writable:
                 with self.root.lock.held():
-                    for shard in out:
-                        shard.create()
-            except OSError as error:
-                self._not_writable(error)
+                    self._keep_only({self.segment_path(segment).name for segment in segments}, out)
+                    new = sum(_pages(0, len(shard.state)) + PAGE for shard in out if not shard.exists())
+                    if not new or self.root.grant(self.path, new, new):
+                        for shard in out:
+                            shard.create()
+        except OSError:
+            self.root.writable = False
         for shard in out:
             if shard.exists():
                 shard.read_state()
             else:
+                self._full = True
                 shard.in_memory()
         return out
+
+    def _keep_only(self, segments: set[str], shards: Iterable[CachedShard]) -> None:
+        """Removes files of the dataset as it was before, unless another process uses it. Under the folder's lock. Raises OSError."""
+        known = segments | {path.name for shard in shards for path in (shard.path, shard.state_path)} | {"users", "claims"}
+        if self._users.exclusive():
+            remove_files(self.path, lambda name: name not in known)
+            count_anew(self.path)
+        self._users.shared()
 
     # ---- segments
 
@@ -238,49 +258,68 @@ class DatasetCache:
 
     def keep_segment(self, segment: Segment, data: Buffer) -> None:
         """Keeps a segment that was checked, if there is room."""
-        if self.full or not self.root.grant(self.path, _pages(0, segment.bytes), _pages(0, segment.bytes)):
-            return
+        path, size = self.segment_path(segment), _pages(0, segment.bytes) + PAGE
         try:
-            write_atomically(self.segment_path(segment), bytes(data), durable=False)
-        except OSError as error:
-            self._not_writable(error)
+            if not self.full:
+                with self.root.lock.held():  # the name that it is written under first is one for all processes
+                    if not path.exists() and self.root.grant(self.path, size, size):
+                        write_atomically(path, bytes(data), durable=False)
+        except OSError:
+            self._full = True
 
     # ---- units
 
     def claim(self, shard: CachedShard, first: int, last: int) -> bool:
         """Takes the right to fetch units first .. last for the host; False: another process has some of them."""
-        return self._claims.claim(_lock_start(shard, first), last - first + 1)
+        try:
+            return self._claims.claim(_lock_start(shard, first), last - first + 1)
+        except OSError:  # no locks here: each process fetches for itself
+            self._full = True
+            return True
 
     def disclaim(self, shard: CachedShard, first: int, last: int) -> None:
         """Gives it up."""
-        self._claims.disclaim(_lock_start(shard, first), last - first + 1)
+        with suppress(OSError):  # closed: nothing is held
+            self._claims.disclaim(_lock_start(shard, first), last - first + 1)
 
     def grant(self, start: int, stop: int) -> bool:
         """Whether there is room for bytes start .. stop-1 of a shard; then it is taken."""
         if self.full:
             return False
-        need = _pages(start, stop)
+        need = _room(start, stop)
         with self._lock:
             if self._granted < need:
                 assert self.root.size is not None
-                slab = min(SLAB, self.root.size // _SLABS_LEAST)
-                self._granted += self.root.grant(self.path, max(need, slab), need)
+                lacking = need - self._granted
+                self._ask(max(lacking, min(SLAB, self.root.size // _SLABS_LEAST)), lacking)
             if self._granted < need:
-                self.full = True
+                self._full = True
                 return False
             self._granted -= need
+            self._reserved += need
         return True
 
-    def give_back(self, start: int, stop: int) -> None:
-        """Gives back room that was taken and not used."""
+    def _ask(self, wanted: int, least: int) -> None:
+        """Asks for more, and notes in the grant's file what that makes. Under _lock."""
+        with suppress(OSError), self.root.lock.held():
+            if self._grant.exclusive():
+                granted = self.root.grant(self.path, wanted, least)
+                os.truncate(self._grant.path, max(0, self._reserved + self._granted + granted))
+                self._granted += granted
+
+    def give_back(self, start: int, stop: int, used: int = 0) -> None:
+        """Gives back what was taken for bytes start .. stop-1 and is not used."""
+        reserved = _room(start, stop)
         with self._lock:
-            self._granted += _pages(start, stop)
+            self._reserved -= reserved
+            self._granted += reserved - used
 
     def refresh(self, shard: CachedShard, first: int, last: int) -> bool:
         """Reads what others have added to units first .. last. Returns whether all of them are there."""
         if not shard.has(first, last):
             try:
-                shard.take_state(first, os.pread(self._files.of(shard.state_path), last - first + 1, first))
+                state = self._files.of(shard.state_path, shard.state_identity)
+                shard.take_state(first, os.pread(state, last - first + 1, first))
             except OSError:
                 return False
         return shard.has(first, last)
@@ -293,36 +332,47 @@ class DatasetCache:
             self.refresh(shard, 0, len(shard.state) - 1)
 
     def keep(self, shard: CachedShard, start: int, data: Buffer, units: Iterable[tuple[int, int]]) -> bool:
-        """Writes bytes at `start` of a shard, and marks the units in runs of (first, last). False: the disk does not take them."""
+        """Writes bytes at `start` of a shard, for which there was a grant, and marks the units in runs of (first, last).
+
+        False: the disk does not take them. Of the grant, what the disk did not need is given back.
+        """
         view = memoryview(data).cast("B")
+        used = _room(start, start + len(view))
         try:
-            file, at = self._files.of(shard.path), 0
+            file, at = self._files.of(shard.path, shard.identity), 0
+            before = os.fstat(file).st_blocks
             while at < len(view):
                 at += os.pwrite(file, view[at:], start + at)
+            # others may have written to the file in between: that counts too much, never too little
+            used = (os.fstat(file).st_blocks - before) * 512
+            state = self._files.of(shard.state_path, shard.state_identity)
             for first, last in units:
-                os.pwrite(self._files.of(shard.state_path), THERE * (last - first + 1), first)
+                os.pwrite(state, THERE * (last - first + 1), first)
                 shard.take_state(first, THERE * (last - first + 1))
-        except OSError as error:
-            self.full = True
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOENT):
-                raise
+        except OSError:  # full, broken, read-only, or gone: what was fetched is used from memory
+            self._full = True
             return False
+        finally:
+            self.give_back(start, start + len(view), used)
         return True
 
     def forget(self, shard: CachedShard, unit: int) -> None:
         """Marks a unit as not there: its bytes are not those of the dataset."""
         shard.state[unit] = 0
         if self.root.writable:
-            os.pwrite(self._files.of(shard.state_path), b"\0", unit)
+            with suppress(OSError):  # then others find out by themselves
+                os.pwrite(self._files.of(shard.state_path, shard.state_identity), b"\0", unit)
 
     def close(self) -> None:
         """Ends the use of the folder; idempotent."""
-        with self._lock:
-            granted, self._granted = self._granted, 0
-        self.root.give_back(self.path, granted)
-        self._files.close()
-        self._claims.close()
-        self._users.close()
+        self._full = True
+        if self._granted or self._reserved:
+            with suppress(OSError), self.root.lock.held():
+                self._grant.path.unlink(missing_ok=True)
+                count_anew(self.path)
+            self._granted = self._reserved = 0
+        for each in (self._files, self._grant, self._claims, self._users):
+            each.close()
 
 
 def _lock_start(shard: CachedShard, unit: int) -> int:
@@ -330,13 +380,11 @@ def _lock_start(shard: CachedShard, unit: int) -> int:
     return shard.entry.crc32c * _UNITS_MOST + unit % _UNITS_MOST
 
 
+def _room(start: int, stop: int) -> int:
+    """Bytes that writing a range may take on the disk: its pages, and one of the index that says where a sparse file has its pages."""
+    return _pages(start, stop) + PAGE
+
+
 def _pages(start: int, stop: int) -> int:
     """Bytes of the pages that a range touches."""
     return (stop + PAGE - 1) // PAGE * PAGE - start // PAGE * PAGE
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return -1

@@ -11,68 +11,125 @@ from typing import Any
 
 from fastload.errors import ClosedError
 
-_lock = threading.Lock()
+_END_S = 5.0
+"""Seconds that the end of the thread, or of what it has under way, is waited for."""
+_lock = threading.RLock()  # guards the two below, and the count of users; a collected session may release its loop in any line
 _loop: FetchLoop | None = None
+_inherited: list[FetchLoop] = []  # of parents: collected in a child, asyncio would take their loops for ones that nobody closed
 
 
 class FetchLoop:
-    """A thread that runs an asyncio loop. It belongs to the process that made it; see `fetch_loop`."""
+    """A thread that runs an asyncio loop. It belongs to the process that made it, and ends with its last user; see `acquire`."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.users = 0
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="fastload-fetch", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls a function in the thread, soon. Raises ClosedError in another process, or after the end."""
-        if self.pid != os.getpid() or self.loop.is_closed():
+        if self.pid != os.getpid():
             raise ClosedError("this process fetches nothing any more: open the dataset again")
         try:
             self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            raise ClosedError("this process fetches nothing any more: it ends") from None
+            raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed") from None
+
+    def finish(self, function: Callable[..., Any], *arguments: Any, wait: bool) -> None:
+        """Calls a function in the thread, or here if that is the thread or has ended; waits for it, for a limited time, where told to."""
+        done = threading.Event()
+
+        def run() -> None:
+            try:
+                function(*arguments)
+            finally:
+                done.set()
+
+        if threading.current_thread() is self._thread:
+            return run()
+        try:
+            self.call(run)
+        except ClosedError:
+            return run()
+        if wait:
+            done.wait(_END_S)
 
     @property
     def running(self) -> bool:
         """Whether the thread can still do anything."""
-        return self._thread.is_alive()
+        return self.pid == os.getpid() and self._thread.is_alive()
 
-    def stop(self) -> None:
+    def stop(self, wait: bool) -> None:
         """Ends the thread; what is being fetched is dropped."""
-        if self.pid == os.getpid() and self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self._cancel)
-            self._thread.join(5.0)
+        if self.running:
+            try:
+                self.loop.call_soon_threadsafe(self._begin_end)
+            except RuntimeError:  # it ends already
+                pass
+            if wait and threading.current_thread() is not self._thread:
+                self._thread.join(_END_S)
 
-    def _cancel(self) -> None:
-        tasks = asyncio.all_tasks(self.loop)
+    def _begin_end(self) -> None:
+        self._ending = self.loop.create_task(self._end())
+
+    async def _end(self) -> None:
+        """Lets what is under way end by its cancellation; then stops the loop."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
-        self.loop.call_soon(self.loop.stop)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_END_S / 2)
+        self.loop.stop()
 
 
-def fetch_loop() -> FetchLoop:
-    """The loop of this process, made on first use."""
+def acquire() -> FetchLoop:
+    """The loop of this process, made for its first user; each calls `release` once."""
     global _loop
-    if _loop is None or _loop.pid != os.getpid():
-        with _lock:
-            if _loop is None or _loop.pid != os.getpid():
-                _loop = FetchLoop()
-    return _loop
+    with _lock:
+        found = _loop
+        if found is not None:
+            found.users += 1
+            if found.running:
+                return found
+            if found.pid != os.getpid():
+                _inherited.append(found)
+        found = FetchLoop()
+        found.users = 1
+        _loop = found
+        return found
+
+
+def release(loop: FetchLoop, wait: bool) -> None:
+    """Ends a use of a loop, and the loop with the last one."""
+    global _loop
+    if loop.pid != os.getpid():
+        return
+    with _lock:
+        loop.users -= 1
+        last = loop.users <= 0
+        if last and _loop is loop:
+            _loop = None
+    if last:
+        loop.stop(wait)
 
 
 def _at_exit() -> None:
     if _loop is not None:
-        _loop.stop()
+        _loop.stop(wait=True)
 
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 atexit.register(_at_exit)

@@ -12,7 +12,10 @@ NOTE [ fetcher: what is fetched when ]
    2021).
 5. Before a range is fetched into the cache its units are claimed for the host. What another process has claimed is looked for again every
    LOOK_S, and fetched here after all, past the cache, if it does not come within `timeout`.
-6. Bytes that are not the dataset's are fetched again, up to TRIES times.
+6. Bytes that are not the dataset's are fetched again, up to TRIES times. Where they stay wrong, or an object is missing, the manifest at
+   the URL is read again: if the dataset was replaced or deleted, that is the error of those who wait. If not, they get what came, and find
+   by its checksum which sample is damaged.
+7. Whatever goes wrong here is the error of those who wait for it: nobody waits for what nobody fetches.
 All of this runs in the thread of the FetchLoop; nothing here is locked.
 """
 
@@ -20,8 +23,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +35,7 @@ from typing_extensions import Buffer
 from fastload.errors import RemoteError
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
 from fastload.remote.objects import Objects
+from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import Request, Unit
 
 RANGE_BYTES = 2 << 20
@@ -57,6 +62,7 @@ class Span:
     start: int
     stop: int
     kept: bool = False
+    heals: Request | None = None  # who wants it from memory, whatever the cache says
 
 
 class Fetcher:
@@ -67,9 +73,10 @@ class Fetcher:
         cache: its cache.
         shards: of the cache.
         timeout: seconds after which another process's claim is no reason to wait.
+        replaced: says what became of the dataset at the URL.
     """
 
-    def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedShard], timeout: float) -> None:
+    def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedShard], timeout: float, replaced: ReplacedCheck) -> None:
         self.objects = objects
         self.cache = cache
         self.fetched = 0
@@ -77,15 +84,17 @@ class Fetcher:
         self.ranges = 0
         self._shards = shards
         self._timeout = timeout
+        self._replaced = replaced
+        self._stopped: RemoteError | None = None
         self._queue: deque[Unit] = deque()
         self._waiting: dict[Unit, list[Request]] = {}
         self._flying: set[Unit] = set()
         self._elsewhere: dict[Unit, float] = {}
-        self._requests: deque[Request] = deque()
+        self._requests: deque[weakref.ref[Request]] = deque()  # in their order; one that nobody holds any more was used
         self._cover: list[npt.NDArray[np.bool_]] | None = None
         self._credit = 0
         self._bytes = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Span] = {}
         self._looking = False
 
     def cover(self, units: list[npt.NDArray[np.bool_]] | None) -> None:
@@ -94,7 +103,18 @@ class Fetcher:
 
     def add(self, request: Request) -> None:
         """Begins to fetch what a request lacks."""
-        self._requests.append(request)
+        if self._stopped is not None:
+            return request.finish(self._stopped)
+        try:
+            if request.heal:
+                self._heal(request)
+            else:
+                self._add(request)
+        except Exception as failure:
+            request.finish(self._error(failure))
+
+    def _add(self, request: Request) -> None:
+        self._requests.append(weakref.ref(request))
         self._credit = min(self._credit + FILL * request.size, FILL * IN_FLIGHT_BYTES)
         for shard in {shard for shard, _ in request.units}:
             self.cache.look(self._shards[shard])
@@ -110,15 +130,32 @@ class Fetcher:
             request.finish()
         self._pump()
 
+    def _heal(self, request: Request) -> None:
+        """Fetches units again whose bytes in the cache are damaged, at once."""
+        for unit in request.units:
+            span = self._alone(unit)
+            self.cache.forget(self._shards[span.shard], span.first)
+            span.heals = request
+            if self.cache.grant(span.start, span.stop):
+                span.kept = self.cache.claim(self._shards[span.shard], span.first, span.last)
+                if not span.kept:
+                    self.cache.give_back(span.start, span.stop)
+            self._send(span)
+
     def stop(self, error: RemoteError) -> None:
-        """Ends all requests with an error."""
-        for task in self._tasks:
+        """Ends all requests with an error, those that are still to come too."""
+        self._stopped = error
+        for span in self._tasks.values():
+            if span.heals is not None:
+                span.heals.finish(error)
+        for task in list(self._tasks):
             task.cancel()
-        for request in list(self._requests):
-            request.finish(error)
+        waiting = [request for requests in self._waiting.values() for request in requests]
         self._queue.clear()
         self._waiting.clear()
-        self._requests.clear()
+        self._elsewhere.clear()
+        for request in waiting:
+            request.finish(error)
 
     # ---- what comes next
 
@@ -127,7 +164,10 @@ class Fetcher:
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
             unit = self._queue.popleft()
             if unit in self._waiting and unit not in self._flying and self._is_wanted(unit):
-                self._start(unit)
+                try:
+                    self._start(unit)
+                except Exception as failure:
+                    self._failed(unit, self._error(failure))
 
     def _is_wanted(self, unit: Unit) -> bool:
         """Whether somebody still waits for a unit; if not, it is dropped."""
@@ -139,24 +179,35 @@ class Fetcher:
         return bool(alive)
 
     def _start(self, unit: Unit) -> None:
-        for span in (self._span(unit), self._alone(unit)):
+        if not self._begin(unit, (self._span(unit), self._alone(unit))):
+            self._look_later(unit)
+
+    def _begin(self, unit: Unit, spans: Iterable[Span]) -> bool:
+        """Begins to fetch the first of some ranges that no other process has; False: others have all of them."""
+        for span in spans:
             if not self.cache.grant(span.start, span.stop):
                 self._send(self._run(unit, self._asked_for))
-                return
+                return True
             if self.cache.claim(self._shards[span.shard], span.first, span.last):
                 span.kept = True
                 self._send(span)
-                return
+                return True
             self.cache.give_back(span.start, span.stop)
-        self._look_later(unit)
+        return False
 
     def _send(self, span: Span) -> None:
-        units = [(span.shard, number) for number in range(span.first, span.last + 1)]
-        self._flying.update(units)
+        self._flying.update(_units(span))
         self._bytes += span.stop - span.start
         task = asyncio.get_running_loop().create_task(self._fetch(span))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = span
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """The end of a task; in a regular one all that waited for its units know already."""
+        span = self._tasks.pop(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self._settle(span, self._error(failure), b"", False)
 
     def _alone(self, unit: Unit) -> Span:
         start, stop = self._shards[unit[0]].range_of(unit[1])
@@ -174,9 +225,9 @@ class Fetcher:
     def _may_fill(self) -> bool:
         if self._cover is None or self.cache.full or self._credit < RANGE_BYTES:
             return False
-        while self._requests and (not self._requests[0].wanted):
+        while self._requests and ((first := self._requests[0]()) is None or not first.wanted):
             self._requests.popleft()
-        unused = [request for request in self._requests if request.wanted]
+        unused = [request for each in self._requests if (request := each()) is not None and request.wanted]
         return len(unused) > 1 and 2 * sum(request.finished for request in unused) >= len(unused)
 
     def _asked_for(self, shard: int, number: int) -> bool:
@@ -223,71 +274,104 @@ class Fetcher:
     def _look(self) -> None:
         """Looks for units that other processes have claimed."""
         self._looking = False
-        units, now = list(self._elsewhere.items()), time.monotonic()
-        for unit, since in units:
-            shard, number = unit
-            if unit not in self._waiting or not self._is_wanted(unit):
-                del self._elsewhere[unit]
-            elif self.cache.refresh(self._shards[shard], number, number):
-                del self._elsewhere[unit]
-                self._arrived(unit)
-            elif now - since > self._timeout:
-                del self._elsewhere[unit]
-                self._send(self._alone(unit))
-            elif unit not in self._flying:
-                self._start(unit)
-                if unit in self._flying:
-                    del self._elsewhere[unit]
+        for unit, since in list(self._elsewhere.items()):
+            try:
+                done = self._came(unit, since)
+            except Exception as failure:
+                done = True
+                self._failed(unit, self._error(failure))
+            if done:
+                self._elsewhere.pop(unit, None)
         if self._elsewhere and not self._looking:
             self._looking = True
             asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _came(self, unit: Unit, since: float) -> bool:
+        """Whether a unit that another process claimed need not be looked for any more: it is there, or fetched here, or nobody waits."""
+        shard, number = unit
+        if unit not in self._waiting or not self._is_wanted(unit) or unit in self._flying:
+            return True
+        if self.cache.refresh(self._shards[shard], number, number):
+            self._arrived(unit)
+            return True
+        if time.monotonic() - since > self._timeout:
+            self._send(self._alone(unit))
+            return True
+        return self._begin(unit, (self._alone(unit),))
 
     # ---- what has come
 
     async def _fetch(self, span: Span) -> None:
         """Fetches a range, checks it, keeps it, and tells those who wait."""
-        shard, size = self._shards[span.shard], span.stop - span.start
+        shard = self._shards[span.shard]
         error: RemoteError | None = None
         data: Buffer = b""
         kept = False
         try:
-            if span.kept and self.cache.refresh(shard, span.first, span.last):
+            if span.kept and span.heals is None and self.cache.refresh(shard, span.first, span.last):
                 kept = True  # another process was a moment ahead
                 self.cache.give_back(span.start, span.stop)
             else:
-                data, good = await self._checked(span)
+                try:
+                    data, good = await self._checked(span)
+                except BaseException:
+                    if span.kept:
+                        self.cache.give_back(span.start, span.stop)
+                    raise
                 kept = span.kept and self.cache.keep(shard, span.start, data, _runs(good))
         except Exception as failure:  # belongs to those who wait
-            error = failure if isinstance(failure, RemoteError) else RemoteError(f"{self.objects.url}: {failure}", url=self.objects.url)
-            if span.kept:
-                self.cache.give_back(span.start, span.stop)
+            error = self._error(failure)
         finally:
             if span.kept:
                 self.cache.disclaim(shard, span.first, span.last)
-            self._bytes -= size
-            units = [(span.shard, number) for number in range(span.first, span.last + 1)]
-            self._flying.difference_update(units)
-        view = memoryview(data)
-        for unit in units:
+            self._bytes -= span.stop - span.start
+            self._flying.difference_update(_units(span))
+        self._settle(span, error, data, kept)
+        self._pump()
+
+    def _settle(self, span: Span, error: RemoteError | None, data: Buffer, kept: bool) -> None:
+        """Tells those who wait for a range what became of it."""
+        shard, view = self._shards[span.shard], memoryview(data)
+        for unit in _units(span):
             if error is not None:
                 self._failed(unit, error)
-            elif kept and shard.state[unit[1]]:
-                self._arrived(unit)
-            else:
+                if span.heals is not None:
+                    span.heals.failed(unit, error)
+                continue
+            there = kept and shard.state[unit[1]]
+            taken = None
+            if not there or span.heals is not None:
                 start, stop = shard.range_of(unit[1])
-                self._arrived(unit, (start, view[start - span.start : stop - span.start]))
-        self._pump()
+                taken = start, view[start - span.start : stop - span.start]
+            self._arrived(unit, None if there else taken)
+            if span.heals is not None:
+                span.heals.arrived(unit, taken)
+
+    def _error(self, failure: BaseException) -> RemoteError:
+        if isinstance(failure, RemoteError):
+            return failure
+        return RemoteError(f"{self.objects.url} cannot be read ({type(failure).__name__}: {failure})", url=self.objects.url)
 
     async def _checked(self, span: Span) -> tuple[Buffer, list[int]]:
         """The bytes of a range, and which of its units are the dataset's. They are asked for again where one is not."""
         shard = self._shards[span.shard]
-        for _ in range(TRIES):
-            data = await self.objects.fetch(shard.entry.file, span.start, span.stop)
-            self.fetched += span.stop - span.start
-            self.ranges += 1
-            bad = shard.damaged(span.first, span.last, memoryview(data))
-            if not bad:
-                break
+        place = f"{self.objects.url}/{shard.entry.file}"
+        try:
+            for _ in range(TRIES):
+                data = await self.objects.fetch(shard.entry.file, span.start, span.stop)
+                self.fetched += span.stop - span.start
+                self.ranges += 1
+                bad = shard.damaged(span.first, span.last, memoryview(data))
+                if not bad:
+                    break
+            else:
+                if words := await self._replaced.words(shard.entry):
+                    what = f"bytes {span.start}-{span.stop - 1} of {place} are not those of the dataset, after {TRIES} tries: {words}"
+                    raise RemoteError(what, url=place, tries=TRIES)
+        except RemoteError as error:
+            if error.url != self.objects.url and (words := await self._replaced.words(shard.entry)) and words not in str(error):
+                raise type(error)(f"{error.args[0]}: {words}", url=error.url, tries=error.tries) from None
+            raise
         return data, [unit for unit in range(span.first, span.last + 1) if unit not in bad]
 
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
@@ -297,6 +381,10 @@ class Fetcher:
     def _failed(self, unit: Unit, error: RemoteError) -> None:
         for request in self._waiting.pop(unit, ()):
             request.failed(unit, error)
+
+
+def _units(span: Span) -> list[Unit]:
+    return [(span.shard, number) for number in range(span.first, span.last + 1)]
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:

@@ -9,8 +9,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from fastload.store.checked import Bad
+
 GROUP_BYTES = 32 << 10
 """Bytes of records that make one group; part of the names of state files, whose entries it defines."""
+_WINDOW = 8 * GROUP_BYTES
+"""Bytes of the file within which the records of a group begin, however little they are and however far apart."""
 
 
 class Groups:
@@ -20,11 +24,17 @@ class Groups:
         starts, stops: of each group in the file, bytes.
     """
 
-    def __init__(self, places: npt.NDArray[np.uint32]) -> None:
-        """Takes the places of a shard's stored samples: three numbers for each, as `core.Store.places` gives them."""
+    def __init__(self, places: npt.NDArray[np.uint32], file_bytes: int) -> None:
+        """Takes the places of a shard's stored samples: three numbers for each, as `core.Store.places` gives them, and the file's size.
+
+        Raises:
+            Bad: there are none, or one lies outside of the file.
+        """
         low, high, lengths = places.reshape(-1, 3).T
         starts = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
         sizes = lengths.astype(np.uint64)
+        if not len(starts) or np.any(starts > np.uint64(file_bytes)) or np.any(sizes > np.uint64(file_bytes) - starts):
+            raise Bad("its sidecar names places outside of its shards")
         self._group: npt.NDArray[np.uint32] | None = None  # by row; None: row i is group i
         self._order: npt.NDArray[np.uint32] | None = None  # rows by place
         self._firsts: npt.NDArray[np.uint32] | None = None  # of each group, into _order; one more at the end
@@ -40,6 +50,7 @@ class Groups:
         new = np.ones(len(order), bool)
         # a gap is no part of a group: places are hostile, and two records may be said to lie a terabyte apart
         new[1:] = (before[1:] // GROUP_BYTES != before[:-1] // GROUP_BYTES) | (begins[1:] > finishes[:-1] + np.uint64(GROUP_BYTES))
+        new[1:] |= begins[1:] // np.uint64(_WINDOW) != begins[:-1] // np.uint64(_WINDOW)
         firsts = np.flatnonzero(new)
         self.starts = begins[firsts]
         self.stops = np.maximum.reduceat(finishes, firsts)

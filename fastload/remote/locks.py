@@ -6,35 +6,59 @@ import errno
 import fcntl
 import os
 import struct
+import sys
+import threading
+import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+HELD_S = 30.0
+"""Seconds that a lock which others hold for a moment is waited for; after that its holder counts as stopped."""
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 _BUSY = (errno.EAGAIN, errno.EACCES)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.02
 _open: weakref.WeakSet[LockFile] = weakref.WeakSet()
 
 
-class LockFile:
+class SelfClosing:
+    """Something that its last reference closes, if nothing did before; at the end of the program it is left alone."""
+
+    def close(self) -> None:
+        """Lets go of what it has; idempotent."""
+        raise NotImplementedError
+
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():
+            self.close()
+
+
+class LockFile(SelfClosing):
     """An open file that locks are taken on.
 
     1. Locks belong to the open file: two LockFiles exclude each other, in one process too. A forked child that kept the parent's
        descriptor would keep its locks after the parent's death, so it is closed there.
-    2. On a file that may not be written, every lock is refused.
+    2. Any thread may use it. `held` excludes the threads of this process from each other, too.
+    3. On a file that may not be written, every lock is refused. After close(), every call raises OSError (EBADF).
+    4. The file is closed with the last reference, if not before.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file = -1
         self._pid = 0
+        self._closed = False
+        self._threads = threading.Lock()  # held in `held`
+        _open.add(self)
 
     def _descriptor(self) -> int:
+        if self._closed:
+            raise OSError(errno.EBADF, f"{self.path} was closed")
         if self._pid != os.getpid():
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._pid = os.getpid()
-            _open.add(self)
         return self._file
 
     def shared(self) -> bool:
@@ -56,12 +80,28 @@ class LockFile:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Waits for the exclusive lock, and holds it in the block. Those who hold it do so for a moment only."""
-        fcntl.flock(self._descriptor(), fcntl.LOCK_EX)
+        """Waits for the exclusive lock, and holds it in the block. Those who hold it do so for a moment only.
+
+        Raises:
+            OSError: EAGAIN: somebody has held it for HELD_S; EBADF: the file was closed; or it cannot be opened.
+        """
+        end = time.monotonic() + HELD_S
+        if not self._threads.acquire(timeout=HELD_S):
+            raise OSError(errno.EAGAIN, f"{self.path} is locked by another thread")
         try:
-            yield
+            pause = _FIRST_PAUSE_S
+            while not self._flock(fcntl.LOCK_EX):
+                if time.monotonic() > end:
+                    raise OSError(errno.EAGAIN, f"{self.path} is locked by another process")
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # the block may have closed it
+                    fcntl.flock(self._descriptor(), fcntl.LOCK_UN)
         finally:
-            fcntl.flock(self._descriptor(), fcntl.LOCK_UN)
+            self._threads.release()
 
     def claim(self, start: int, length: int) -> bool:
         """Takes the lock of a range of bytes, which need not exist; False: another LockFile has some of it."""
@@ -78,7 +118,8 @@ class LockFile:
         fcntl.fcntl(self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, length, 0))
 
     def close(self) -> None:
-        """Lets go of all locks; idempotent."""
+        """Lets go of all locks, for good; idempotent."""
+        self._closed = True
         if self._pid == os.getpid():
             os.close(self._file)
         self._pid, self._file = 0, -1
@@ -89,7 +130,7 @@ def _after_fork() -> None:
         if lock._file >= 0:
             os.close(lock._file)
         lock._pid, lock._file = 0, -1
-    _open.clear()
+        lock._threads = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -3,13 +3,14 @@
 NOTE [ remote: who has what ]
 A RemoteFiles is a value: URL, cache, options. What it has open (connections, the cache's locks, the fetcher and its thread) is a Session,
 which belongs to one process: a forked child opens another on first use, and shares no connection and no lock with its parent. The states
-of the shards are inherited.
+of the shards are inherited. Locks are made anew there, since a thread of the parent may have held them.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +23,15 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
-from fastload.errors import ArgumentError, DatasetError, RemoteMissingError, SampleError
+from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
+from fastload.remote.dataset_cache import CachedShard
 from fastload.remote.requests import Request, Unit
 from fastload.remote.session import Session
+from fastload.store.checked import Bad
 from fastload.store.dataset_files import DatasetFiles
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.manifest import MANIFEST_BYTES, MANIFEST_NAME, Manifest, version_name
+from fastload.store.segments import damaged_column
 from fastload.store.sidecar import Sidecars
 from fastload.urls import normalized, shown
 
@@ -80,8 +84,8 @@ class RemoteFiles(DatasetFiles):
         self.name = shown(url)
         self._arguments = normalized(url), cache, cache_size, dict(storage_options or {}), timeout
         self._session: Session | None = None
-        self._closed = False
         self._lock = threading.Lock()
+        _alive.add(self)
         self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._rows: list[npt.NDArray[np.uint32] | None] = []
         self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and how many blocks hold them
@@ -98,9 +102,24 @@ class RemoteFiles(DatasetFiles):
                 found = self._session
                 if found is None or found.pid != os.getpid():
                     before, found = found, Session(*self._arguments)
-                    found.shards = [] if before is None else before.shards
+                    if before is not None:
+                        found.shards, found.manifest = before.shards, before.manifest
                     self._session = found
         return found
+
+    @property
+    def running(self) -> bool:
+        """Whether what was begun here can still come to an end."""
+        found = self._session
+        return found is not None and found.pid == os.getpid() and found.running
+
+    @property
+    def shards(self) -> list[CachedShard]:
+        """Those that are open. Raises ClosedError after `close`, until the dataset is opened again."""
+        shards = self.session.shards
+        if not shards:
+            raise ClosedError(f"{self.name} was closed: open it again")
+        return shards
 
     # ---- opening
 
@@ -118,8 +137,9 @@ class RemoteFiles(DatasetFiles):
         return old
 
     def _manifest(self, name: str) -> Manifest:
+        session = self.session
         try:
-            data = self.session.objects.get(name, MANIFEST_BYTES)
+            (data,) = session.together([partial(session.objects.get, name, MANIFEST_BYTES)])
         except RemoteMissingError as error:
             if name != MANIFEST_NAME:
                 raise
@@ -152,16 +172,19 @@ class RemoteFiles(DatasetFiles):
                     "which makes one"
                 )
             found.append((shard, section))
-        for old in session.shards:
-            old.close()
-        session.shards[:] = session.cache.shards(found)
+        try:
+            added = [segment for shard in manifest.shards for segment in shard.added.values()]
+            shards = session.cache.shards(found, [*wanted, *added])
+        except Bad as error:
+            raise DatasetError(f"{self.name}: {error}: {_AGAIN}") from None
+        session.shards[:], session.manifest = shards, manifest
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
         self._rows = [None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards]
         return sidecars
 
     def shard_path(self, shard: ShardEntry) -> Path:
         """The path of a shard's sparse file."""
-        return next(each.path for each in self.session.shards if each.entry.first == shard.first)
+        return next(each.path for each in self.shards if each.entry.first == shard.first)
 
     def base_path(self, shard: ShardEntry) -> str | None:
         """None: no attached files lie in a bucket."""
@@ -172,7 +195,7 @@ class RemoteFiles(DatasetFiles):
         data = self._cached_segment(segment)
         if data is None:
             body = memoryview(self.session.objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes))
-            if core.crc32c(body) != segment.crc32c:
+            if len(body) != segment.bytes or core.crc32c(body) != segment.crc32c:
                 raise DatasetError(f"{self.name}/{segment.file} is damaged (its checksum does not match): {_AGAIN}")
             data = np.frombuffer(body, np.uint8)
             self.session.cache.keep_segment(segment, body)
@@ -200,7 +223,7 @@ class RemoteFiles(DatasetFiles):
             counting = self._rows[number]
             if counting is not None:
                 rows[mine] = counting[rows[mine]]
-            units[mine] = self.session.shards[number].groups.of(rows[mine])
+            units[mine] = self.shards[number].groups.of(rows[mine])
         return shards, rows, units
 
     def missing(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
@@ -209,7 +232,7 @@ class RemoteFiles(DatasetFiles):
         found: list[Unit] = []
         for number, mine in _by_shard(shards):
             lacking = units[mine]
-            found += [(number, unit) for unit in lacking[self.session.shards[number].state[lacking] == 0].tolist()]
+            found += [(number, unit) for unit in lacking[self.shards[number].state[lacking] == 0].tolist()]
         return found
 
     def request(
@@ -244,7 +267,7 @@ class RemoteFiles(DatasetFiles):
 
     def _lacking(self, indices: npt.NDArray[np.int64]) -> int:
         shards, _, units = self.units(indices)
-        return sum(int((self.session.shards[number].state[units[mine]] == 0).sum()) for number, mine in _by_shard(shards))
+        return sum(int((self.shards[number].state[units[mine]] == 0).sum()) for number, mine in _by_shard(shards))
 
     def status(self) -> RemoteStatus:
         """What is cached, and what was fetched by this process."""
@@ -256,7 +279,7 @@ class RemoteFiles(DatasetFiles):
     @property
     def mean_bytes(self) -> int:
         """Mean size of a record."""
-        shards = self.session.shards
+        shards = self.shards
         return max(1, sum(shard.entry.bytes for shard in shards) // max(1, sum(shard.entry.stored for shard in shards)))
 
     def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
@@ -267,7 +290,7 @@ class RemoteFiles(DatasetFiles):
         for at, (shard, row, unit) in enumerate(zip(*where, strict=True)):
             found = request.taken.get((shard, unit))
             if found is not None:
-                start, size = self.session.shards[shard].groups.place(row)
+                start, size = self.shards[shard].groups.place(row)
                 yield at, memoryview(found[1])[start - found[0] : start - found[0] + size]
 
     def record(self, index: int) -> Buffer | None:
@@ -286,7 +309,7 @@ class RemoteFiles(DatasetFiles):
 
     def _is_good(self, index: int, record: Buffer) -> bool:
         shards, rows, _ = self.units(np.array([index], np.int64))
-        return self.session.shards[int(shards[0])].is_record(int(rows[0]), record)
+        return self.shards[int(shards[0])].is_record(int(rows[0]), record)
 
     @contextmanager
     def held(self, indices: Sequence[int]) -> Iterator[None]:
@@ -318,32 +341,36 @@ class RemoteFiles(DatasetFiles):
                     if holders > 1:
                         self._held[index] = kept, holders - 1
 
-    def heal(self, index: int) -> bool:
-        """Has a record fetched again whose bytes in the cache were found damaged. Returns whether there was one in the cache."""
-        (shard,), _, (unit,) = (each.tolist() for each in self.units(np.array([index], np.int64)))
-        session = self.session
-        found = session.shards[shard]
-        if not found.state[unit]:
-            return False
-        asked = threading.Event()
+    def heal(self, index: int) -> Buffer:
+        """The record of a sample whose bytes in the cache were found damaged, fetched again. Raises RemoteError, SampleError."""
+        where = np.array([index], np.int64)
+        (shard,), _, (unit,) = (each.tolist() for each in self.units(where))
+        request = Request([(shard, unit)], 0, heal=True)
+        self.session.add(request)
+        self.session.wait(request)
+        record = next(found for _, found in self.taken(request, where))
+        if not self._is_good(index, record):
+            raise SampleError("", reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}")
+        return record
 
-        def forget() -> None:
-            session.cache.forget(found, unit)
-            asked.set()
+    def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
+        """Fetches the chunks of a column; returns those that the cache has no room for, by shard. `heal`: those in the cache are damaged.
 
-        session.loop.call(forget)
-        return asked.wait(session.timeout)
-
-    def fetch_columns(self, shards: Iterable[int], name: str) -> dict[int, Buffer]:
-        """Fetches the chunks of a column; returns those that the cache has no room for, by shard. Raises RemoteError."""
-        session = self.session
-        units = [(number, session.shards[number].columns[name][0]) for number in shards if name in session.shards[number].columns]
-        lacking = [unit for unit in units if not session.shards[unit[0]].state[unit[1]]]
+        Raises:
+            RemoteError: they cannot be fetched.
+            DatasetError: they are not those that were packed.
+        """
+        session, known = self.session, self.shards
+        units = [(number, known[number].columns[name][0]) for number in shards if name in known[number].columns]
+        lacking = [unit for unit in units if heal or not known[unit[0]].state[unit[1]]]
         if not lacking:
             return {}
-        request = Request(lacking, 0)
+        request = Request(lacking, 0, heal=heal)
         session.add(request)
         session.wait(request)
+        for (number, _), (_, data) in request.taken.items():
+            if core.crc32c(memoryview(data)) != known[number].entry.columns.get(name):
+                raise damaged_column(name, known[number].entry.file)
         return {number: data for (number, _), (_, data) in request.taken.items()}
 
     def cover(self, indices: npt.NDArray[np.int64] | None) -> None:
@@ -351,17 +378,28 @@ class RemoteFiles(DatasetFiles):
         session = self.session
         masks: list[npt.NDArray[np.bool_]] | None = None
         if indices is not None:
-            masks = [np.zeros(len(shard.state), bool) for shard in session.shards]
+            masks = [np.zeros(len(shard.state), bool) for shard in self.shards]
             shards, _, units = self.units(indices)
             for number, mine in _by_shard(shards):
                 masks[number][units[mine]] = True
-        session.loop.call(session.fetcher.cover, masks)
+        session.call(session.fetcher.cover, masks)
 
     def close(self) -> None:
         """Lets go of this process's session; idempotent."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+_alive: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for files in list(_alive):
+        files._lock, files._held = threading.Lock(), {}
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

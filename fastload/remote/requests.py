@@ -20,6 +20,7 @@ class Request:
 
     1. Made by any thread; written by the fetcher's thread until `finished`; read by any after that.
     2. A request whose `owner` is gone is no request any more: nothing is fetched for it.
+    3. One that is to `heal` is of units whose bytes in the cache are damaged: they are fetched again, and are in `taken` in any case.
 
     Attributes:
         units: those that were not there when it was made, in the order in which they are wanted.
@@ -28,9 +29,12 @@ class Request:
         error: why a unit could not be fetched; the first one's.
     """
 
-    def __init__(self, units: Iterable[Unit], size: int, owner: Any = None, done: Callable[[Request], None] | None = None) -> None:
+    def __init__(
+        self, units: Iterable[Unit], size: int, owner: Any = None, done: Callable[[Request], None] | None = None, heal: bool = False
+    ) -> None:
         self.units = list(dict.fromkeys(units))
         self.size = size
+        self.heal = heal
         self.taken: dict[Unit, tuple[int, Buffer]] = {}
         self.error: RemoteError | None = None
         self._left = set(self.units)
@@ -68,9 +72,12 @@ class Request:
         """Ends the request, with an error where one is given."""
         if not self._finished.is_set():
             self.error = self.error or error
-            self._finished.set()
-            if self._done is not None:
-                self._done(self)
+            done, self._done = self._done, None
+            try:
+                if done is not None:
+                    done(self)
+            finally:
+                self._finished.set()
 
     def wait(self, seconds: float) -> bool:
         """Waits for its end. Returns whether that has come."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastload.errors import ClosedError, RemoteError
-from fastload.remote.cache_folder import CacheFolder
+from fastload.remote import fetch_loop
+from fastload.remote.cache_folder import RENEWED_S, CacheFolder
 from fastload.remote.client import open_objects
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
-from fastload.remote.fetch_loop import FetchLoop, fetch_loop
+from fastload.remote.fetch_loop import FetchLoop
 from fastload.remote.fetcher import Fetcher
+from fastload.remote.objects import Objects
+from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import Request
+from fastload.store.manifest import Manifest
 
 _SIGNALS_S = 0.25
 """A wait for the fetcher lets Ctrl-C through so often."""
@@ -22,35 +29,44 @@ _SIGNALS_S = 0.25
 class Session:
     """What one process has open of a dataset in a bucket. See NOTE [ remote: who has what ].
 
+    It ends with its last reference, if it is not closed before; in a forked child nothing of it is touched.
+
     Attributes:
         objects: connections to the store.
         cache: of the dataset, in `folder`.
         shards: of the cache, once the dataset is open.
+        manifest: of those shards.
+        loop: the thread of this process that fetches.
     """
 
     def __init__(
         self, url: str, cache: str | os.PathLike[str] | None, size: int | str | None, options: Mapping[str, Any], timeout: float
     ) -> None:
+        self.loop: FetchLoop | None = None
         self.pid = os.getpid()
         self.timeout = timeout
-        self.objects = open_objects(url, options, timeout)
-        self.folder = CacheFolder(cache, size)
-        self.cache = DatasetCache(self.folder, url, str(options.get("endpoint") or options.get("endpoint_url") or ""))
         self.shards: list[CachedShard] = []
+        self.manifest: Manifest | None = None
         self._fetcher: Fetcher | None = None
         self._lock = threading.Lock()
-
-    @property
-    def loop(self) -> FetchLoop:
-        """The thread of this process that fetches."""
-        return fetch_loop()
+        self.objects = open_objects(url, options, timeout)
+        try:
+            self.folder = CacheFolder(cache, size)
+            self.cache = DatasetCache(self.folder, url, _endpoints(options))
+        except BaseException:
+            self.objects.close()
+            raise
+        self.loop = fetch_loop.acquire()
+        _open.add(self)
+        self.loop.call(_renew, weakref.ref(self.folder), self.loop)
 
     @property
     def fetcher(self) -> Fetcher:
         """Of the shards; made on first use."""
         with self._lock:
             if self._fetcher is None:
-                self._fetcher = Fetcher(self.objects, self.cache, self.shards, self.timeout)
+                check = ReplacedCheck(self.objects, self.manifest)
+                self._fetcher = Fetcher(self.objects, self.cache, self.shards, self.timeout, check)
             return self._fetcher
 
     @property
@@ -59,20 +75,30 @@ class Session:
         return (0, 0) if self._fetcher is None else (self._fetcher.fetched, self._fetcher.ranges)
 
     def add(self, request: Request) -> None:
-        """Begins to fetch what a request lacks."""
-        self.folder.renew()
-        self.loop.call(self.fetcher.add, request)
+        """Begins to fetch what a request lacks. Raises ClosedError."""
+        self.call(self.fetcher.add, request)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Calls a function in the thread that fetches, soon. Raises ClosedError."""
+        if self.loop is None:
+            raise ClosedError(f"{self.objects.url} was closed: open it again")
+        self.loop.call(function, *arguments)
+
+    @property
+    def running(self) -> bool:
+        """Whether what was begun can still come to an end."""
+        return self.loop is not None and self.loop.running
 
     def wait(self, request: Request) -> None:
         """Waits for a request. Raises RemoteError, ClosedError."""
         while not request.wait(_SIGNALS_S):
-            if not self.loop.running:
+            if not self.running and not request.finished:
                 raise ClosedError(f"{self.objects.url}: this process fetches nothing any more")
         if request.error is not None:
-            raise request.error
+            raise request.error.with_traceback(None)
 
     def together(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-        """The results of blocking calls, which run at the same time."""
+        """The results of blocking calls, which run at the same time, in threads of their own: Ctrl-C is not kept waiting by the network."""
         results: list[Any] = [None] * len(calls)
 
         def run(number: int) -> None:
@@ -81,28 +107,59 @@ class Session:
             except BaseException as error:
                 results[number] = error
 
-        threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(1, len(calls))]
+        threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(calls))]
         for thread in threads:
             thread.start()
-        if calls:
-            run(0)
         for thread in threads:
-            thread.join()
+            while thread.is_alive():
+                thread.join(_SIGNALS_S)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         return results
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         """Ends what is under way, and lets go of everything; idempotent."""
-        if self.pid != os.getpid():
+        loop, self.loop = self.loop, None
+        if loop is None or self.pid != os.getpid():
             return
-        if self._fetcher is not None:
-            error = RemoteError(f"{self.objects.url} was closed while it was read", url=self.objects.url)
-            try:
-                self.loop.call(self._fetcher.stop, error)
-            except ClosedError:
-                pass
-        self.cache.close()
-        self.folder.close()
-        self.objects.close()
+        loop.finish(_end, self._fetcher, self.cache, self.folder, self.objects, wait=wait)
+        fetch_loop.release(loop, wait)
+
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():
+            self.close(wait=False)
+
+
+_open: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    for session in list(_open):
+        session.close()
+
+
+atexit.register(_at_exit)
+
+
+def _end(fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects) -> None:
+    """The end of a session, in the thread that fetches: there, nobody writes to a file while it is closed."""
+    if fetcher is not None:
+        fetcher.stop(RemoteError(f"{objects.url} was closed while it was read", url=objects.url))
+    cache.close()
+    folder.close()
+    objects.close()
+
+
+def _renew(folder: weakref.ref[CacheFolder], loop: FetchLoop) -> None:
+    """Renews the use of a folder for as long as it is used. See NOTE [ cache: one host ]."""
+    found = folder()
+    if found is not None and not found.closed:
+        found.renew()
+        loop.loop.call_later(RENEWED_S, _renew, folder, loop)
+
+
+def _endpoints(options: Mapping[str, Any]) -> str:
+    """Where the store is, as far as options say: what tells two datasets of one URL apart."""
+    named = {key.lower(): str(value) for key, value in options.items() if "endpoint" in key.lower()}
+    return ",".join(named[key] for key in sorted(named))

@@ -23,7 +23,7 @@ class DatasetFiles:
 
     1. What it says of a file is as hostile as the file: the reader checks all of it.
     2. Any thread may ask. After a fork the child asks the same object.
-    3. Where `remote`, a shard's file may lack records and columns: `record` and `fetch_column` come before they are read.
+    3. Where `remote`, a shard's file may lack records and columns: `record` and `fetch_columns` come before they are read.
 
     Args:
         folder: the dataset's.
@@ -73,8 +73,9 @@ class DatasetFiles:
         """The bytes of a segment, checked. Raises DatasetError as `fastload.store.segments.read_segment` does."""
         return read_segment(self._folder, segment, into)
 
-    def fetch_columns(self, shards: Iterable[int], name: str) -> dict[int, Buffer]:
-        """The chunks of a column that the shards' files lack, checked, by shard. Raises RemoteError."""
+    def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
+        """The chunks of a column that the shards' files lack, checked, by shard; `heal`: those that are damaged there, where there are
+        others. Raises RemoteError, DatasetError."""
         return {}
 
     def record(self, index: int) -> Buffer | None:
@@ -86,9 +87,12 @@ class DatasetFiles:
         """Fetches records together, before they are read one by one in the block. Raises RemoteError."""
         yield
 
-    def heal(self, index: int) -> bool:
-        """Whether a record that was found damaged in the shard's file may be there, or in `record`, when it is read again."""
-        return False
+    def heal(self, index: int) -> Buffer | None:
+        """The record of a sample that was found damaged in the shard's file, from elsewhere, checked; None: there is no other.
+
+        Raises RemoteError, SampleError.
+        """
+        return None
 
     def close(self) -> None:
         """Lets go of what is open; idempotent."""

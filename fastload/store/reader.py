@@ -265,9 +265,17 @@ class DatasetReader:
         if known is not None and memoryview(known).nbytes == len(into):
             into[:] = memoryview(known).cast("B")
             return
-        store.column(number, name, into)
-        if core.crc32c(into) != shard.columns[name]:
+        try:
+            store.column(number, name, into)
+            if core.crc32c(into) == shard.columns[name]:
+                return
+        except DatasetError:
+            if not self.files.remote:
+                raise
+        healed = self.files.fetch_columns([number], name, heal=True).get(number)
+        if healed is None or memoryview(healed).nbytes != len(into):
             raise damaged_column(name, shard.file)
+        into[:] = memoryview(healed).cast("B")
 
     def shard_number(self, index: int) -> int:
         """The number of the shard that holds sample `index`. Raises IndexError."""
@@ -286,12 +294,21 @@ class DatasetReader:
 
     def _record(self, index: int) -> bytes:
         elsewhere = self.files.record(index)
+        if elsewhere is None:
+            elsewhere = self.healed(index)
+        return self.store.get(index) if elsewhere is None else bytes(elsewhere)
+
+    def healed(self, index: int) -> Buffer | None:
+        """The record of a sample that lies in a cache: what is there if it holds, else what its files have elsewhere.
+
+        None: it lies in no cache, and there is no other. Raises RemoteError, SampleError with the reason alone.
+        """
+        if not self.files.remote:
+            return None
         try:
-            return self.store.get(index) if elsewhere is None else bytes(elsewhere)
+            return self.store.get(index)
         except SampleError:
-            if elsewhere is not None or not self.files.heal(index):
-                raise
-            return self._record(index)
+            return self.files.heal(index)
 
     def record_fields(self, index: int) -> list[tuple[int, int, bytes]]:
         """The fields in sample index's record: (field number, kind as in `core.KIND_...`, bytes). The entropy

@@ -63,7 +63,7 @@ class BatchAssembler:
         """
         failures = batch.failures()
         if batch.fetch is not None and batch.fetch.error is not None:
-            raise batch.fetch.error
+            raise batch.fetch.error.with_traceback(None)
         stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
         lost = self._settle(batch, failures, stored) if failures else None
         if lost is not None and not lost.instead:
@@ -119,7 +119,7 @@ class BatchAssembler:
                     raise ResourceError(
                         str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
                     )
-                if code == core.CHECKSUM_CODE and self._engine.heal(batch, row, source, index):
+                if self._engine.heal(batch, row, source, index):
                     continue
                 error = self._loaded(batch, row, source, index, reason)
                 if error is None:

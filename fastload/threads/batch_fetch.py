@@ -57,11 +57,14 @@ class BatchFetch:
         """Hands over what a request fetched; in the fetcher's thread."""
         files, rows, indices = part
         batch = self._batch()
-        if batch is not None and request.error is not None:
-            self.error = self.error or request.error
-        elif batch is not None:
-            for at, record in files.taken(request, indices):
-                batch.give(int(rows[at]), record)
+        try:
+            if batch is not None and request.error is not None:
+                self.error = self.error or request.error
+            elif batch is not None:
+                for at, record in files.taken(request, indices):
+                    batch.give(int(rows[at]), record)
+        except Exception as failure:  # its loop is to hear of it; the thread goes on for others
+            self.error = self.error or RemoteError(f"{files.name}: what was fetched cannot be used ({failure})")
         self._end()
 
     def _end(self) -> None:
@@ -84,7 +87,7 @@ class BatchFetch:
             waited += _SIGNALS_S
             if timeout and waited >= timeout:
                 return False
-            if not all(part[0].session.loop.running for part, _ in self._requests):
+            if not all(part[0].running for part, _ in self._requests):
                 raise ClosedError("this process fetches nothing any more")
         return True
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.errors import BatchShapeError, ResourceError, SampleError
+from fastload.errors import BatchShapeError, RemoteError, ResourceError, SampleError
 from fastload.in_place.base import InPlaceDataset
 from fastload.remote.remote_files import RemoteFiles
 from fastload.system import available_memory
@@ -110,14 +110,24 @@ class ThreadEngine:
         """Makes another sample into a row of a ready batch; True when it could be made. Raises RemoteError."""
         files = self._remote.get(source)
         try:
-            return batch.redo(row, source, index, None if files is None else files.record(index))
+            if batch.redo(row, source, index, None if files is None else files.record(index)):
+                return True
+            return self.heal(batch, row, source, index)
+        except RemoteError:
+            raise
         except SampleError:
             return False
 
     def heal(self, batch: core.Batch, row: int, source: int, index: int) -> bool:
-        """Makes a row again whose record was found damaged in a cache; True when it could be made. Raises RemoteError."""
-        files = self._remote.get(source)
-        return files is not None and files.heal(index) and self.redo(batch, row, source, index)
+        """Makes a row again whose record in a cache may be damaged; True when it could be made. Raises RemoteError."""
+        dataset = self.view.datasets[source]
+        if source not in self._remote or isinstance(dataset, InPlaceDataset):
+            return False
+        try:
+            record = dataset.opened.reader.healed(index)
+            return record is not None and batch.redo(row, source, index, record)
+        except SampleError:
+            return False
 
     @cached_property
     def _one_size(self) -> tuple[int, int] | None:

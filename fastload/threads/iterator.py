@@ -10,7 +10,7 @@ from typing import Any
 from fastload._native import core
 from fastload.bad_samples import NOTHING, Counts
 from fastload.base_iterator import LoaderIterator
-from fastload.errors import LoaderTimeout
+from fastload.errors import FastloadError, LoaderTimeout
 from fastload.execution.plan import ExecutionPlan
 from fastload.resume.epoch_state import EpochState
 from fastload.system import available_cpus
@@ -108,7 +108,7 @@ class PackedIterator(LoaderIterator):
             batch: core.Batch | Exception
             try:
                 batch = self._engine.announce(positions, self._seed, self.epoch)
-            except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            except (FastloadError, IndexError, RuntimeError, TypeError, ValueError) as error:
                 batch = error
             self._announced.append(batch)
             self._numbers.append(self.epoch_state.at)
