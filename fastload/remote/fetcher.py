@@ -3,10 +3,11 @@
 NOTE [ fetcher: what is fetched when ]
 1. Units are fetched in the order of the requests, each once: who wants one that is on its way waits for it.
 2. A range is one unit; or several that lie side by side and are wanted, up to RANGE_BYTES.
-3. Where a pass is known to need more than what was asked for so far (`cover`), where there is room in the cache, and where the loop does
-   not wait, a range takes in all of its block of RANGE_BYTES that will be needed: one large request costs half the CPU of many small ones.
-   What is fetched so is at most FILL bytes for each byte that is asked for, so that decoders keep their CPUs. The loop counts as waiting
-   unless at least half of the requests that it has not used yet are finished: on a slow link nothing is fetched but what comes next.
+3. Where a pass is known to need more than what was asked for so far (`cover`), and there is room in the cache, a range may take in all of
+   its block of RANGE_BYTES that will be needed: one large request costs half the CPU of many small ones. What is fetched so is at most
+   FILL bytes for each byte that is asked for. It is done where the loop does not wait, which is where at least half of the requests that
+   it has not used yet are finished; and where it waits for requests and not for bytes, which is where a byte of a large one comes much
+   sooner than a byte of a small one (`Pace`). On a slow link both take as long, and nothing is fetched but what comes next.
 4. What finds no room in the cache is handed to those who asked for it, from memory. Nothing that is cached makes room for it: in a
    shuffled epoch each sample is used once, and every policy hits at most as often as one that never evicts (Mohan et al., CoorDL, VLDB
    2021).
@@ -46,10 +47,37 @@ IN_FLIGHT = 96
 """Requests at once."""
 GAP = 16 << 10
 """Bytes between two units, of tree pages, that are fetched for nothing in order to have them by one request."""
+SMALL_BYTES = 256 << 10
+PROBED = 32
+"""Requests after which a large one is tried, to know the pace of large ones."""
+MUCH_SOONER = 0.4
 FILL = 4
 """Bytes that are fetched before anybody asks for them, for each byte that somebody does ask for."""
 LOOK_S = 0.01
 TRIES = 3
+
+
+class Pace:
+    """How long a byte takes in small and in large requests: seconds, moving means. Tells waiting for requests from waiting for bytes."""
+
+    def __init__(self) -> None:
+        self._small = self._large = 0.0
+        self._spans = 0
+
+    def note(self, size: int, seconds: float) -> None:
+        """Notes a request."""
+        self._spans += 1
+        if size < SMALL_BYTES:
+            self._small = self._small * 0.9 + 0.1 * seconds / size if self._small else seconds / size
+        elif size >= RANGE_BYTES // 2:
+            self._large = self._large * 0.8 + 0.2 * seconds / size if self._large else seconds / size
+
+    @property
+    def by_requests(self) -> bool:
+        """Whether a byte comes sooner in a large request. Now and then this is yes to learn whether it does."""
+        if not self._small or self._spans % PROBED == PROBED - 1:
+            return bool(self._small)
+        return 0 < self._large < MUCH_SOONER * self._small
 
 
 @dataclass
@@ -93,6 +121,8 @@ class Fetcher:
         self._requests: deque[weakref.ref[Request]] = deque()  # in their order; one that nobody holds any more was used
         self._cover: list[npt.NDArray[np.bool_]] | None = None
         self._credit = 0
+        self._pace = Pace()
+        self._begun = False  # whether the first request of the pass is finished: nothing is fetched beside what that needs
         self._bytes = 0
         self._tasks: dict[asyncio.Task[None], Span] = {}
         self._looking = False
@@ -100,6 +130,7 @@ class Fetcher:
     def cover(self, units: list[npt.NDArray[np.bool_]] | None) -> None:
         """Says which units of each shard the passes under way need; None: that is not known."""
         self._cover = units
+        self._begun = False
 
     def add(self, request: Request) -> None:
         """Begins to fetch what a request lacks."""
@@ -228,7 +259,8 @@ class Fetcher:
         while self._requests and ((first := self._requests[0]()) is None or not first.wanted):
             self._requests.popleft()
         unused = [request for each in self._requests if (request := each()) is not None and request.wanted]
-        return len(unused) > 1 and 2 * sum(request.finished for request in unused) >= len(unused)
+        finished = sum(request.finished for request in unused)
+        return len(unused) > 1 and (2 * finished >= len(unused) or (self._begun and self._pace.by_requests))
 
     def _asked_for(self, shard: int, number: int) -> bool:
         return (shard, number) in self._waiting
@@ -358,7 +390,9 @@ class Fetcher:
         place = f"{self.objects.url}/{shard.entry.file}"
         try:
             for _ in range(TRIES):
+                began = time.monotonic()
                 data = await self.objects.fetch(shard.entry.file, span.start, span.stop)
+                self._pace.note(span.stop - span.start, time.monotonic() - began)
                 self.fetched += span.stop - span.start
                 self.ranges += 1
                 bad = shard.damaged(span.first, span.last, memoryview(data))
@@ -377,6 +411,7 @@ class Fetcher:
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         for request in self._waiting.pop(unit, ()):
             request.arrived(unit, taken)
+            self._begun = self._begun or request.finished
 
     def _failed(self, unit: Unit, error: RemoteError) -> None:
         for request in self._waiting.pop(unit, ()):
