@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+from remote_peers import VERSIONS, Comparison
 from remote_runner import BUCKET, Json, Servers, Turn, take
 from remote_turn import Spec
 from rich.table import Table
@@ -58,8 +59,7 @@ class Fastload:
         self.arguments = arguments
         self.url = f"s3://{BUCKET}/{local.name}"
         self.cache = common.WORK / "remote-cache"
-        with DatasetReader(local) as reader:
-            self.needed = sum(len(reader.record(index)) for index in range(len(reader)))
+        self.needed = needed_by(local)
         self.rows: list[Json] = []
         self.targets: list[common.Target] = []
 
@@ -199,6 +199,12 @@ class Fastload:
         common.console.print(shown)
 
 
+def needed_by(local: Path) -> int:
+    """Bytes of a packed dataset's records."""
+    with DatasetReader(local) as reader:
+        return sum(len(reader.record(index)) for index in range(len(reader)))
+
+
 def ranged(values: Sequence[float], digits: int) -> str:
     """Median and range."""
     return f"{number(statistics.median(values), digits)} ({number(min(values), digits)} - {number(max(values), digits)})"
@@ -233,6 +239,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=16, help="how often the corpus is listed (default %(default)s: 4,000 photographs)")
     parser.add_argument("--only", choices=("fastload", "peers"), help="one half of it")
     parser.add_argument("--parts", default="bytes,rates,fetching,link", help="of fastload's half (default %(default)s)")
+    for library, title in VERSIONS.items():
+        parser.add_argument(f"--{library}-python", metavar="PATH", help=f"the Python of an environment with {title}, to compare with it")
     arguments = parser.parse_args()
     tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
     local = common.pack_fresh(tree, f"remote-{arguments.times}.fl", workers=arguments.workers, shard_size="64MiB")
@@ -248,6 +256,13 @@ def main() -> int:
             ours.show()
             targets += ours.targets
             rows += ours.rows
+        if arguments.only != "fastload":
+            comparison = Comparison(servers, local, tree, needed_by(local), arguments)
+            comparison.prepare()
+            comparison.run()
+            comparison.show()
+            targets += comparison.targets()
+            rows += comparison.rows
     return common.finish("remote", arguments, targets, images=250 * arguments.times, rows=rows)
 
 
