@@ -36,6 +36,7 @@ from typing_extensions import Buffer
 from fastload.errors import RemoteError
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
 from fastload.remote.objects import Objects
+from fastload.remote.pace import Pace
 from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import Request, Unit
 
@@ -47,37 +48,10 @@ IN_FLIGHT = 96
 """Requests at once."""
 GAP = 16 << 10
 """Bytes between two units, of tree pages, that are fetched for nothing in order to have them by one request."""
-SMALL_BYTES = 256 << 10
-PROBED = 32
-"""Requests after which a large one is tried, to know the pace of large ones."""
-MUCH_SOONER = 0.4
 FILL = 4
 """Bytes that are fetched before anybody asks for them, for each byte that somebody does ask for."""
 LOOK_S = 0.01
 TRIES = 3
-
-
-class Pace:
-    """How long a byte takes in small and in large requests: seconds, moving means. Tells waiting for requests from waiting for bytes."""
-
-    def __init__(self) -> None:
-        self._small = self._large = 0.0
-        self._spans = 0
-
-    def note(self, size: int, seconds: float) -> None:
-        """Notes a request."""
-        self._spans += 1
-        if size < SMALL_BYTES:
-            self._small = self._small * 0.9 + 0.1 * seconds / size if self._small else seconds / size
-        elif size >= RANGE_BYTES // 2:
-            self._large = self._large * 0.8 + 0.2 * seconds / size if self._large else seconds / size
-
-    @property
-    def by_requests(self) -> bool:
-        """Whether a byte comes sooner in a large request. Now and then this is yes to learn whether it does."""
-        if not self._small or self._spans % PROBED == PROBED - 1:
-            return bool(self._small)
-        return 0 < self._large < MUCH_SOONER * self._small
 
 
 @dataclass

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 TORCHS = """
-import os, sys
+import multiprocessing, os, sys
 sys.path[:0] = sys.argv[3:]
 from crash_helpers import Doomed
 from torch.utils.data import DataLoader
@@ -32,6 +32,8 @@ try:
     list(DataLoader(Doomed(*sys.argv[1:3]), batch_size=3, num_workers=2))
 except RuntimeError as error:
     print(error, error.__cause__ or "", flush=True)
+    for worker in multiprocessing.active_children():  # one may wait for good for a lock that the dead one held, and keep these pipes open
+        worker.kill()
     os._exit(0)
 """
 
