@@ -107,6 +107,8 @@ class CacheFolder:
     def __init__(self, path: str | os.PathLike[str] | None = None, size: int | str | None = None) -> None:
         self.path = (default_folder() if path is None else Path(expanded(path))).absolute()
         self.size = None if size is None else parse_size(size, "cache_size")
+        if self.size is not None and self.size < 0:
+            raise ArgumentError(f"cache_size={size!r} is negative: write the most bytes that the cache may take, or 0 for none")
         self.writable = self.size is None or self.size >= LEAST
         self.closed = False
         self.lock = LockFile(self.path / "lock")
@@ -168,7 +170,8 @@ class CacheFolder:
     def datasets(self) -> Iterator[Path]:
         """The folders of datasets that are fastload's."""
         try:
-            found = [Path(entry.path) for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
+            with os.scandir(self.path) as entries:
+                found = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return
         yield from (folder for folder in found if _FOLDER.fullmatch(folder.name) and _is_dataset(folder))
@@ -267,7 +270,8 @@ def remove_unused(folder: Path) -> bool:
 
 def remove_files(folder: Path, doomed: Callable[[str], bool]) -> None:
     """Removes those files of a dataset's cache, states first: nothing counts as there without its file. Raises OSError."""
-    names = [entry.name for entry in os.scandir(folder) if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
     for name in sorted(names, key=lambda name: _STATE.fullmatch(name) is None):
         if doomed(name):
             (folder / name).unlink(missing_ok=True)

@@ -114,4 +114,6 @@ def fill_cache(
                 pass
             if progress is not None:
                 progress(min(first + step, reader.count), reader.count)
+        for name in reader.schema.columns:  # those that sidecars do not hold
+            files.fetch_columns(range(len(reader.manifest.shards)), name)
         return files.cached(), reader.count

@@ -1,0 +1,148 @@
+"""What tests of reading from a bucket share: datasets of real photos with every kind of field, and comparisons with the local one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pictures import photo
+
+from fastload import FastLoader, PackedDataset
+from fastload.store import DatasetWriter, Field, Schema
+from fastload.transforms import RandomResizedCrop
+
+COUNT = 150
+SCHEMA = Schema(
+    (
+        Field("image", "image"),
+        Field("label", "int"),
+        Field("weight", "float"),
+        Field("wide", "array", "float32", (40,)),  # too wide for a sidecar: it is fetched on first use
+        Field("raw", "bytes"),
+        Field("caption", "text"),
+        Field("meta", "json"),
+    )
+)
+CROP = [RandomResizedCrop(32)]
+
+
+def values_of(index: int) -> dict[str, Any]:
+    """Sample index, whose image is a real JPEG of 5 to 60 KB."""
+    rng = np.random.default_rng(index)
+    file = io.BytesIO()
+    photo(index, 90 + 29 * index % 180, 100 + 41 * index % 230).save(file, "JPEG", quality=85 + index % 10)
+    return {
+        "image": file.getvalue(),
+        "label": index * 3 - 7,
+        "weight": index / 3,
+        "wide": rng.random(40, np.float32),
+        "raw": rng.bytes(index % 50),
+        "caption": f"No. {index} \u2603",
+        "meta": {"n": index, "text": f"{index}"},
+    }
+
+
+def write_photos(out: Path, count: int = COUNT, shard_size: int = 600_000) -> Path:
+    """A dataset of photos with every kind of field, in several shards."""
+    with DatasetWriter(out, SCHEMA, shard_size=shard_size, options={}) as writer:
+        for index in range(count):
+            height, width = 90 + 29 * index % 180, 100 + 41 * index % 230
+            writer.append(values_of(index), image_kind="jpeg", height=height, width=width)
+        writer.finish(None, {"samples": count})
+    return out
+
+
+def write_tiny(out: Path, count: int = 2000) -> Path:
+    """A dataset of raw images of 32 x 32, as CIFAR's: ten records in a group."""
+    schema = Schema((Field("image", "image"), Field("label", "int")))
+    with DatasetWriter(out, schema, shard_size=2_000_000, options={}) as writer:
+        for index in range(count):
+            image = np.random.default_rng(index).integers(0, 256, (32, 32, 3), np.uint8)
+            writer.append({"image": image, "label": index % 10}, image_kind="raw", height=32, width=32)
+        writer.finish(None, {"samples": count})
+    return out
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of a packed dataset's files."""
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def on_disk(folder: Path) -> int:
+    """Bytes that a folder takes on the disk, as du counts them; files may come and go meanwhile."""
+    total = 0
+    for path, folders, names in os.walk(folder):
+        for name in [".", *folders[:0], *names]:
+            try:
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two batches, samples or values are equal, bit for bit, and of the same types."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, torch.Tensor):
+        return first.dtype == second.dtype and torch.equal(first, second)
+    if isinstance(first, np.ndarray):
+        return first.dtype == second.dtype and np.array_equal(first, second)
+    if isinstance(first, Mapping):
+        return list(first) == list(second) and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, Sequence) and not isinstance(first, (str, bytes)):
+        return len(first) == len(second) and all(same(a, b) for a, b in zip(first, second, strict=True))
+    return bool(first == second)
+
+
+def batches(dataset: Any, epochs: int = 1, **arguments: Any) -> list[Any]:
+    """The batches of some epochs of a shuffled loader over two threads, unless arguments say otherwise; tensors copied."""
+    given = {"batch_size": 16, "shuffle": True, "seed": 1, "num_workers": 2, **arguments}
+    loader = FastLoader(dataset, **given)
+    try:
+        return [copied(batch) for _ in range(epochs) for batch in loader]
+    finally:
+        loader.close()
+
+
+def copied(batch: Any) -> Any:
+    """A batch that keeps no slot."""
+    if isinstance(batch, torch.Tensor):
+        return batch.clone()
+    if isinstance(batch, Mapping):
+        return {key: copied(value) for key, value in batch.items()}
+    return type(batch)(copied(each) for each in batch) if isinstance(batch, (list, tuple)) else batch
+
+
+def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
+    """Waits until something holds; AssertionError after `limit` seconds."""
+    end = time.monotonic() + limit
+    while not holds():
+        assert time.monotonic() < end, "it did not come within the limit"
+        time.sleep(0.01)
+
+
+def fetched(dataset: PackedDataset) -> int:
+    """Bytes of records that this process has fetched for a dataset."""
+    return dataset.opened.reader.files.status().fetched  # type: ignore[attr-defined, no-any-return]
+
+
+def secrets_in(folder: Path, *secrets: str) -> list[str]:
+    """Files below a folder that hold a secret, in their name or content."""
+    found = []
+    for path in folder.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        found += [str(path) for secret in secrets if secret in str(path) or secret.encode() in data]
+    return found
+
+
+def script_arguments(url: str, cache: Path, options: Mapping[str, object], **more: object) -> str:
+    """Arguments of PackedDataset, as JSON for a program's argv."""
+    return json.dumps({"path": url, "cache": str(cache), "storage_options": dict(options), **more})
