@@ -1,6 +1,7 @@
 # Everything starts from a machine with python3 and make: each target makes its own set-up first, once.
 #
 #   make demo     real photographs, packed, trained on, measured against torch's DataLoader
+#   make demo-remote   the same photographs, packed into a bucket of a server on this machine, and trained on from there
 #   make test     ruff, mypy, import-linter, clang-format, C tests (plain and under sanitizers), pytest
 #   make build    the environment and the native module, in place
 #   make wheel    dist/*.whl with its native libraries inside
@@ -28,7 +29,7 @@ PY_FILES := fastload tests benchmarks examples tools setup.py
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all demo test quick test-installed build wheel docs lint ctest pytest bench format clean
+.PHONY: all demo demo-remote test quick test-installed build wheel docs lint ctest pytest bench format clean
 all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
@@ -49,6 +50,11 @@ $(STAMPS)/demo: $(STAMPS)/torch pyproject.toml
 	@$(PIP) install --no-build-isolation -e ".[demo]"
 	@touch $@
 
+$(STAMPS)/demo-remote: $(STAMPS)/demo
+	@echo "installing what reads buckets, and SeaweedFS"
+	@$(PIP) install --no-build-isolation -e ".[demo-remote]"
+	@touch $@
+
 $(STAMPS)/dev: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and the tools of its developers"
 	@$(PIP) install --no-build-isolation -e ".[dev]"
@@ -60,11 +66,15 @@ BUILD_NATIVE = $(PY) setup.py -q build_ext --inplace
 build: $(STAMPS)/dev
 	@$(BUILD_NATIVE)
 
-# ---- the two commands ---------------------------------------------------------------------------------------------
+# ---- the commands of the README -----------------------------------------------------------------------------------
 
 demo: $(STAMPS)/demo
 	@$(BUILD_NATIVE)
 	@$(PY) examples/demo.py
+
+demo-remote: $(STAMPS)/demo-remote
+	@$(BUILD_NATIVE)
+	@$(PY) examples/demo_remote.py
 
 test: build
 	@$(MAKE) -j$(JOBS) --output-sync=target lint ctest docs

@@ -20,8 +20,6 @@ import numpy as np
 import torch
 from PIL import Image
 from rich.console import Console
-from skimage import data
-from sklearn.datasets import load_sample_image
 from torch import nn
 
 from fastload import FastLoader, PackedDataset
@@ -33,24 +31,31 @@ EPOCHS = 2
 OUT = Path("demo")
 console = Console(highlight=False)
 
-PHOTOGRAPHS: dict[str, Callable[[], np.ndarray]] = {
-    "astronaut": data.astronaut,
-    "cat": data.chelsea,
-    "coffee": data.coffee,
-    "flower": lambda: load_sample_image("flower.jpg"),
-    "galaxies": data.hubble_deep_field,
-    "motorcycle": lambda: data.stereo_motorcycle()[0],
-    "retina": data.retina,
-    "rocket": data.rocket,
-    "temple": lambda: load_sample_image("china.jpg"),
-}
+
+def photographs() -> dict[str, Callable[[], np.ndarray]]:
+    """What loads each photograph, by the name of its class."""
+    from skimage import data
+    from sklearn.datasets import load_sample_image
+
+    return {
+        "astronaut": data.astronaut,
+        "cat": data.chelsea,
+        "coffee": data.coffee,
+        "flower": lambda: load_sample_image("flower.jpg"),
+        "galaxies": data.hubble_deep_field,
+        "motorcycle": lambda: data.stereo_motorcycle()[0],
+        "retina": data.retina,
+        "rocket": data.rocket,
+        "temple": lambda: load_sample_image("china.jpg"),
+    }
 
 
-def write_photographs(root: Path) -> tuple[int, int]:
-    """Writes root/CLASS/NUMBER.jpg, the same files each time; returns (files, bytes)."""
+def write_photographs(root: Path) -> None:
+    """Writes root/CLASS/NUMBER.jpg, the same files each time."""
     rng = np.random.default_rng(0)
     files = size = 0
-    for name, load in PHOTOGRAPHS.items():
+    loads = photographs()
+    for name, load in loads.items():
         photograph = Image.fromarray(load())
         (root / name).mkdir(parents=True)
         for number in range(CROPS):
@@ -64,7 +69,7 @@ def write_photographs(root: Path) -> tuple[int, int]:
             sample.save(path, quality=int(rng.integers(90, 97)), subsampling=0 if rng.random() < 0.1 else 2)
             files += 1
             size += path.stat().st_size
-    return files, size
+    console.print(f"{files} JPEGs in {len(loads)} classes, {size / 1e6:.1f} MB: {root}")
 
 
 def fastload(*arguments: object) -> None:
@@ -86,8 +91,8 @@ def small_network(classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], classes))
 
 
-def train(packed: Path) -> None:
-    """Trains for two epochs; prints loss and accuracy over each epoch's samples as they came."""
+def train(packed: Path | str, after_epoch: Callable[[FastLoader], None] = lambda _: None) -> None:
+    """Trains for two epochs; prints loss and accuracy over each epoch's samples as they came, and calls `after_epoch` with the loader."""
     torch.manual_seed(0)
     dataset = PackedDataset(str(packed), transform=[T.RandomResizedCrop(128), T.RandomHorizontalFlip()])
     model = small_network(len(dataset.classes)).to(memory_format=torch.channels_last)
@@ -108,6 +113,7 @@ def train(packed: Path) -> None:
                 f"epoch {epoch + 1}: loss {loss_sum / seen:.3f}, accuracy {right / seen:.0%} of {seen} samples "
                 f"(chance {1 / len(dataset.classes):.0%}), {time.perf_counter() - start:.1f} s"
             )
+            after_epoch(loader)
 
 
 def main() -> None:
@@ -115,8 +121,7 @@ def main() -> None:
     shutil.rmtree(OUT, ignore_errors=True)
 
     console.rule("1. Photographs")
-    files, size = write_photographs(source)
-    console.print(f"{files} JPEGs in {len(PHOTOGRAPHS)} classes, {size / 1e6:.1f} MB: {source}")
+    write_photographs(source)
 
     console.rule("2. Pack them, once")
     fastload("pack", source, packed)

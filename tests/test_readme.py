@@ -34,7 +34,7 @@ def test_commands_of_the_readme_run(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "wheel"])
+@pytest.mark.parametrize("target", ["demo", "demo-remote", "test", "wheel"])
 def test_targets_of_the_readme_exist(target: str) -> None:
     """The make targets that README names are in the Makefile."""
     assert re.search(rf"^{target}:", (README.parent / "Makefile").read_text(), re.MULTILINE)
