@@ -170,11 +170,17 @@ class Fastload:
             self.target(f"first batch at 50 MB/s and {round_trip * 1e3:.0f} ms: s", statistics.median(found), 1.5, True)
         self.servers.link()
 
-    def show(self) -> None:
-        """The rates' table."""
+    def show(self) -> Json:
+        """The rates' table; returns its medians, and those of fetching."""
+        saved: Json = {}
+        for row in self.rows:
+            if row["part"] == "fetching":
+                title = f"{'fastload' if row['mode'] == 'fetch' else 'obstore alone'}, {row['pattern']}"
+                saved.setdefault(title, []).append(row["us_per_100kb"])
+        saved = {"CPU us of fetching 100 KB": {name: statistics.median(each) for name, each in saved.items()}} if saved else {}
         rows = [row for row in self.rows if row["part"] == "rates"]
         if not rows:
-            return
+            return saved
         shown = Table(title="median over rounds, at 50 ms")
         for heading in ("", "local", "remote"):
             shown.add_column(heading, justify="right" if heading else "left")
@@ -196,7 +202,10 @@ class Fastload:
         ]
         for name, read, digits in reads:
             shown.add_row(name, *(ranged([read(row[side]) for row in rows], digits) for side in ("local", "remote")))
+            for side in ("local", "remote"):
+                saved.setdefault(f"{side}, at 50 ms", {})[name] = statistics.median(read(row[side]) for row in rows)
         common.console.print(shown)
+        return saved
 
 
 def needed_by(local: Path) -> int:
@@ -246,6 +255,8 @@ def main() -> int:
     local = common.pack_fresh(tree, f"remote-{arguments.times}.fl", workers=arguments.workers, shard_size="64MiB")
     targets: list[common.Target] = []
     rows: list[Json] = []
+    peers: list[Json] = []
+    medians: Json = {}
     with Servers(common.WORK / "remote-server") as servers:
         push(local, f"s3://{BUCKET}/{local.name}", storage_options=servers.direct, overwrite=True)
         if arguments.only != "peers":
@@ -253,7 +264,7 @@ def main() -> int:
             parts = {"bytes": ours.bytes_fetched, "rates": ours.rates, "fetching": ours.fetching, "link": ours.slow_link}
             for name in arguments.parts.split(","):
                 parts[name]()
-            ours.show()
+            medians = ours.show()
             targets += ours.targets
             rows += ours.rows
         if arguments.only != "fastload":
@@ -262,8 +273,8 @@ def main() -> int:
             comparison.run()
             comparison.show()
             targets += comparison.targets()
-            rows += comparison.rows
-    return common.finish("remote", arguments, targets, images=250 * arguments.times, rows=rows)
+            peers = comparison.figures()
+    return common.finish("remote", arguments, targets, images=250 * arguments.times, **medians, peers=peers, turns=rows)
 
 
 if __name__ == "__main__":

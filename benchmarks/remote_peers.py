@@ -144,7 +144,7 @@ class Comparison:
                     if (peer.name, part) in failed:
                         continue
                     found = self.turn(peer, part, seed)
-                    self.rows.append(self._row(peer, part, found))
+                    self.rows.append({"seed": seed, **self._row(peer, part, found)})
                     if not found.result["ok"]:
                         failed.add((peer.name, part))
         self.servers.link()
@@ -194,6 +194,37 @@ class Comparison:
             if not row["ok"]:
                 what = f"{row['name']}, {row['part']}: {row['reason']}; fetched {row['fetched']:.2f} of the data"
                 common.console.print(what, style="yellow", highlight=False)
+
+    def figures(self) -> list[Json]:
+        """What is saved: for each, its rounds' figures, and what failed."""
+        return [
+            {
+                "name": peer.name,
+                "title": peer.name,
+                "failed": {row["part"]: [row["reason"], row["fetched"]] for row in self.rows if row["name"] == peer.name and not row["ok"]},
+                "rounds": [self._round(peer.name, seed) for seed in range(self.arguments.rounds)],
+            }
+            for peer in self.peers
+        ]
+
+    def _round(self, name: str, seed: int) -> Json:
+        found: Json = {}
+        for row in self.rows:
+            if row["name"] != name or row["seed"] != seed or not row["ok"]:
+                continue
+            if row["part"] == "link":
+                found["first batch at 50 MB/s, s"] = row["first_s"]
+                continue
+            at, title = (0, "epoch 1") if row["part"] == "whole" else (1, "half cached, epoch 2")
+            epoch = row["epochs"][at]
+            found |= {
+                f"{title}: images/s": epoch["images_per_s"],
+                f"{title}: CPU us": epoch["cpu_us"],
+                f"{title}: bytes": epoch["bytes"],
+                f"{title}: others": epoch["others"],
+            }
+            found["classes in a batch"] = row["classes"]
+        return found
 
     def median(self, name: str, part: str, epoch: int, value: str) -> float | None:
         """Of the rounds; None where there is none."""
