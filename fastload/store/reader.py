@@ -307,7 +307,7 @@ class DatasetReader:
             return None
         try:
             return self.store.get(index)
-        except SampleError:
+        except (SampleError, DatasetError):  # other bytes, or none: the file was cut
             return self.files.heal(index)
 
     def record_fields(self, index: int) -> list[tuple[int, int, bytes]]:

@@ -119,7 +119,7 @@ class BatchAssembler:
                     raise ResourceError(
                         str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
                     )
-                if self._engine.heal(batch, row, source, index):
+                if code and self._engine.heal(batch, row, source, index) and self._read_again(row, source, index, stored):
                     continue
                 error = self._loaded(batch, row, source, index, reason)
                 if error is None:
@@ -129,6 +129,15 @@ class BatchAssembler:
                 instead = self._replace(batch, row, index, source, reason, stored) if self._on_error == "replace" else None
                 lost.add(row, instead, reason_of(error, index))
         return lost
+
+    def _read_again(self, row: int, source: int, index: int, stored: dict[int, Stored]) -> bool:
+        """Reads the stored fields of a row that was made after all; False: one cannot be read."""
+        try:
+            if self._engine.has_stored:
+                stored[row] = self._engine.stored_values(source, index)
+        except SampleError:
+            return False
+        return True
 
     def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
         """Makes a failed row from the image that its dataset's own loader opens. Returns the error if that fails too."""
@@ -153,12 +162,8 @@ class BatchAssembler:
             other = int(sources[0]), int(indices[0])
             if other == (source, index) or not (self._engine.redo(batch, row, *other) or self._loaded(batch, row, *other, reason) is None):
                 continue
-            try:
-                if self._engine.has_stored:
-                    stored[row] = self._engine.stored_values(*other)
-            except SampleError:
-                continue
-            return position
+            if self._read_again(row, *other, stored):
+                return position
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
     def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]) -> Any:

@@ -1,0 +1,448 @@
+"""The cache of datasets in buckets: never over budget, never wrong, shared by all processes of a host, and left in order by none of them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import reading
+from dev_shm import entries
+from reading import CROP, batches, fetched, on_disk, same, size_of, until
+from servers.seaweedfs import SeaweedFS
+
+from fastload import PackedDataset, push
+from fastload._native import core
+from fastload.errors import DatasetError
+from fastload.remote import cache_folder
+from fastload.remote.cache_folder import ALIVE_S, OWNER, CacheFolder
+from fastload.remote.remote_files import RemoteFiles
+from fastload.store import DatasetReader
+
+URL = "s3://fastload/cache/photos.fl"
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def photos(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local dataset in several shards, which is also at URL, and twice beside it."""
+    out = reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl")
+    for url in (URL, f"{URL}-2", f"{URL}-3"):
+        push(out, url, storage_options=seaweedfs.options())
+    return out
+
+
+@pytest.fixture(scope="module")
+def crcs(photos: Path) -> list[int]:
+    """Checksums of the local dataset's records."""
+    with DatasetReader(photos) as reader:
+        return [core.crc32c(reader.record(index)) for index in range(len(reader))]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def opened(seaweedfs: SeaweedFS, photos: Path, cache: Path) -> Iterator[Any]:
+    """Opens datasets in `cache`, and closes them at the end."""
+    found: list[PackedDataset] = []
+
+    def open_(url: str = URL, transform: Any = CROP, **more: Any) -> PackedDataset:
+        found.append(PackedDataset(url, transform, **{"cache": cache, "storage_options": seaweedfs.options(), **more}))
+        return found[-1]
+
+    yield open_
+    for dataset in found:
+        dataset.close()
+
+
+class Reader:
+    """A process that reads all of URL: see cache_reader."""
+
+    def __init__(self, server: SeaweedFS, cache: Path, seed: int = 0, url: str = URL, prelude: str = "", **more: Any) -> None:
+        files = {"url": url, "cache": str(cache), "storage_options": server.options(), "cache_size": more.pop("cache_size", None)}
+        given = json.dumps({"files": files, "seed": seed, **more})
+        source = f"import sys; sys.path.insert(0, {str(HERE)!r}); import cache_reader\n{prelude}\ncache_reader.main()"
+        command = [sys.executable, "-W", "error", "-c", source, given]
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+    def result(self, limit: float = 60.0) -> dict[str, Any]:
+        """What it read; it ends well."""
+        out, err = self.process.communicate(timeout=limit)
+        assert (self.process.returncode, err) == (0, ""), err
+        found: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return found
+
+    def killed(self, limit: float = 60.0) -> str:
+        """Its standard error, after it was killed, or had ended before."""
+        _, err = self.process.communicate(timeout=limit)
+        assert self.process.returncode in (-signal.SIGKILL, 0), err
+        return err
+
+
+def data_files(cache: Path, end: str = ".lmdb") -> list[Path]:
+    return sorted(path for path in cache.rglob(f"*{end}"))
+
+
+def damage(path: Path, start: int = 0, stop: int | None = None) -> None:
+    """Flips bytes of a file that are there; holes stay holes."""
+    with open(path, "r+b") as file:
+        file.seek(start)
+        data = np.frombuffer(file.read() if stop is None else file.read(stop - start), np.uint8)
+        file.seek(start)
+        file.write((data ^ 0x55).tobytes())
+
+
+# ---- budget
+
+
+def test_eight_processes_never_exceed_the_budget(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+    """While eight processes fill it at once, the folder never takes more than cache_size; all of them read right; what is cached stays."""
+    size = size_of(photos) // 3
+    readers = [Reader(seaweedfs, cache, seed, cache_size=size) for seed in range(8)]
+    most = 0
+    while any(reader.process.poll() is None for reader in readers):
+        most = max(most, on_disk(cache))
+        time.sleep(0.005)
+    results = [reader.result() for reader in readers]
+    assert all(result["crc"] == crcs for result in results)
+    assert 0.8 * size < on_disk(cache) <= most <= size
+    before = {path: path.read_bytes() for path in data_files(cache)}
+    again = Reader(seaweedfs, cache, 99, cache_size=size).result()
+    assert again["crc"] == crcs
+    states = [path.read_bytes() for path in data_files(cache, ".state")]
+    assert sum(state.count(1) for state in states) >= 20
+    assert again["fetched"] <= size_of(photos) - 0.8 * size + 100_000
+    for path, data in before.items():  # what was written is still there
+        now = np.frombuffer(path.read_bytes(), np.uint8)
+        then = np.frombuffer(data, np.uint8)
+        assert np.array_equal(now[then != 0], then[then != 0])
+
+
+def test_each_byte_is_fetched_once_for_all_processes(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+    """Eight processes, each of which reads everything in an order of its own."""
+    results = [reader.result() for reader in [Reader(seaweedfs, cache, seed) for seed in range(8)]]
+    assert all(result["crc"] == crcs for result in results)
+    assert sum(result["fetched"] for result in results) <= 1.01 * size_of(photos)
+    again = Reader(seaweedfs, cache, 9).result()
+    assert (again["crc"], again["fetched"], again["cached"]) == (crcs, 0, len(crcs))
+
+
+def test_grants_of_killed_processes_are_found_again(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+    """Processes that are killed leave what they were granted; it is used by those after them, who need not be alone."""
+    size = size_of(photos) + 200_000
+    holder = RemoteFiles(URL, cache, size, seaweedfs.options())
+    with DatasetReader(holder):
+        for _ in range(40):  # each is granted 1/64 of the budget
+            Reader(seaweedfs, cache, cache_size=size, kill_at=["write", 1]).killed() if _ < 6 else None
+        result = Reader(seaweedfs, cache, 1, cache_size=size).result()
+    assert (result["crc"], result["cached"]) == (crcs, len(crcs))
+    assert on_disk(cache) <= size
+
+
+def test_unused_datasets_go_oldest_first_and_used_ones_stay(seaweedfs: SeaweedFS, photos: Path, cache: Path, opened: Any) -> None:
+    """Room for two and a half: a third one takes the place of the one that was opened longest ago and is used by nobody."""
+    size = int(2.5 * size_of(photos))
+    for number, url in enumerate((URL, f"{URL}-2")):
+        dataset = opened(url, cache_size=size)
+        batches(dataset)
+        dataset.close()
+        folder = dataset.opened.reader.files.session.cache.path
+        dataset.close()
+        os.utime(folder / "dataset.json", (number + 1e9, number + 1e9))
+    first, second = (folder for folder in sorted(cache.iterdir(), key=lambda path: (path / "dataset.json").stat().st_mtime if path.is_dir() else 0) if folder.is_dir())
+    foreign = [cache / "mine.txt", cache / "mine" / "dataset.json", first / "mine.bin"]
+    (cache / "mine").mkdir()
+    for path in foreign:
+        path.write_bytes(b"{}")
+    third = opened(f"{URL}-3", cache_size=size)
+    batches(third)
+    assert [path.name for path in first.iterdir()] == ["mine.bin"]
+    assert len(data_files(second)) > 1
+    assert all(path.read_bytes() == b"{}" for path in foreign)
+    assert on_disk(cache) <= size + 4096 * len(foreign) * 2
+    used = opened(f"{URL}-2", cache_size=size)  # both that are left are used now: nothing goes
+    again = opened(URL, cache_size=size)
+    assert same(batches(again), batches(PackedDataset(photos, CROP)))
+    for dataset in (used, third):
+        before = fetched(dataset)
+        batches(dataset)
+        assert fetched(dataset) == before
+    assert on_disk(cache) <= size + 4096 * len(foreign) * 2
+
+
+def test_a_replaced_dataset_s_cache_makes_room(seaweedfs: SeaweedFS, photos: Path, cache: Path, opened: Any, s3_url: str, tmp_path: Path) -> None:
+    """What was cached of the dataset that was at a URL before goes when the new one is opened, and not while somebody reads the old one."""
+    push(photos, s3_url, storage_options=seaweedfs.options())
+    old = opened(s3_url)
+    batches(old)
+    files = set(data_files(cache))
+    other = reading.write_photos(tmp_path / "other.fl", 40)
+    push(other, s3_url, overwrite=True, storage_options=seaweedfs.options())
+    new = opened(s3_url)
+    assert same(batches(new), batches(PackedDataset(other, CROP)))
+    assert files < set(data_files(cache))
+    assert same(batches(old), batches(PackedDataset(photos, CROP)))  # all of it is cached
+    old.close()
+    new.close()
+    assert same(batches(new), batches(PackedDataset(other, CROP)))
+    assert not files & set(data_files(cache))
+
+
+def test_a_cache_of_nothing_makes_no_file(opened: Any, photos: Path, cache: Path) -> None:
+    assert same(batches(opened(cache_size=0)), batches(PackedDataset(photos, CROP)))
+    assert not cache.exists()
+
+
+def test_a_full_disk(seaweedfs: SeaweedFS, photos: Path, opened: Any, tmp_path: Path) -> None:
+    """A disk with less room than the cache may take: what does not fit is used from memory, and nothing fails."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_of(photos) // 3}", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting needs root")
+    try:
+        far = opened(cache=disk / "cache", cache_size="1GiB")
+        assert same(batches(far, 2), batches(PackedDataset(photos, CROP), 2))
+        (disk / "rest").write_bytes(b"") if (disk / "rest").exists() else None
+        far.close()
+        with open(disk / "rest", "wb", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+        late = opened(f"{URL}-2", cache=disk / "cache", cache_size="1GiB")  # not even a folder has room
+        assert same(batches(late), batches(PackedDataset(photos, CROP)))
+        late.close()
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+# ---- ends of life
+
+
+@pytest.mark.parametrize("call", ["create", "claim", "write", "mark"])
+def test_killed_right_after_a_call(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path, call: str) -> None:
+    """The next reader gets the right records and is not kept waiting; one that runs meanwhile neither."""
+    beside = Reader(seaweedfs, cache, 7)
+    for count in (1, 2, 5):
+        Reader(seaweedfs, cache, count, kill_at=[call, count]).killed()
+    assert beside.result()["crc"] == crcs
+    result = Reader(seaweedfs, cache, 3).result()
+    assert (result["crc"], result["cached"]) == (crcs, len(crcs))
+
+
+def test_killed_at_any_moment(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+    """kill -9 at random moments, of processes that run two at a time, in a cache that has room for most; then everything is right."""
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    draw, size = random.Random(seed), int(0.8 * size_of(photos))
+    for round_ in range(8):
+        pair = [Reader(seaweedfs, cache, draw.randrange(100), cache_size=size) for _ in range(2)]
+        assert pair[0].process.stdout is not None
+        if round_ % 3:
+            pair[0].process.stdout.readline()  # it is open
+        time.sleep(draw.uniform(0, 0.15))
+        for reader in pair:
+            reader.process.kill()
+            reader.killed()
+        assert on_disk(cache) <= size
+    result = Reader(seaweedfs, cache, 1, cache_size=size).result()
+    assert result["crc"] == crcs
+    assert on_disk(cache) <= size
+    assert not [path for path in cache.rglob("grant-*")]
+
+
+def test_nothing_is_left_after_close(photos: Path, opened: Any, cache: Path, no_leaks: None) -> None:
+    """Neither descriptors, nor threads of Python, nor files in /tmp and /dev/shm: after close(), and after collection."""
+    before_shm = entries()
+
+    def held() -> tuple[list[str], list[str]]:
+        gc.collect()
+        links = []
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                links.append(os.readlink(f"/proc/self/fd/{name}"))
+            except FileNotFoundError:
+                continue
+        mine = [link for link in links if str(cache) in link or "fastload-shard" in link]
+        return mine, [thread.name for thread in threading.enumerate() if thread.name.startswith("fastload")]
+
+    for size in (None, 1_000_000, 0):
+        dataset = opened(cache_size=size)
+        batches(dataset)
+        assert held()[1] == ["fastload-fetch"]
+        dataset.close()
+        until(lambda: held() == ([], []))
+    assert entries() == before_shm
+
+
+def test_collected_without_close(seaweedfs: SeaweedFS, photos: Path, cache: Path) -> None:
+    """A dataset that nobody holds any more lets go of its files and of the thread, also with requests on their way."""
+    dataset = PackedDataset(URL, CROP, cache=cache, storage_options=seaweedfs.options())
+    iterator = iter(reading.FastLoader(dataset, batch_size=8, shuffle=True, num_workers=2))
+    next(iterator)
+    assert [thread for thread in threading.enumerate() if thread.name == "fastload-fetch"]
+    del iterator, dataset
+    gc.collect()
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "fastload-fetch"])
+    until(lambda: not [link for link in _links() if str(cache) in link])
+
+
+def _links() -> list[str]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+# ---- two hosts
+
+OTHER = "import fastload.remote.cache_folder as folder; folder.boot_id = lambda: 'another-boot'"
+
+
+def test_another_host_is_refused_and_takes_over_later(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+    """With one sentence that names the folder and the host; once nobody has used the folder for ALIVE_S, it is the other host's."""
+    files = RemoteFiles(URL, cache, None, seaweedfs.options())
+    with DatasetReader(files) as reader:
+        reader.record(0)
+        refused = Reader(seaweedfs, cache, prelude=OTHER)
+        _, err = refused.process.communicate(timeout=60)
+        assert refused.process.returncode == 1
+        last = err.strip().splitlines()[-1]
+        assert f"the cache {cache} is in use by another host" in last
+        assert "give each host a folder" in last
+        long_ago = time.time() - ALIVE_S - 1
+        os.utime(cache / OWNER, (long_ago, long_ago))
+        assert Reader(seaweedfs, cache, prelude=OTHER).result()["crc"] == crcs
+        files.session.folder.renew()  # as it does every RENEWED_S: the folder is another's now
+        assert files.session.cache.full
+        assert json.loads((cache / OWNER).read_text())["boot"] == "another-boot"
+        assert [core.crc32c(reader.record(index)) for index in range(20)] == crcs[:20]
+    with pytest.raises(DatasetError, match="in use by another host"):
+        CacheFolder(cache)
+
+
+def test_a_folder_in_use_is_renewed_though_nothing_is_fetched(
+    seaweedfs: SeaweedFS, photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads from a full cache for hours keeps other hosts away."""
+    monkeypatch.setattr("fastload.remote.session.RENEWED_S", 0.05)
+    with DatasetReader(RemoteFiles(URL, cache, None, seaweedfs.options())):
+        os.utime(cache / OWNER, (0, 0))
+        until(lambda: (cache / OWNER).stat().st_mtime > time.time() - 60)
+
+
+# ---- damage
+
+
+def filled(opened: Any, cache: Path) -> PackedDataset:
+    """A dataset all of which is in the cache."""
+    dataset = opened()
+    batches(dataset)
+    dataset.column("wide")
+    dataset.close()
+    dataset = opened()
+    before = fetched(dataset)
+    batches(dataset)
+    assert fetched(dataset) == before == 0
+    return dataset
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("how", ["flipped", "truncated", "states", "zeroed"])
+def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how: str, workers: int) -> None:
+    """Whatever becomes of the files while they are open or between two runs, samples are right, and the cache is right again after that."""
+    dataset = filled(opened, cache)
+    expected = batches(PackedDataset(photos, CROP), num_workers=workers)
+    files = data_files(cache, ".state" if how == "states" else ".lmdb")
+    for path in files:
+        if how == "truncated":
+            os.truncate(path, path.stat().st_size // 2)
+        elif how == "zeroed":
+            size = path.stat().st_size
+            os.truncate(path, 0)
+            os.truncate(path, size)
+        else:
+            damage(path)
+    if how == "states":  # in a new process: it finds garbage in them
+        dataset.close()
+    assert same(batches(dataset, num_workers=workers), expected)
+    assert fetched(dataset) > 0 or how == "states"  # a state that is nonsense is no reason to fetch: the bytes are compared
+    assert same(batches(dataset, num_workers=workers), expected)
+    dataset.close()
+    again = opened()
+    assert same(batches(again, num_workers=workers), expected)
+    if how != "truncated":  # tree pages of a shard are no unit: its file is made anew
+        assert fetched(again) == 0
+
+
+def test_damaged_columns_are_healed(opened: Any, photos: Path, cache: Path) -> None:
+    """A column that is read from the cache is compared with its checksum, and fetched again where it differs."""
+    filled(opened, cache).close()
+    for path in data_files(cache):
+        damage(path)
+    dataset = opened()
+    assert same(dataset.column("wide"), PackedDataset(photos).column("wide"))
+
+
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_a_cache_that_is_removed_while_it_is_used(opened: Any, photos: Path, cache: Path, engine: str) -> None:
+    """rm -rf of all of it: readers go on, whether another process makes it anew or not, and the next one finds a good cache."""
+    dataset = opened(seed=1)
+    local = PackedDataset(photos, CROP, seed=1)
+    read = (lambda d: batches(d)) if engine == "native" else (lambda d: d.__getitems__(range(len(d))))
+    loader = reading.FastLoader(dataset, batch_size=16, num_workers=2, seed=1, shuffle=True)
+    iterator = iter(loader)
+    next(iterator)
+    shutil.rmtree(cache)
+    assert len(list(iterator)) == 9
+    loader.close()
+    assert same(read(dataset), read(local))
+    other = opened(seed=1)
+    assert same(read(other), read(local))
+    assert same(read(dataset), read(local))
+    shutil.rmtree(cache)
+    cache.write_text("a file in its place")
+    assert same(read(other), read(local))
+
+
+# ---- where it is
+
+
+def test_default_folder(seaweedfs: SeaweedFS, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FASTLOAD_CACHE, then XDG_CACHE_HOME, then ~/.cache; train/ and val/, and two endpoints, never share a folder."""
+    monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "named"))
+    dataset = PackedDataset(URL, CROP, storage_options=seaweedfs.options())
+    batches(dataset)
+    dataset.close()
+    assert data_files(tmp_path / "named")
+    monkeypatch.delenv("FASTLOAD_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder.default_folder() == tmp_path / "xdg" / "fastload"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_folder.default_folder() == tmp_path / "home" / ".cache" / "fastload"
+    root = CacheFolder(tmp_path / "root")
+    places = {root.folder_of(url, place) for url in ("s3://b/train/x.fl", "s3://b/val/x.fl", "gs://b/train/x.fl") for place in ("", "http://e")}
+    assert len(places) == 6
+    assert root.folder_of("s3://b/x.fl/", "") == root.folder_of("S3://b/x.fl", "")
+    root.close()
