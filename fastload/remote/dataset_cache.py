@@ -204,6 +204,7 @@ class DatasetCache:
         self._grant = LockFile(self.path / f"grant-{os.getpid()}-{next(_numbers)}")
         self._granted = 0  # and neither written nor reserved
         self._reserved = 0  # for what is on its way
+        self._asked = False  # whether the grant's file was made
         self._lock = threading.Lock()  # guards the two
         if folder.writable:
             try:
@@ -302,6 +303,7 @@ class DatasetCache:
     def _ask(self, wanted: int, least: int) -> None:
         """Asks for more, and notes in the grant's file what that makes. Under _lock."""
         with suppress(OSError), self.root.lock.held():
+            self._asked = True
             if self._grant.exclusive():
                 granted = self.root.grant(self.path, wanted, least)
                 os.truncate(self._grant.path, max(0, self._reserved + self._granted + granted))
@@ -366,11 +368,11 @@ class DatasetCache:
     def close(self) -> None:
         """Ends the use of the folder; idempotent."""
         self._full = True
-        if self._granted or self._reserved:
+        if self._asked:
+            self._asked = False
             with suppress(OSError), self.root.lock.held():
                 self._grant.path.unlink(missing_ok=True)
                 count_anew(self.path)
-            self._granted = self._reserved = 0
         for each in (self._files, self._grant, self._claims, self._users):
             each.close()
 

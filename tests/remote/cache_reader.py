@@ -1,7 +1,7 @@
 """A program that reads a dataset in a bucket through a cache and prints what it read: a process of its own, without torch.
 
-Its argument is JSON: `files` (arguments of RemoteFiles), `seed` of the order, and for those that are killed `kill_at`: the name of a call of
-DatasetCache, "claim", "write", "mark" or "close", and the number of the one at which the process kills itself.
+Its argument is JSON: `files` (arguments of RemoteFiles), `seed` of the order, and for those that are killed `kill_at`: the name of a call,
+"create", "claim", "write" or "mark", and the number of the one at which the process kills itself.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def main() -> None:
         kill_at(*given["kill_at"])
     files = RemoteFiles(**given["files"])
     with DatasetReader(files) as reader:
-        print("open", flush=True)
+        sys.stdout.write("open\n")
+        sys.stdout.flush()
         order = list(range(len(reader)))
         random.Random(given["seed"]).shuffle(order)
         crcs = {}
@@ -61,7 +62,8 @@ def main() -> None:
             with files.held(part):
                 crcs |= {index: core.crc32c(reader.record(index)) for index in part}
         status = files.status()
-        print(json.dumps({"crc": [crcs[index] for index in range(len(order))], "fetched": status.fetched, "cached": status.cached}))
+        found = {"crc": [crcs[index] for index in range(len(order))], "fetched": status.fetched, "cached": status.cached}
+        sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

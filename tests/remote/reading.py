@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,12 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 from pictures import photo
+from servers.seaweedfs import SeaweedFS
 
 from fastload import FastLoader, PackedDataset
 from fastload.store import DatasetWriter, Field, Schema
 from fastload.transforms import RandomResizedCrop
 
 COUNT = 150
+HERE = Path(__file__).resolve().parent
 SCHEMA = Schema(
     (
         Field("image", "image"),
@@ -121,6 +126,11 @@ def copied(batch: Any) -> Any:
     return type(batch)(copied(each) for each in batch) if isinstance(batch, (list, tuple)) else batch
 
 
+def data_files(cache: Path, end: str = ".lmdb") -> list[Path]:
+    """The shards, or other files, in a cache folder."""
+    return sorted(path for path in cache.rglob(f"*{end}"))
+
+
 def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
     """Waits until something holds; AssertionError after `limit` seconds."""
     end = time.monotonic() + limit
@@ -143,6 +153,26 @@ def secrets_in(folder: Path, *secrets: str) -> list[str]:
     return found
 
 
-def script_arguments(url: str, cache: Path, options: Mapping[str, object], **more: object) -> str:
-    """Arguments of PackedDataset, as JSON for a program's argv."""
-    return json.dumps({"path": url, "cache": str(cache), "storage_options": dict(options), **more})
+class Reader:
+    """A process that reads all of a dataset in a bucket: see cache_reader."""
+
+    def __init__(self, server: SeaweedFS, cache: Path, seed: int, url: str, prelude: str = "", **more: Any) -> None:
+        files = {"url": url, "cache": str(cache), "storage_options": server.options(), "cache_size": more.pop("cache_size", None)}
+        given = json.dumps({"files": files, "seed": seed, **more})
+        source = f"import sys; sys.path.insert(0, {str(HERE)!r}); import cache_reader\n{prelude}\ncache_reader.main()"
+        command = [sys.executable, "-W", "error", "-c", source, given]
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+    def result(self, limit: float = 60.0) -> dict[str, Any]:
+        """What it read; it ends well."""
+        out, err = self.process.communicate(timeout=limit)
+        assert (self.process.returncode, err) == (0, ""), err
+        found: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return found
+
+    def killed(self, limit: float = 60.0) -> str:
+        """Its standard error, after it was killed, or had ended before."""
+        _, err = self.process.communicate(timeout=limit)
+        assert self.process.returncode in (-signal.SIGKILL, 0), err
+        return err

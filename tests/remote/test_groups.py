@@ -57,7 +57,7 @@ def test_each_record_in_one_group(records: list[tuple[int, int]]) -> None:
 
 @given(laid_out())
 def test_groups_of_what_pack_writes_are_in_order_and_apart(records: list[tuple[int, int]]) -> None:
-    """Groups follow each other in the file and never overlap, and a record of GROUP_BYTES or more shares its group with small ones alone."""
+    """Groups follow each other in the file and never overlap, and small records alone share a group."""
     groups = Groups(places_of(records), FILE_BYTES)
     assert np.all(groups.starts[1:] >= groups.stops[:-1])
     for group in range(len(groups)):
