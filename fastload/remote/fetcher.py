@@ -48,7 +48,7 @@ IN_FLIGHT = 96
 """Requests at once."""
 GAP = 16 << 10
 """Bytes between two units, of tree pages, that are fetched for nothing in order to have them by one request."""
-FILL = 4
+FILL = 16
 """Bytes that are fetched before anybody asks for them, for each byte that somebody does ask for."""
 LOOK_S = 0.01
 TRIES = 3
@@ -96,7 +96,7 @@ class Fetcher:
         self._cover: list[npt.NDArray[np.bool_]] | None = None
         self._credit = 0
         self._pace = Pace()
-        self._begun = False  # whether the first request of the pass is finished: nothing is fetched beside what that needs
+        self._first: Request | None = None  # of the pass
         self._bytes = 0
         self._tasks: dict[asyncio.Task[None], Span] = {}
         self._looking = False
@@ -104,7 +104,7 @@ class Fetcher:
     def cover(self, units: list[npt.NDArray[np.bool_]] | None) -> None:
         """Says which units of each shard the passes under way need; None: that is not known."""
         self._cover = units
-        self._begun = False
+        self._first = None
 
     def add(self, request: Request) -> None:
         """Begins to fetch what a request lacks."""
@@ -120,6 +120,7 @@ class Fetcher:
 
     def _add(self, request: Request) -> None:
         self._requests.append(weakref.ref(request))
+        self._first = self._first or request
         self._credit = min(self._credit + FILL * request.size, FILL * IN_FLIGHT_BYTES)
         for shard in {shard for shard, _ in request.units}:
             self.cache.look(self._shards[shard])
@@ -167,6 +168,8 @@ class Fetcher:
     def _pump(self) -> None:
         """Starts requests while there is room for them."""
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
+            if self._fills and self._tasks and self._waits_to_learn():
+                return
             unit = self._queue.popleft()
             if unit in self._waiting and unit not in self._flying and self._is_wanted(unit):
                 try:
@@ -227,14 +230,30 @@ class Fetcher:
             return span
         return self._run(unit, self._asked_for)
 
+    @property
+    def _fills(self) -> bool:
+        """Whether more may be fetched than what is asked for."""
+        return self._cover is not None and not self.cache.full
+
+    @property
+    def _begun(self) -> bool:
+        """Whether the first request of the pass is over."""
+        return self._first is not None and (self._first.finished or not self._first.wanted)
+
+    def _waits_to_learn(self) -> bool:
+        """Whether nothing more is asked for yet: the first request comes first, and then it is found how the rest is fetched best."""
+        if self._begun:
+            return self._pace.learning
+        return self._first is not None and not self._first.lacks(self._queue[0])
+
     def _may_fill(self) -> bool:
-        if self._cover is None or self.cache.full or self._credit < RANGE_BYTES:
+        if not self._fills or self._credit < RANGE_BYTES:
             return False
         while self._requests and ((first := self._requests[0]()) is None or not first.wanted):
             self._requests.popleft()
         unused = [request for each in self._requests if (request := each()) is not None and request.wanted]
         finished = sum(request.finished for request in unused)
-        return len(unused) > 1 and (2 * finished >= len(unused) or (self._begun and self._pace.by_requests))
+        return len(unused) > 1 and (2 * finished >= len(unused) or (self._begun and self._pace.large_is_better()))
 
     def _asked_for(self, shard: int, number: int) -> bool:
         return (shard, number) in self._waiting
@@ -288,6 +307,7 @@ class Fetcher:
                 self._failed(unit, self._error(failure))
             if done:
                 self._elsewhere.pop(unit, None)
+        self._pump()
         if self._elsewhere and not self._looking:
             self._looking = True
             asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -385,7 +405,6 @@ class Fetcher:
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         for request in self._waiting.pop(unit, ()):
             request.arrived(unit, taken)
-            self._begun = self._begun or request.finished
 
     def _failed(self, unit: Unit, error: RemoteError) -> None:
         for request in self._waiting.pop(unit, ()):

@@ -52,6 +52,10 @@ class Request:
         """Whether nothing of it is on its way."""
         return self._finished.is_set()
 
+    def lacks(self, unit: Unit) -> bool:
+        """Whether a unit of it is still to come."""
+        return unit in self._left
+
     def arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         """Notes that a unit is in the cache, or what it is."""
         if taken is not None:
