@@ -65,7 +65,6 @@ def main() -> None:
 
         console.rule("3. Pack the photographs into it")
         fastload("pack", source, URL)
-        fastload("info", URL, "--cost")
 
         console.rule("4. Train a small CNN from it")
         train(URL, Fetched())
