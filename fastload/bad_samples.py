@@ -18,7 +18,7 @@ from typing import Any
 
 from torch._utils import ExceptionWrapper
 
-from fastload.errors import ArgumentError, FastloadError, SampleError
+from fastload.errors import ArgumentError, FastloadError, RemoteError, SampleError
 from fastload.rng import substitutes
 
 NOTHING: Any = object()
@@ -191,19 +191,19 @@ def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any) -
     return made[0]
 
 
-class WrappedSampleError(ExceptionWrapper):
-    """A SampleError on its way out of a worker process, with its index, shard and reason; torch's wrapper keeps only the text."""
+class WrappedError(ExceptionWrapper):
+    """A SampleError or RemoteError on its way out of a worker process, with its attributes; torch's wrapper keeps only the text."""
 
-    def __init__(self, error: SampleError, where: str) -> None:
+    def __init__(self, error: SampleError | RemoteError, where: str) -> None:
         super().__init__(where=where)  # type: ignore[no-untyped-call]
-        self.index, self.shard, self.reason = error.index, error.shard, error.reason
+        self.attributes = dict(vars(error))
 
     def reraise(self) -> None:
         """Raises it in the loop's process."""
         try:
             super().reraise()  # type: ignore[no-untyped-call]
-        except SampleError as error:
-            error.index, error.shard, error.reason = self.index, self.shard, self.reason
+        except (SampleError, RemoteError) as error:
+            vars(error).update(self.attributes)
             raise
 
 

@@ -23,8 +23,8 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from fastload._native import core
-from fastload.bad_samples import NOTHING, Lost, WrappedSampleError
-from fastload.errors import SampleError
+from fastload.bad_samples import NOTHING, Lost, WrappedError
+from fastload.errors import RemoteError, SampleError
 from fastload.global_generators import seed_sample, seed_worker
 from fastload.processes import messages
 from fastload.processes import row_collate as rows
@@ -373,7 +373,7 @@ class Worker:
 
     def _wrapped(self) -> ExceptionWrapper:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
-        return WrappedSampleError(error, where) if isinstance(error, SampleError) else ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
+        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
 
 
 _HANDLERS: dict[type, Callable[[Worker, Any], None]] = {

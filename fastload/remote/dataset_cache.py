@@ -30,7 +30,7 @@ from typing_extensions import Buffer
 from fastload._native import core
 from fastload.remote.cache_folder import FORMAT, PAGE, CacheFolder, count_anew, remove_files
 from fastload.remote.groups import GROUP_BYTES, Groups
-from fastload.remote.locks import LockFile, SelfClosing
+from fastload.remote.locks import LockFile, SelfClosing, close_all
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.manifest import write_atomically
@@ -77,7 +77,8 @@ class OpenFiles(SelfClosing):
         """Closes all, for good; idempotent. In a forked child too, whose copies they are."""
         self._closed = True
         while self._files:
-            os.close(self._files.popitem()[1])
+            with suppress(KeyError):
+                os.close(self._files.popitem()[1])
 
 
 def identity_of(found: os.stat_result) -> tuple[int, int]:
@@ -100,7 +101,7 @@ class CachedShard(SelfClosing):
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section) -> None:
         """Takes what the manifest and a sidecar say of a shard. Raises Bad where that cannot be."""
-        self._memory: int | None = None  # the descriptor of an empty file of that size, where there can be none in the folder
+        self._memory: list[int] = []  # the descriptor of an empty file of that size, where there can be none in the folder
         self.entry = entry
         checksums, columns = section.chunks.get(CRC_COLUMN, memoryview(b"")), section.columns
         if len(checksums) != 4 * entry.stored or any(offset + size > entry.bytes for _, offset, size in columns):
@@ -143,17 +144,15 @@ class CachedShard(SelfClosing):
 
     def in_memory(self) -> None:
         """Takes an empty file of anonymous memory in the place of one in the folder: it has the size, and nothing is there."""
-        self._memory = os.memfd_create("fastload-shard", os.MFD_CLOEXEC)
-        os.ftruncate(self._memory, self.entry.bytes)
-        self.path = Path(f"/proc/self/fd/{self._memory}")
+        self._memory.append(os.memfd_create("fastload-shard", os.MFD_CLOEXEC))
+        os.ftruncate(self._memory[0], self.entry.bytes)
+        self.path = Path(f"/proc/self/fd/{self._memory[0]}")
         self.state[:] = 0
         self.identity = self.state_identity = (0, 0)
 
     def close(self) -> None:
         """Closes what is in memory."""
-        if self._memory is not None:
-            os.close(self._memory)
-            self._memory = None
+        close_all(self._memory)
 
     def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
         """Which of units first .. last have other bytes than the dataset's checksums say; `data` are theirs, from the first one's on."""

@@ -24,10 +24,13 @@ _open: weakref.WeakSet[LockFile] = weakref.WeakSet()
 
 
 class SelfClosing:
-    """Something that its last reference closes, if nothing did before; at the end of the program it is left alone."""
+    """Something that its last reference closes, if nothing did before; at the end of the program it is left alone.
+
+    The garbage collector may do so while another thread closes it: a descriptor is taken out by one step that only one thread can take.
+    """
 
     def close(self) -> None:
-        """Lets go of what it has; idempotent."""
+        """Lets go of what it has; idempotent, also for two threads at once."""
         raise NotImplementedError
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -47,8 +50,7 @@ class LockFile(SelfClosing):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = -1
-        self._pid = 0
+        self._file: list[int] = []  # the descriptor, once it is open
         self._closed = False
         self._threads = threading.Lock()  # held in `held`
         _open.add(self)
@@ -56,10 +58,11 @@ class LockFile(SelfClosing):
     def _descriptor(self) -> int:
         if self._closed:
             raise OSError(errno.EBADF, f"{self.path} was closed")
-        if self._pid != os.getpid():
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            self._pid = os.getpid()
-        return self._file
+        try:
+            return self._file[0]
+        except IndexError:
+            self._file.append(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            return self._file[0]
 
     def shared(self) -> bool:
         """Takes the whole file's shared lock without a wait; False: somebody has the exclusive one."""
@@ -120,16 +123,19 @@ class LockFile(SelfClosing):
     def close(self) -> None:
         """Lets go of all locks, for good; idempotent."""
         self._closed = True
-        if self._pid == os.getpid():
-            os.close(self._file)
-        self._pid, self._file = 0, -1
+        close_all(self._file)
+
+
+def close_all(files: list[int]) -> None:
+    """Closes descriptors and takes them out of a list."""
+    while files:
+        with suppress(IndexError):
+            os.close(files.pop())
 
 
 def _after_fork() -> None:
     for lock in list(_open):
-        if lock._file >= 0:
-            os.close(lock._file)
-        lock._pid, lock._file = 0, -1
+        close_all(lock._file)
         lock._threads = threading.Lock()
 
 

@@ -1,0 +1,108 @@
+"""What a bucket says of a dataset is hostile: manifests and sidecars that do not hold are refused with one sentence before their use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reading
+from servers.proxy import Proxy
+from servers.seaweedfs import SeaweedFS
+
+from fastload import PackedDataset, push
+from fastload._native import core
+from fastload.errors import DatasetError, RemoteError
+from fastload.remote.client import open_objects
+from fastload.store import Manifest, checked
+from fastload.store.sidecar import identity, parse, split
+
+Open = Callable[[str], PackedDataset]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local dataset in several shards."""
+    return reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl", 60, 300_000)
+
+
+@pytest.fixture
+def own(seaweedfs: SeaweedFS, photos: Path, s3_url: str) -> str:
+    """A URL with the dataset, which a test may spoil."""
+    push(photos, s3_url, storage_options=seaweedfs.options())
+    return s3_url
+
+
+@pytest.fixture
+def opened(seaweedfs: SeaweedFS, tmp_path: Path) -> Open:
+    return lambda url: PackedDataset(url, cache=tmp_path / "cache", storage_options=seaweedfs.options(), timeout=10)
+
+
+def hostile(server: SeaweedFS, url: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Changes the manifest at a URL."""
+    objects = open_objects(url, server.options())
+    found = checked.unseal(json.loads(objects.get("manifest.json", 1 << 24)), url)
+    change(found)
+    objects.put("manifest.json", checked.seal(found))
+    objects.close()
+
+
+def test_sidecars_that_name_places_elsewhere_are_refused(seaweedfs: SeaweedFS, opened: Open, photos: Path, own: str) -> None:
+    """Sidecars whose checksum the manifest has, and whose places lie outside of the shards: one sentence, and no file is made for them."""
+    manifest = Manifest.load(photos)
+    objects = open_objects(own, seaweedfs.options())
+    (segment,) = Manifest.from_bytes(objects.get("manifest.json", 1 << 24), own, "manifest.json").sidecars
+    data = bytearray(objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes))
+    shard = manifest.shards[1]
+    places = parse(split(memoryview(bytes(data)))[identity(shard)], shard).places.tobytes()
+    at = data.find(places)
+    data[at + 4 : at + 8] = (7).to_bytes(4, "little")  # 28 GB further
+    objects.put(segment.file, bytes(data))
+    objects.close()
+
+    def sign(found: dict[str, Any]) -> None:
+        text = json.dumps(found).replace(str(segment.crc32c), str(core.crc32c(bytes(data))))
+        found.update(json.loads(text))
+
+    hostile(seaweedfs, own, sign)
+    with pytest.raises(DatasetError, match="its sidecar names places outside of its shards") as caught:
+        opened(own)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[" * 100_000, b'{"format": "fastload"}', b"\xff\xfe", b"<html>no</html>"])
+def test_manifests_that_are_none_are_refused(seaweedfs: SeaweedFS, opened: Open, s3_url: str, body: bytes) -> None:
+    objects = open_objects(s3_url, seaweedfs.options())
+    objects.put("manifest.json", body)
+    objects.close()
+    with pytest.raises(DatasetError) as caught:
+        opened(s3_url)
+    assert s3_url in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_shards_of_impossible_size_are_refused(seaweedfs: SeaweedFS, opened: Open, own: str) -> None:
+    """A manifest that says exabytes, or names files elsewhere: nothing of that size is made, and nothing outside of the URL is read."""
+
+    def huge(found: dict[str, Any]) -> None:
+        found["shards"][0]["bytes"] = 1 << 61
+
+    def outside(found: dict[str, Any]) -> None:
+        found["shards"][0]["folder"] = "../other"
+
+    for change in (huge, outside):
+        hostile(seaweedfs, own, change)
+        with pytest.raises(DatasetError, match=r"s3://"):
+            opened(own)
+
+
+@pytest.mark.parametrize("kind", [301, 302, 307])
+def test_redirects_are_not_followed_to_elsewhere(seaweedfs: SeaweedFS, photos: Path, own: str, tmp_path: Path, kind: int) -> None:
+    """An answer that sends the reader elsewhere is an error: its credentials go to no other host."""
+    with Proxy(seaweedfs.port) as proxy:
+        proxy.spoil("status", 1000, status=kind)
+        with pytest.raises(RemoteError, match=r"s3://") as caught:
+            PackedDataset(own, cache=tmp_path / "cache", storage_options=seaweedfs.options(proxy.endpoint), timeout=3)
+        assert "\n" not in str(caught.value)
