@@ -168,7 +168,7 @@ class Fetcher:
     def _pump(self) -> None:
         """Starts requests while there is room for them."""
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
-            if self._fills and self._tasks and self._waits_to_learn():
+            if self._fills and self._flying and self._waits_to_learn():
                 return
             unit = self._queue.popleft()
             if unit in self._waiting and unit not in self._flying and self._is_wanted(unit):

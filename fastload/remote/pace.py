@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SMALL_BYTES = 256 << 10
 """Requests of fewer bytes are small."""
-LARGE_BYTES = 1 << 20
+LARGE_BYTES = 512 << 10
 """Requests of as many bytes are large."""
 MUCH_SOONER = 0.4
 """A byte of a large request comes much sooner if it takes less than this part of a small one's time."""
@@ -31,8 +31,8 @@ class Pace:
 
     @property
     def learning(self) -> bool:
-        """Whether large requests are being tried for the first time."""
-        return not self._large and self._tries >= TRIED_FIRST
+        """Whether large requests are being tried for the first time, and none has come yet; not for long, since there may be none."""
+        return not self._large and self._tries >= TRIED_FIRST and self._requests - self._tried < TRIED_FIRST
 
     def large_is_better(self) -> bool:
         """Whether to make the next request a large one: a byte comes much sooner in it, or that is to be learnt."""
@@ -40,6 +40,7 @@ class Pace:
             return False
         if not self._large:
             self._tries += 1
+            self._tried = self._requests if self._tries <= TRIED_FIRST else self._tried
             return self._tries <= TRIED_FIRST
         if self._large < MUCH_SOONER * self._small:
             return True
