@@ -128,7 +128,8 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
     @property
     def opened(self) -> OpenedDataset:
         """This process's open reader and decoder; opened anew after a fork."""
-        return self._files.opened
+        found = self._files.now
+        return found if found is not None and found.pid == os.getpid() else self._files.open()
 
     @property
     def source(self) -> core.Source:

@@ -55,30 +55,31 @@ class OpenedDataset:
 
 
 class OpenOnUse:
-    """What a dataset and its snapshots have open, in whichever process asks."""
+    """What a dataset and its snapshots have open, in whichever process asks.
+
+    Attributes:
+        now: what was opened last, maybe by the process that this one was forked from; None: nothing is open.
+    """
 
     def __init__(self, files: DatasetFiles, version: int | None) -> None:
         self.files = files
         self._version = version
-        self._opened: OpenedDataset | None = None
+        self.now: OpenedDataset | None = None
 
     @property
     def version(self) -> int | None:
         """The version that was asked for, or that was opened first; None before that."""
         return self._version
 
-    @property
-    def opened(self) -> OpenedDataset:
-        """Opened on first use, and anew after a fork."""
-        if self._opened is None or self._opened.pid != os.getpid():
-            # a forked child goes on with its parent's reader and columns, and shares what they have read
-            self._opened = OpenedDataset(self.files, self._version, self._opened)
-            self._version = self._opened.reader.manifest.version
-        return self._opened
+    def open(self) -> OpenedDataset:
+        """Opens it; a forked child goes on with its parent's reader and columns, and shares what they have read."""
+        self.now = OpenedDataset(self.files, self._version, self.now)
+        self._version = self.now.reader.manifest.version
+        return self.now
 
     def close(self) -> None:
         """Lets go of it."""
-        self._opened = None
+        self.now = None
         self.files.close()
 
 
