@@ -59,6 +59,13 @@ def peers_of(arguments: argparse.Namespace) -> list[Peer]:
     return found
 
 
+def tell(row: Json) -> None:
+    """One line of what a turn came to: a run takes long, and may be ended."""
+    figures = [f"{each['images_per_s']:.0f} images/s, {each['cpu_us']:.0f} us, {each['bytes']:.3f}" for each in row.get("epochs", ())]
+    first = f"first batch {row['first_s']:.2f} s" if "first_s" in row else str(row["reason"])
+    common.console.print(f"{row['part']}, {row['name']}: {'; '.join([*figures, first])}", highlight=False)
+
+
 class Comparison:
     """The turns of all, and what they came to."""
 
@@ -145,6 +152,7 @@ class Comparison:
                         continue
                     found = self.turn(peer, part, seed)
                     self.rows.append({"seed": seed, **self._row(peer, part, found)})
+                    tell(self.rows[-1])
                     if not found.result["ok"]:
                         failed.add((peer.name, part))
         self.servers.link()
