@@ -1,8 +1,9 @@
 """The child process of bench_remote.py for other libraries, run by the Python of each: ``python remote_peer.py SPEC``.
 
 It makes a library's dataset of a CLASS/IMAGE tree, or trains from one in a bucket, and speaks as remote_turn.py does. It imports no
-fastload. Every library gets the files' own JPEG bytes in chunks or shards of its default size (64 MB; WebDataset, which has none, the
-same), and the same transform: Pillow's decoder, torchvision's RandomResizedCrop(224) written out, a flip, uint8.
+fastload. Every library gets the files' own JPEG bytes in chunks or shards of 16 MB: with their default of 64 MB a cache of half of so
+small a dataset is refused by one, and another stands still in it. The transform is the same for all: Pillow's decoder, torchvision's
+RandomResizedCrop(224) written out, a flip, uint8.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SIZE = 224
 BATCH = 64
-CHUNK = 64_000_000
+CHUNK = 16_000_000
 WDS_BUFFER = 1000  # samples, as in WebDataset's own examples
 Json = dict[str, Any]
 
@@ -86,7 +87,7 @@ def make_litdata(tree: Path, out: Path) -> None:
     """LitData's own optimize, one worker, so that classes follow each other."""
     import litdata
 
-    litdata.optimize(read_item, inputs=files_of(tree), output_dir=str(out), chunk_bytes="64MB", num_workers=1)
+    litdata.optimize(read_item, inputs=files_of(tree), output_dir=str(out), chunk_bytes=CHUNK, num_workers=1)
 
 
 def load_litdata(spec: Json) -> Any:
@@ -128,8 +129,8 @@ def import_streaming() -> Any:
 
 
 def make_streaming(tree: Path, out: Path) -> None:
-    """MDS shards of their default size."""
-    with import_streaming().MDSWriter(out=str(out), columns={"image": "bytes", "label": "int"}) as writer:
+    """MDS shards."""
+    with import_streaming().MDSWriter(out=str(out), columns={"image": "bytes", "label": "int"}, size_limit=CHUNK) as writer:
         for item in files_of(tree):
             writer.write(read_item(item))
 
@@ -139,6 +140,7 @@ def load_streaming(spec: Json) -> Any:
     import torch
 
     streaming = import_streaming()
+    streaming.base.util.clean_stale_shared_memory()  # of a turn that was ended
 
     class Dataset(streaming.StreamingDataset):  # type: ignore[misc,name-defined]
         def __getitem__(self, at: Any) -> Any:
@@ -160,7 +162,7 @@ def load_streaming(spec: Json) -> Any:
 
 
 def make_webdataset(tree: Path, out: Path) -> None:
-    """Tar files of 64 MB."""
+    """Tar files."""
     import webdataset
 
     out.mkdir(parents=True)

@@ -66,6 +66,11 @@ def tell(row: Json) -> None:
     common.console.print(f"{row['part']}, {row['name']}: {'; '.join([*figures, first])}", highlight=False)
 
 
+def at_rate(name: str) -> bool:
+    """Whether a figure is shown without decimals."""
+    return name in ("images_per_s", "cpu_us")
+
+
 class Comparison:
     """The turns of all, and what they came to."""
 
@@ -82,7 +87,7 @@ class Comparison:
     def prepare(self) -> None:
         """Makes each library's dataset, and uploads it."""
         for library in {peer.library: peer for peer in self.peers if peer.library != "fastload"}:
-            out = common.WORK / f"{self.local.stem}-{library}"
+            out = self._made(library)
             peer = next(peer for peer in self.peers if peer.library == library)
             if not out.with_suffix(".done").exists():
                 shutil.rmtree(out, ignore_errors=True)
@@ -97,6 +102,9 @@ class Comparison:
                 objects.put_file(path.name, path)
             objects.close()
 
+    def _made(self, library: str) -> Path:
+        return common.WORK / f"{self.local.stem}-{library}"
+
     def _url(self, library: str) -> str:
         return f"s3://{BUCKET}/{self.local.name if library == 'fastload' else library}"
 
@@ -108,7 +116,7 @@ class Comparison:
 
         url = self._url("webdataset")
         store: Any = StoreMaker(obstore, url, dict(self.servers.proxied), 60.0).reader()
-        names = sorted(path.name for path in (common.WORK / f"{self.local.stem}-webdataset").glob("*.tar"))
+        names = sorted(path.name for path in self._made("webdataset").glob("*.tar"))
         return list(obstore.sign(store, "GET", names, timedelta(hours=12)))
 
     def turn(self, peer: Peer, part: str, seed: int) -> Turn:
@@ -143,18 +151,13 @@ class Comparison:
 
     def run(self) -> None:
         """All turns of all rounds."""
-        failed: set[tuple[str, str]] = set()
         for seed in range(self.arguments.rounds):
             for part in LIMITS_S:
                 self.servers.link(0.0, LINK if part == "link" else 0.0)
                 for peer in self.peers:
-                    if (peer.name, part) in failed:
-                        continue
                     found = self.turn(peer, part, seed)
                     self.rows.append({"seed": seed, **self._row(peer, part, found)})
                     tell(self.rows[-1])
-                    if not found.result["ok"]:
-                        failed.add((peer.name, part))
         self.servers.link()
 
     def _row(self, peer: Peer, part: str, found: Turn) -> Json:
@@ -169,6 +172,7 @@ class Comparison:
             epoch["cpu_us"] = spent["child_cpu_s"] / images * 1e6
             epoch["bytes"] = spent["down"] / self.needed
             epoch["others"] = found.others(place - 1, place)
+            epoch["cached"] = found.events[place][1]["cached"] / self.needed
         return row
 
     # ---- what came out
@@ -191,11 +195,11 @@ class Comparison:
         for peer in self.peers:
             cells = [peer.name]
             for part, at in (("whole", 0), ("half", 1)):
-                cells += [
-                    number(self.median(peer.name, part, at, name), digits)
-                    for name, digits in (("images_per_s", 0), ("cpu_us", 0), ("bytes", 3))
-                ]
+                names = ("images_per_s", "cpu_us", "bytes") if part == "whole" else ("images_per_s", "cpu_us", "bytes", "cached")
+                cells += [number(self.median(peer.name, part, at, name), 0 if at_rate(name) else 2) for name in names]
             cells += [number(self._median(peer.name, "link", "first_s"), 2), number(self._median(peer.name, "whole", "classes"), 1)]
+            mine = [row for row in self.rows if row["name"] == peer.name]
+            cells.append(f"{sum(not row['ok'] for row in mine)} of {len(mine)}")
             shown.add_row(*cells)
         common.console.print(shown)
         for row in self.rows:
@@ -209,7 +213,11 @@ class Comparison:
             {
                 "name": peer.name,
                 "title": peer.name,
-                "failed": {row["part"]: [row["reason"], row["fetched"]] for row in self.rows if row["name"] == peer.name and not row["ok"]},
+                "failed": [
+                    [row["part"], row["seed"], row["reason"], row["fetched"]]
+                    for row in self.rows
+                    if row["name"] == peer.name and not row["ok"]
+                ],
                 "rounds": [self._round(peer.name, seed) for seed in range(self.arguments.rounds)],
             }
             for peer in self.peers
@@ -229,6 +237,7 @@ class Comparison:
                 f"{title}: images/s": epoch["images_per_s"],
                 f"{title}: CPU us": epoch["cpu_us"],
                 f"{title}: bytes": epoch["bytes"],
+                f"{title}: on disk": epoch["cached"],
                 f"{title}: others": epoch["others"],
             }
             found["classes in a batch"] = row["classes"]
@@ -244,9 +253,8 @@ class Comparison:
         return statistics.median(found) if found else None
 
     def _good(self, name: str, part: str) -> list[Json]:
-        """The rows of a part, unless one of them failed."""
-        found = [row for row in self.rows if row["name"] == name and row["part"] == part]
-        return found if all(row["ok"] for row in found) else []
+        """The rows of a part that did not fail."""
+        return [row for row in self.rows if row["name"] == name and row["part"] == part and row["ok"]]
 
     def targets(self) -> list[common.Target]:
         """fastload ahead of each that ended."""

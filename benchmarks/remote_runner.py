@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -38,6 +39,16 @@ def cpu_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return sum(map(int, fields[11:15])) / _TICKS
+
+
+def on_disk(folder: str | None) -> int:
+    """Bytes that the files below a folder take; they may come and go meanwhile."""
+    total = 0
+    for root, _, names in os.walk(folder or ""):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(root, name)).st_blocks * 512
+    return total
 
 
 class Servers:
@@ -129,7 +140,7 @@ def take(
     """Runs a child that speaks as remote_turn.py does; it and its own children are killed after `limit` seconds."""
     root = str(Path(fastload.__path__[0]).parent)
     values = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", **environment}
-    events = [("start", {**servers.counted(), "child_cpu_s": 0.0})]
+    events = [("start", {**servers.counted(), "child_cpu_s": 0.0, "cached": 0})]
     result: Json | None = None
     late = threading.Event()
     with open(common.WORK / "remote-child.log", "w+b") as log:
@@ -160,6 +171,7 @@ def take(
                     result = said["result"]
                 else:
                     spent = {"child_cpu_s": sum(map(cpu_seconds, [child.pid, *measure.descendants(child.pid)]))}
+                    spent["cached"] = on_disk(spec.get("cache"))
                     events.append((said["event"], {**servers.counted(), **spent}))
                     child.stdin.write("\n")
                     child.stdin.flush()
