@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+from remote_peer import CHUNK
 from remote_runner import BUCKET, Json, Servers, Turn, take
 from remote_turn import Spec
 from rich.table import Table
@@ -103,10 +104,10 @@ class Comparison:
             objects.close()
 
     def _made(self, library: str) -> Path:
-        return common.WORK / f"{self.local.stem}-{library}"
+        return common.WORK / f"{self.local.stem}-{library}-{CHUNK // 1_000_000}"
 
     def _url(self, library: str) -> str:
-        return f"s3://{BUCKET}/{self.local.name if library == 'fastload' else library}"
+        return f"s3://{BUCKET}/{(self.local if library == 'fastload' else self._made(library)).name}"
 
     def _tars(self) -> list[str]:
         """WebDataset's shards as signed URLs of the proxy, which curl reads."""

@@ -43,6 +43,7 @@ class Spec:
         pattern: of fetching: "ranges" or "singles".
         seed: of the order and the crops.
         workers: decoders' threads.
+        settle_s: seconds after each epoch in which what is fetched ahead of the next one may come.
         loader: more arguments of FastLoader.
     """
 
@@ -55,6 +56,7 @@ class Spec:
     pattern: str = ""
     seed: int = 0
     workers: int = 2
+    settle_s: float = 0.0
     loader: Json = dataclasses.field(default_factory=dict)
 
 
@@ -120,6 +122,7 @@ def train(spec: Spec) -> Json:
                     anonymous = max(anonymous, memory("RssAnon"))
             now = time.process_time()
             epochs.append({"images": images, "wall_s": arrived - start, "cpu_s": now - cpu})
+            time.sleep(spec.settle_s)
             start, cpu = arrived, now
             event("epoch")
     peak = memory("VmHWM")
