@@ -27,7 +27,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -39,32 +38,16 @@ from fastload.remote.objects import Objects
 from fastload.remote.pace import Pace
 from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import Request, Unit
+from fastload.remote.spans import RANGE_BYTES, Span, alone, around, runs_of, units_of
 
-RANGE_BYTES = 2 << 20
-"""Bytes of a large request: 70 us of CPU for 100 KB, where single samples of that size take 120 to 160."""
 IN_FLIGHT_BYTES = 16 << 20
 """Bytes that are on their way at once: at 50 ms, 320 MB/s. They are in memory."""
 IN_FLIGHT = 96
 """Requests at once."""
-GAP = 16 << 10
-"""Bytes between two units, of tree pages, that are fetched for nothing in order to have them by one request."""
 FILL = 16
 """Bytes that are fetched before anybody asks for them, for each byte that somebody does ask for."""
 LOOK_S = 0.01
 TRIES = 3
-
-
-@dataclass
-class Span:
-    """Units first .. last of a shard, which are fetched by one request."""
-
-    shard: int
-    first: int
-    last: int
-    start: int
-    stop: int
-    kept: bool = False
-    heals: Request | None = None  # who wants it from memory, whatever the cache says
 
 
 class Fetcher:
@@ -139,7 +122,7 @@ class Fetcher:
     def _heal(self, request: Request) -> None:
         """Fetches units again whose bytes in the cache are damaged, at once."""
         for unit in request.units:
-            span = self._alone(unit)
+            span = alone(self._shards[unit[0]], unit)
             self.cache.forget(self._shards[span.shard], span.first)
             span.heals = request
             if self.cache.grant(span.start, span.stop):
@@ -187,7 +170,7 @@ class Fetcher:
         return bool(alive)
 
     def _start(self, unit: Unit) -> None:
-        if not self._begin(unit, (self._span(unit), self._alone(unit))):
+        if not self._begin(unit, (self._span(unit), alone(self._shards[unit[0]], unit))):
             self._look_later(unit)
 
     def _begin(self, unit: Unit, spans: Iterable[Span]) -> bool:
@@ -204,7 +187,7 @@ class Fetcher:
         return False
 
     def _send(self, span: Span) -> None:
-        self._flying.update(_units(span))
+        self._flying.update(units_of(span))
         self._bytes += span.stop - span.start
         task = asyncio.get_running_loop().create_task(self._fetch(span))
         self._tasks[task] = span
@@ -217,15 +200,11 @@ class Fetcher:
         if failure is not None:
             self._settle(span, self._error(failure), b"", False)
 
-    def _alone(self, unit: Unit) -> Span:
-        start, stop = self._shards[unit[0]].range_of(unit[1])
-        return Span(unit[0], unit[1], unit[1], start, stop)
-
     def _span(self, unit: Unit) -> Span:
         """The range to fetch for a unit."""
         if self._may_fill():
             span = self._run(unit, self._needed)
-            own = self._alone(unit)
+            own = alone(self._shards[unit[0]], unit)
             self._credit -= (span.stop - span.start) - (own.stop - own.start)
             return span
         return self._run(unit, self._asked_for)
@@ -264,29 +243,9 @@ class Fetcher:
 
     def _run(self, unit: Unit, takes: Callable[[int, int], bool]) -> Span:
         """The units around one that lie side by side, are not there and are taken, within a block of RANGE_BYTES."""
-        number, groups = unit[0], self._shards[unit[0]].groups
-        if unit[1] >= len(groups):
-            return self._alone(unit)
-        state = self._shards[number].state
-        starts, stops = groups.starts, groups.stops
-        first = last = unit[1]
-        block = int(starts[first]) // RANGE_BYTES
-
-        def fits(other: int) -> bool:
-            return (
-                0 <= other < len(groups)
-                and not state[other]
-                and int(starts[other]) // RANGE_BYTES == block
-                and (number, other) not in self._flying
-                and takes(number, other)
-            )
-
-        while fits(first - 1) and int(starts[first]) - int(stops[first - 1]) <= GAP:
-            first -= 1
-        while fits(last + 1) and int(starts[last + 1]) - int(stops[last]) <= GAP:
-            last += 1
-        stop = stops[last] if first == last else stops[first : last + 1].max()
-        return Span(number, first, last, int(starts[first]), int(stop))
+        number = unit[0]
+        shard = self._shards[number]
+        return around(shard, unit, lambda other: not shard.state[other] and (number, other) not in self._flying and takes(number, other))
 
     # ---- what another process fetches
 
@@ -321,9 +280,9 @@ class Fetcher:
             self._arrived(unit)
             return True
         if time.monotonic() - since > self._timeout:
-            self._send(self._alone(unit))
+            self._send(alone(self._shards[unit[0]], unit))
             return True
-        return self._begin(unit, (self._alone(unit),))
+        return self._begin(unit, (alone(self._shards[unit[0]], unit),))
 
     # ---- what has come
 
@@ -344,21 +303,21 @@ class Fetcher:
                     if span.kept:
                         self.cache.give_back(span.start, span.stop)
                     raise
-                kept = span.kept and self.cache.keep(shard, span.start, data, _runs(good))
+                kept = span.kept and self.cache.keep(shard, span.start, data, runs_of(good))
         except Exception as failure:  # belongs to those who wait
             error = self._error(failure)
         finally:
             if span.kept:
                 self.cache.disclaim(shard, span.first, span.last)
             self._bytes -= span.stop - span.start
-            self._flying.difference_update(_units(span))
+            self._flying.difference_update(units_of(span))
         self._settle(span, error, data, kept)
         self._pump()
 
     def _settle(self, span: Span, error: RemoteError | None, data: Buffer, kept: bool) -> None:
         """Tells those who wait for a range what became of it."""
         shard, view = self._shards[span.shard], memoryview(data)
-        for unit in _units(span):
+        for unit in units_of(span):
             if error is not None:
                 self._failed(unit, error)
                 if span.heals is not None:
@@ -409,18 +368,3 @@ class Fetcher:
     def _failed(self, unit: Unit, error: RemoteError) -> None:
         for request in self._waiting.pop(unit, ()):
             request.failed(unit, error)
-
-
-def _units(span: Span) -> list[Unit]:
-    return [(span.shard, number) for number in range(span.first, span.last + 1)]
-
-
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Runs (first, last) of consecutive numbers."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = runs[-1][0], number
-        else:
-            runs.append((number, number))
-    return runs

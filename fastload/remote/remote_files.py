@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
 from fastload.remote.dataset_cache import CachedShard
 from fastload.remote.requests import Request, Unit
-from fastload.remote.session import Session
+from fastload.remote.session import RemoteStatus, Session
 from fastload.store.checked import Bad
 from fastload.store.dataset_files import DatasetFiles
 from fastload.store.entries import Segment, ShardEntry
@@ -38,26 +37,6 @@ from fastload.urls import normalized, shown
 TIMEOUT_S = 60.0
 """Seconds in which a request is tried again, by default."""
 _AGAIN = "push the dataset again; `fastload verify` checks the rest"
-
-
-@dataclass(frozen=True)
-class RemoteStatus:
-    """How far a dataset in a bucket is cached.
-
-    Attributes:
-        url: its URL, without secrets.
-        cached, count: samples in the cache, and all.
-        cache: its folder there.
-        fetched: bytes of records that this process has fetched.
-        ranges: requests that they came by.
-    """
-
-    url: str
-    cached: int
-    count: int
-    cache: Path
-    fetched: int
-    ranges: int
 
 
 class RemoteFiles(DatasetFiles):

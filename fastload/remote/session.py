@@ -8,6 +8,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastload.errors import ClosedError, RemoteError
@@ -24,6 +26,26 @@ from fastload.store.manifest import Manifest
 
 _SIGNALS_S = 0.25
 """A wait for the fetcher lets Ctrl-C through so often."""
+
+
+@dataclass(frozen=True)
+class RemoteStatus:
+    """How far a dataset in a bucket is cached.
+
+    Attributes:
+        url: its URL, without secrets.
+        cached, count: samples in the cache, and all.
+        cache: its folder there.
+        fetched: bytes of records that this process has fetched.
+        ranges: requests that they came by.
+    """
+
+    url: str
+    cached: int
+    count: int
+    cache: Path
+    fetched: int
+    ranges: int
 
 
 class Session:

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
+from fastload._native import core
 from fastload.errors import DatasetError
 from fastload.store.entries import Segment, ShardEntry, base_path, file_path, one_base
 from fastload.store.manifest import Manifest
-from fastload.store.segments import read_segment
+from fastload.store.segments import damaged_column, read_segment
 from fastload.store.sidecar import Sidecars, useful
 
 
@@ -96,3 +97,40 @@ class DatasetFiles:
 
     def close(self) -> None:
         """Lets go of what is open; idempotent."""
+
+
+def read_chunk(
+    files: DatasetFiles, store: core.Store, number: int, shard: ShardEntry, name: str, into: memoryview, known: Buffer | None
+) -> None:
+    """Reads and checks a column's rows of all samples that a shard stores.
+
+    Args:
+        files: of the dataset.
+        store: with the shard opened.
+        number: the shard's.
+        shard: its entry.
+        name: the column's.
+        into: a writable buffer of exactly their size.
+        known: the rows, where they were read and checked before.
+
+    Raises:
+        DatasetError: they are not those that were packed.
+        RemoteError: they cannot be fetched.
+    """
+    if name in shard.added:
+        files.segment(shard.added[name], into)
+        return
+    if known is not None and memoryview(known).nbytes == len(into):
+        into[:] = memoryview(known).cast("B")
+        return
+    try:
+        store.column(number, name, into)
+        if core.crc32c(into) == shard.columns[name]:
+            return
+    except DatasetError:
+        if not files.remote:
+            raise
+    healed = files.fetch_columns([number], name, heal=True).get(number)
+    if healed is None or memoryview(healed).nbytes != len(into):
+        raise damaged_column(name, shard.file)
+    into[:] = memoryview(healed).cast("B")

@@ -17,7 +17,7 @@ from typing_extensions import Buffer
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteError, SampleError
 from fastload.files import expanded
-from fastload.store.dataset_files import DatasetFiles
+from fastload.store.dataset_files import DatasetFiles, read_chunk
 from fastload.store.entries import ShardEntry
 from fastload.store.manifest import Manifest
 from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Schema, parse_stored
@@ -243,10 +243,10 @@ class DatasetReader:
                 section = sections[number] if sections else None
                 known = elsewhere.get(number) if section is None else section.chunks.get(name)
                 if rows is None:
-                    self._read_chunk(store, number, name, chunk, known)
+                    read_chunk(self.files, store, number, shard, name, chunk, known)
                 else:
                     stored = np.empty((shard.stored, row), np.uint8)
-                    self._read_chunk(store, number, name, stored.reshape(-1).data, known)
+                    read_chunk(self.files, store, number, shard, name, stored.reshape(-1).data, known)
                     np.take(stored, rows, axis=0, out=np.frombuffer(chunk, np.uint8).reshape(shard.count, row))
                 at += shard.count * row
         except RemoteError:
@@ -255,27 +255,6 @@ class DatasetReader:
             raise DatasetError(f"{self.path}: {error}") from None
         out.setflags(write=False)
         return out
-
-    def _read_chunk(self, store: core.Store, number: int, name: str, into: memoryview, known: Buffer | None) -> None:
-        """Reads and checks a column's rows of all samples that a shard stores; those that are known were checked before."""
-        shard = self.manifest.shards[number]
-        if name in shard.added:
-            self.files.segment(shard.added[name], into)
-            return
-        if known is not None and memoryview(known).nbytes == len(into):
-            into[:] = memoryview(known).cast("B")
-            return
-        try:
-            store.column(number, name, into)
-            if core.crc32c(into) == shard.columns[name]:
-                return
-        except DatasetError:
-            if not self.files.remote:
-                raise
-        healed = self.files.fetch_columns([number], name, heal=True).get(number)
-        if healed is None or memoryview(healed).nbytes != len(into):
-            raise damaged_column(name, shard.file)
-        into[:] = memoryview(healed).cast("B")
 
     def shard_number(self, index: int) -> int:
         """The number of the shard that holds sample `index`. Raises IndexError."""
