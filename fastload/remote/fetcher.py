@@ -194,11 +194,13 @@ class Fetcher:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """The end of a task; in a regular one all that waited for its units know already."""
+        """The end of a task, however it came: there is room for the next. In a regular one all that waited for its units know already."""
         span = self._tasks.pop(task)
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
             self._settle(span, self._error(failure), b"", False)
+        if self._stopped is None:
+            self._pump()
 
     def _span(self, unit: Unit) -> Span:
         """The range to fetch for a unit."""
@@ -312,7 +314,6 @@ class Fetcher:
             self._bytes -= span.stop - span.start
             self._flying.difference_update(units_of(span))
         self._settle(span, error, data, kept)
-        self._pump()
 
     def _settle(self, span: Span, error: RemoteError | None, data: Buffer, kept: bool) -> None:
         """Tells those who wait for a range what became of it."""
