@@ -21,17 +21,16 @@ def prices(requests: float | None, gib: float | None) -> tuple[Price, ...]:
     return (Price("yours", "your prices", requests or 0.0, gib or 0.0, source="the command line", year=""),)
 
 
-def cost_rows(manifest: Manifest, cache_size: str | None) -> list[tuple[str, EpochTraffic]]:
-    """(order, traffic) for each cache's size and order of samples."""
+def cost_rows(manifest: Manifest, cache_size: str | None) -> list[EpochTraffic]:
+    """The traffic for each size of the cache."""
     sizes = [int(manifest.bytes * share) for share in _SHARES] if cache_size is None else [parse_size(cache_size, "cache_size")]
-    orders = (("random", False), ("window", True))
-    return [(order, epoch_traffic(manifest.count, manifest.bytes, size, windowed=windowed)) for size in sizes for order, windowed in orders]
+    return [epoch_traffic(manifest.count, manifest.bytes, size) for size in sizes]
 
 
 def cost_document(manifest: Manifest, cache_size: str | None, known: tuple[Price, ...]) -> dict[str, Any]:
     """The cost as JSON values."""
     rows = []
-    for order, traffic in cost_rows(manifest, cache_size):
+    for traffic in cost_rows(manifest, cache_size):
         money = {
             price.name: {
                 when: {"same_region": each.dollars(price, leaves=False), "leaving": each.dollars(price, leaves=True)}
@@ -39,7 +38,7 @@ def cost_document(manifest: Manifest, cache_size: str | None, known: tuple[Price
             }
             for price in known
         }
-        rows.append({"order": order, **asdict(traffic), "dollars": money})
+        rows.append({**asdict(traffic), "dollars": money})
     return {"block_bytes": BLOCK_BYTES, "epochs": rows, "prices": [asdict(price) for price in known]}
 
 
@@ -52,24 +51,24 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
 
     rows = cost_rows(manifest, cache_size)
     table = Table(title="an epoch from a bucket", show_header=True)
-    for name in ("cached", "order", "first: requests", "bytes", "later: requests", "bytes"):
-        table.add_column(name, justify="left" if name == "order" else "right")
-    for order, traffic in rows:
+    for name in ("cached", "first: requests", "bytes", "later: requests", "bytes"):
+        table.add_column(name, justify="right")
+    for traffic in rows:
         fetched = (each for part in (traffic.first, traffic.later) for each in (f"{part.requests:,}", human_bytes(part.bytes)))
-        table.add_row(f"{traffic.cached:.0%}", order, *fetched)
+        table.add_row(f"{traffic.cached:.0%}", *fetched)
     console = Console()
     console.print(table)
     for leaves in (False, True):
         where = "outside the cloud" if leaves else "in the bucket's region"
         money = Table(title=f"US dollars for it, first / later epoch, read {where}")
-        for name in ("cached", "order", *(price.name for price in known)):
-            money.add_column(name, justify="left" if name == "order" else "right")
-        for order, traffic in rows:
+        for name in ("cached", *(price.name for price in known)):
+            money.add_column(name, justify="right")
+        for traffic in rows:
             parts = ([part.dollars(each, leaves=leaves) for part in (traffic.first, traffic.later)] for each in known)
             sums = (" / ".join(f"{sum:,.4f}" if sum < 1 else f"{sum:,.2f}" for sum in both) for both in parts)
-            money.add_row(f"{traffic.cached:.0%}", order, *sums)
+            money.add_row(f"{traffic.cached:.0%}", *sums)
         console.print(money)
-    say(f"what is cached is fetched in ranges of {human_bytes(BLOCK_BYTES)}; the rest so in window order, in random order sample by sample")
+    say(f"what is cached is fetched in ranges of {human_bytes(BLOCK_BYTES)}, the rest sample by sample")
     for price in known:
         when = f", {price.year}" if price.year else ""
         say(f"{price.store}: ${price.requests:g} per 1,000 GET, ${price.gib:g} per GiB that leaves the cloud ({price.source}{when})")

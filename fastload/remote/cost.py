@@ -1,9 +1,8 @@
 """Cost of an epoch from a bucket: requests, bytes and money, by the dataset's size, the cache's size and the order of samples.
 
 The model is that of the cache: what is cached stays, so that c, the share of the dataset that the cache holds, is read once, in whole
-blocks of `BLOCK_BYTES`; the rest is fetched in every epoch. In random order the rest takes a request a sample, of `GROUP_BYTES` at least,
-since small samples are fetched with their neighbours; in windowed order (``shuffle="window"``), where neighbours are needed together, a
-request a block.
+blocks of `BLOCK_BYTES`; the rest is fetched in every epoch. It takes a request a sample, of `GROUP_BYTES` at least, since small samples
+are fetched with their neighbours.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ PRICES = (
     Price("GCS", "Google Cloud Storage Standard, us-east1", 0.0004, 0.12, "https://cloud.google.com/storage/pricing-examples", "2025"),
     Price("Azure", "Azure Blob Hot LRS, East US", 0.0005, 0.087, "https://azure.microsoft.com/pricing/details/storage/blobs/", "2025"),
 )
-"""Prices change, and differ from region to region: these tell the order of magnitude. First tier above the free one in each case."""
+"""Prices change, and differ from region to region: these tell the order of magnitude, and of S3 and Azure they were noted without a look at the
+page. First tier above the free one in each case."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,13 @@ class EpochTraffic:
     later: Traffic
 
 
-def epoch_traffic(samples: int, size: int, cache_size: int, *, windowed: bool = False) -> EpochTraffic:
-    """The traffic of epochs over a dataset.
+def epoch_traffic(samples: int, size: int, cache_size: int) -> EpochTraffic:
+    """The traffic of epochs over a dataset in random order.
 
     Args:
         samples: its samples.
         size: bytes of its shards.
         cache_size: bytes of the cache.
-        windowed: whether the order is windowed (``shuffle="window"``) or random.
 
     Raises:
         ArgumentError: the cache's size is negative.
@@ -95,9 +94,6 @@ def epoch_traffic(samples: int, size: int, cache_size: int, *, windowed: bool = 
     kept = min(cache_size, size)
     rest = size - kept
     share = kept / size if size else 1.0
-    if windowed:
-        later = Traffic(-(-rest // BLOCK_BYTES), rest)
-    else:
-        missed = round(samples * (1 - share))
-        later = Traffic(missed, max(rest, missed * min(GROUP_BYTES, size)))
+    missed = round(samples * (1 - share))
+    later = Traffic(missed, max(rest, missed * min(GROUP_BYTES, size)))
     return EpochTraffic(share, Traffic(-(-kept // BLOCK_BYTES) + later.requests, kept + later.bytes), later)

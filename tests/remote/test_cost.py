@@ -12,7 +12,7 @@ from fastload.remote.spans import RANGE_BYTES
 SAMPLE = BLOCK_BYTES // 16
 
 
-def simulated(samples: int, cached: int, windowed: bool) -> tuple[Traffic, Traffic]:
+def simulated(samples: int, cached: int) -> tuple[Traffic, Traffic]:
     """Traffic of two epochs over samples of 1/16 block, of which the first `cached` blocks stay in the cache."""
     have: set[int] = set()
     epochs = []
@@ -23,7 +23,7 @@ def simulated(samples: int, cached: int, windowed: bool) -> tuple[Traffic, Traff
             block = sample // 16
             if block in have or block in read:
                 continue
-            whole = block < cached or windowed
+            whole = block < cached
             requests += 1
             size += min(BLOCK_BYTES, (samples - 16 * block) * SAMPLE) if whole else SAMPLE
             if whole:
@@ -32,13 +32,12 @@ def simulated(samples: int, cached: int, windowed: bool) -> tuple[Traffic, Traff
     return epochs[0], epochs[1]
 
 
-@pytest.mark.parametrize("windowed", [False, True])
 @pytest.mark.parametrize("cached", [0, 1, 25, 99, 100, 150])
-def test_against_a_simulation(cached: int, windowed: bool) -> None:
+def test_against_a_simulation(cached: int) -> None:
     """For caches from nothing to more than the dataset."""
     samples = 1600
-    found = epoch_traffic(samples, samples * SAMPLE, cached * BLOCK_BYTES, windowed=windowed)
-    assert (found.first, found.later) == simulated(samples, cached, windowed)
+    found = epoch_traffic(samples, samples * SAMPLE, cached * BLOCK_BYTES)
+    assert (found.first, found.later) == simulated(samples, cached)
     assert found.cached == min(1.0, cached / 100)
 
 
@@ -55,12 +54,11 @@ def test_money() -> None:
 
 
 def test_small_samples() -> None:
-    """In random order, one of 2 KiB comes with its neighbours; in windowed order each byte comes once. The blocks are the fetcher's."""
+    """One of 2 KiB comes with its neighbours. The blocks are the fetcher's."""
     samples = 64 * 1024
     size = samples * 2048
     assert epoch_traffic(samples, size, 0).later == Traffic(samples, samples * GROUP_BYTES)
     assert epoch_traffic(samples, size, size // 2).first.bytes == size // 2 + samples // 2 * GROUP_BYTES
-    assert epoch_traffic(samples, size, 0, windowed=True).later == Traffic(64, size)
     assert BLOCK_BYTES == RANGE_BYTES
 
 
