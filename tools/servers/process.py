@@ -49,6 +49,9 @@ def accepts(port: int) -> bool:
     return False
 
 
+_STARTS = 3
+
+
 class ServerProcess:
     """A server program in a process of its own.
 
@@ -125,9 +128,23 @@ class ServerProcess:
         self.kill()
         self.start()
 
+    def new_ports(self) -> bool:
+        """Takes other ports, where they are the server's to choose: free ones may be taken before it has them. Returns whether it did."""
+        return False
+
+    def _start_somewhere(self) -> None:
+        for _ in range(_STARTS - 1):
+            try:
+                return self.start()
+            except RuntimeError:  # noqa: PERF203
+                self.kill()
+                if not self.new_ports():
+                    raise
+        self.start()
+
     def __enter__(self) -> Self:
         try:
-            self.start()
+            self._start_somewhere()
         except BaseException:
             self.__exit__(None, None, None)
             raise

@@ -37,8 +37,7 @@ class SeaweedFS(ServerProcess):
     def __init__(self, folder: str | Path | None = None) -> None:
         self._weed = weed()
         super().__init__(folder)
-        self._ports = free_ports(8)
-        self.endpoint = f"http://{HOST}:{self._ports[0]}"
+        self.new_ports()
         identity = {
             "name": "tester",
             "credentials": [{"accessKey": self.key, "secretKey": self.secret}],
@@ -46,6 +45,12 @@ class SeaweedFS(ServerProcess):
         }
         (self.folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
         (self.folder / "data").mkdir(exist_ok=True)
+
+    def new_ports(self) -> bool:
+        """Takes other ports."""
+        self._ports = free_ports(8)
+        self.endpoint = f"http://{HOST}:{self._ports[0]}"
+        return True
 
     @property
     def port(self) -> int:
