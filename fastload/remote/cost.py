@@ -42,8 +42,8 @@ PRICES = (
     Price("GCS", "Google Cloud Storage Standard, us-east1", 0.0004, 0.12, "https://cloud.google.com/storage/pricing-examples", "2025"),
     Price("Azure", "Azure Blob Hot LRS, East US", 0.0005, 0.087, "https://azure.microsoft.com/pricing/details/storage/blobs/", "2025"),
 )
-"""Prices change, and differ from region to region: these tell the order of magnitude, and of S3 and Azure they were noted without a look at the
-page. First tier above the free one in each case."""
+"""Prices change, and differ from region to region: these tell the order of magnitude. Those of S3 and Azure were noted without a look at
+the page. First tier above the free one in each case."""
 
 
 @dataclass(frozen=True)
