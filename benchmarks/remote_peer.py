@@ -50,8 +50,9 @@ def transformed(data: bytes) -> Any:
     import numpy as np
     import torch
     from PIL import Image
+    from PIL.JpegImagePlugin import JpegImageFile
 
-    with Image.open(io.BytesIO(data)) as opened:
+    with JpegImageFile(io.BytesIO(data)) as opened:
         picture = opened.convert("RGB")
     width, height = picture.size
     box = (0, 0, width, height)

@@ -102,6 +102,11 @@ class PartCheck:
         return ""
 
 
+def read_manifest(objects: Objects, name: str = MANIFEST_NAME) -> Manifest:
+    """The manifest in an object below a URL. Raises RemoteMissingError if there is none; RemoteError, DatasetError."""
+    return Manifest.from_bytes(objects.get(name, MANIFEST_BYTES), objects.url, name)
+
+
 def find_manifest(objects: Objects) -> Manifest | None:
     """The manifest of the dataset at a URL; None if there is no dataset.
 
@@ -110,10 +115,9 @@ def find_manifest(objects: Objects) -> Manifest | None:
         RemoteError: the store does not give it.
     """
     try:
-        data = objects.get(MANIFEST_NAME, MANIFEST_BYTES)
+        manifest = read_manifest(objects)
     except RemoteMissingError:
         return None
-    manifest = Manifest.from_bytes(data, objects.url)
     if any(shard.base is not None for shard in manifest.shards) or any(file.folder is not None for file in data_files(manifest)):
         raise DatasetError(
             f"{objects.url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`"

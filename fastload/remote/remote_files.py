@@ -24,12 +24,13 @@ from typing_extensions import Buffer
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
 from fastload.remote.dataset_cache import CachedShard
+from fastload.remote.files import read_manifest
 from fastload.remote.requests import Request, Unit
 from fastload.remote.session import RemoteStatus, Session
 from fastload.store.checked import Bad
 from fastload.store.dataset_files import DatasetFiles
 from fastload.store.entries import Segment, ShardEntry
-from fastload.store.manifest import MANIFEST_BYTES, MANIFEST_NAME, Manifest, version_name
+from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
 from fastload.store.segments import damaged_column
 from fastload.store.sidecar import Sidecars
 from fastload.urls import normalized, shown
@@ -48,6 +49,9 @@ class RemoteFiles(DatasetFiles):
         cache_size: most bytes of all caches in it; None: what they have, and 0.8 of what is free.
         storage_options: as `open_objects` takes them.
         timeout: seconds in which a request is tried again.
+
+    Attributes:
+        mean_bytes: mean size of a record, once the dataset is open.
     """
 
     remote = True
@@ -67,6 +71,7 @@ class RemoteFiles(DatasetFiles):
         _alive.add(self)
         self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._rows: list[npt.NDArray[np.uint32] | None] = []
+        self.mean_bytes = 1
         self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and how many blocks hold them
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -118,7 +123,7 @@ class RemoteFiles(DatasetFiles):
     def _manifest(self, name: str) -> Manifest:
         session = self.session
         try:
-            (data,) = session.together([partial(session.objects.get, name, MANIFEST_BYTES)])
+            (found,) = session.together([partial(read_manifest, session.objects, name)])
         except RemoteMissingError as error:
             if name != MANIFEST_NAME:
                 raise
@@ -126,7 +131,8 @@ class RemoteFiles(DatasetFiles):
                 f"{self.name} holds no packed dataset (no {MANIFEST_NAME}): put one there with `fastload push DATASET {self.name}`",
                 url=error.url,
             ) from None
-        return Manifest.from_bytes(data, self.name, name)
+        manifest: Manifest = found
+        return manifest
 
     def check(self, manifest: Manifest) -> None:
         """Checks that everything of the dataset lies at its URL. Raises DatasetError."""
@@ -158,12 +164,14 @@ class RemoteFiles(DatasetFiles):
             raise DatasetError(f"{self.name}: {error}: {_AGAIN}") from None
         session.shards[:], session.manifest = shards, manifest
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
+        stored = sum(shard.stored for shard in manifest.shards)
+        self.mean_bytes = max(1, sum(shard.bytes for shard in manifest.shards) // max(1, stored))
         self._rows = [None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards]
         return sidecars
 
     def shard_path(self, shard: ShardEntry) -> Path:
         """The path of a shard's sparse file."""
-        return next(each.path for each in self.shards if each.entry.first == shard.first)
+        return self.shards[int(np.searchsorted(self._firsts, shard.first))].path
 
     def base_path(self, shard: ShardEntry) -> str | None:
         """None: no attached files lie in a bucket."""
@@ -220,6 +228,7 @@ class RemoteFiles(DatasetFiles):
         owner: Any = None,
         done: Callable[[Request], None] | None = None,
         begin: Callable[[], None] = lambda: None,
+        lacking: list[Unit] | None = None,
     ) -> Request | None:
         """Begins to fetch the records of samples; None: all are in the cache.
 
@@ -228,11 +237,12 @@ class RemoteFiles(DatasetFiles):
             owner: an object without which the request is none; None: it is one in any case.
             done: called with the request at its end, in the fetcher's thread.
             begin: called before the request begins, if there is one.
+            lacking: what `missing` says of the samples, where it was asked already.
         """
-        missing = self.missing(indices)
-        if not missing:
+        lacking = self.missing(indices) if lacking is None else lacking
+        if not lacking:
             return None
-        request = Request(missing, self.mean_bytes * len(indices), owner, done)
+        request = Request(lacking, self.mean_bytes * len(indices), owner, done)
         begin()
         self.session.add(request)
         return request
@@ -254,12 +264,6 @@ class RemoteFiles(DatasetFiles):
         fetched, ranges = session.fetched
         count = sum(shard.entry.count for shard in session.shards)
         return RemoteStatus(str(self.name), self.cached(), count, session.cache.path, fetched, ranges)
-
-    @property
-    def mean_bytes(self) -> int:
-        """Mean size of a record."""
-        shards = self.shards
-        return max(1, sum(shard.entry.bytes for shard in shards) // max(1, sum(shard.entry.stored for shard in shards)))
 
     def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
         """(position in `indices`, record) of samples whose records a finished request has in memory; the others are in the cache."""

@@ -8,9 +8,10 @@ import time
 from contextlib import suppress
 
 from fastload.errors import DatasetError, RemoteMissingError
+from fastload.remote.files import read_manifest
 from fastload.remote.objects import Objects
 from fastload.store.entries import ShardEntry
-from fastload.store.manifest import MANIFEST_BYTES, MANIFEST_NAME, Manifest, version_name
+from fastload.store.manifest import Manifest, version_name
 from fastload.store.sidecar import Identity, identity
 
 LIMIT_S = 5.0
@@ -69,16 +70,13 @@ class ReplacedCheck:
         """The shards that the manifests at the URL name; none if there is no dataset; None where nobody answers."""
         assert self._opened is not None
         try:
-            found = self._manifest(MANIFEST_NAME)
+            found = read_manifest(self._objects)
             if found.version > self._opened.version:
                 with suppress(RemoteMissingError):
-                    old = self._manifest(version_name(self._opened.version))
+                    old = read_manifest(self._objects, version_name(self._opened.version))
                     return {identity(shard) for shard in (*found.shards, *old.shards)}
             return {identity(shard) for shard in found.shards}
         except RemoteMissingError:
             return set()
         except (DatasetError, RuntimeError):
             return None
-
-    def _manifest(self, name: str) -> Manifest:
-        return Manifest.from_bytes(self._objects.get(name, MANIFEST_BYTES), self._objects.url, name)

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import ClosedError, RemoteError
 from fastload.remote.remote_files import RemoteFiles
-from fastload.remote.requests import Request
+from fastload.remote.requests import Request, Unit
 
 _SIGNALS_S = 0.25
 
-Part = tuple[RemoteFiles, npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""A dataset in a bucket, rows of a batch, and the samples in them."""
+Part = tuple[RemoteFiles, npt.NDArray[np.int64], npt.NDArray[np.int64], list[Unit]]
+"""A dataset in a bucket, rows of a batch, the samples in them, and their units that are not in the cache."""
 
 
 class BatchFetch:
@@ -44,7 +44,8 @@ class BatchFetch:
         self._ended = threading.Event()
         batch.hold()
         for part in parts:
-            request = part[0].request(part[2], batch, partial(self._done, part), self._begin)
+            files, _, indices, missing = part
+            request = files.request(indices, batch, partial(self._done, part), self._begin, missing)
             if request is not None:
                 self._requests.append((part, request))
         self._end()
@@ -55,7 +56,7 @@ class BatchFetch:
 
     def _done(self, part: Part, request: Request) -> None:
         """Hands over what a request fetched; in the fetcher's thread."""
-        files, rows, indices = part
+        files, rows, indices, _ = part
         batch = self._batch()
         try:
             if batch is not None and request.error is not None:
@@ -95,6 +96,6 @@ class BatchFetch:
     def held(self) -> Iterator[None]:
         """Lets the batch's records be read in the block, where the cache had no room for them."""
         with ExitStack() as stack:
-            for (files, _, indices), request in self._requests:
+            for (files, _, indices, _), request in self._requests:
                 stack.enter_context(files.holding(request, indices))
             yield

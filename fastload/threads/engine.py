@@ -84,8 +84,8 @@ class ThreadEngine:
         for source, files in self._remote.items():
             rows = np.flatnonzero(sources == source)
             if len(rows):
-                parts.append((files, rows, indices[rows]))
-        if any(files.missing(where) for files, _, where in parts):
+                parts.append((files, rows, indices[rows], files.missing(indices[rows])))
+        if any(missing for *_, missing in parts):
             batch.fetch = BatchFetch(batch, parts)
 
     @cached_property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 from collections.abc import Iterator
+from os import readlink
+from os.path import lexists
 
 import pytest
 from descriptors import open_fds
@@ -18,4 +20,4 @@ def nothing_left() -> Iterator[None]:
     yield
     gc.collect()
     assert set(multiprocessing.active_children()) == tasks
-    assert open_fds() == fds
+    assert open_fds() == fds, {fd: readlink(f"/proc/self/fd/{fd}") for fd in open_fds() - fds if lexists(f"/proc/self/fd/{fd}")}
