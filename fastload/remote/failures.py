@@ -148,8 +148,8 @@ class Tries:
     def pause(self, failure: Failure) -> float:
         """Seconds to wait before the next try; negative if there is none to be made.
 
-        obstore does not tell the headers of an answer, so that Retry-After is not known: after 429 and 503 the pauses begin ten
-        times as long.
+        obstore does not tell the headers of an answer, and its own retries do not heed them, so that Retry-After is not known: after 429
+        and 503 the pauses begin ten times as long, and a client's calls try in turn (`fastload.remote.busy`).
         """
         if failure.kind not in ("again", "busy"):
             return -1.0

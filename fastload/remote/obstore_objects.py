@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import threading
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from typing_extensions import Buffer
 
 from fastload.errors import ArgumentError, ClosedError, RemoteError
+from fastload.remote.busy import BusyServer
 from fastload.remote.failures import REPLACED, Failure, Tries, of_message, wrong_length
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.own_obstore import add_holder, own_obstore
@@ -47,6 +49,7 @@ class ObstoreObjects(Objects):
         self._reader: Any = self._maker.reader()
         self._writer: Any = None
         self._awaited: set[asyncio.Future[Any]] = set()
+        self._busy = BusyServer()
         add_holder(self)
 
     def get(self, name: str, limit: int) -> bytes:
@@ -74,7 +77,12 @@ class ObstoreObjects(Objects):
             return _no_bytes(start, stop)
         tries = None
         while True:
+            if self._busy.failure is not None:
+                tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
+                while (wait := self._wait(tries)) is not None:
+                    await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
             store = self._store()
+            began = time.monotonic()
             request = self._range_later(store, name, start, stop, etag)
             try:
                 # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
@@ -87,9 +95,11 @@ class ObstoreObjects(Objects):
             except Exception as error:
                 failure = self._failure(error)
             if failure is None:
+                if self._busy.failure is not None:
+                    self._busy.answered()
                 return body
             tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
-            await asyncio.sleep(self._next_try(tries, failure, store))
+            await asyncio.sleep(self._next_try(tries, failure, store, began))
 
     def head(self, name: str) -> ObjectInfo:
         """Size and ETag of an object."""
@@ -140,6 +150,7 @@ class ObstoreObjects(Objects):
         with self._lock:
             self._closed = True
             self._reader = self._writer = None
+        self._busy.answered()  # who waits for a turn finds that it is closed
         for request in list(self._awaited):
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 request.get_loop().call_soon_threadsafe(request.cancel)
@@ -207,8 +218,24 @@ class ObstoreObjects(Objects):
             return Failure("final", "its name has an empty part or dots as a part", "give names without them")
         raise error
 
-    def _next_try(self, tries: Tries, failure: Failure, store: object) -> float:
+    def _wait(self, tries: Tries) -> tuple[float, concurrent.futures.Future[None]] | None:
+        """How long, and for what, a call waits before it asks for its turn at a busy server again; None: it has it. Raises RemoteError."""
+        seconds, opened = self._busy.turn()
+        failure = self._busy.failure
+        if not seconds or failure is None:
+            return None
+        left = tries.left()
+        if left <= 0:
+            tries.count -= 1  # the one that was still to be made
+            raise tries.error(failure)
+        return min(seconds, left), opened
+
+    def _next_try(self, tries: Tries, failure: Failure, store: object, began: float) -> float:
         """Seconds to wait before the next try; raises RemoteError if there is none."""
+        if failure.kind == "busy":
+            self._busy.refused(failure, began, tries.left())
+        elif failure.kind != "again":
+            self._busy.answered()
         if tries.renew_credentials(failure):
             self._renew(store)
             return 0.0
@@ -228,15 +255,19 @@ class ObstoreObjects(Objects):
         """What a blocking request returns, tried again where that can help; `wrong` says what is wrong with a result."""
         tries = Tries(doing, self._place(name), self._timeout)
         while True:
+            while self._busy.failure is not None and (wait := self._wait(tries)) is not None:
+                concurrent.futures.wait([wait[1]], wait[0])
             store = self._store(write)
+            began = time.monotonic()
             try:
                 result = request(store)
                 failure = wrong(result)
             except Exception as error:
                 failure = self._failure(error)
             if failure is None:
+                self._busy.answered()
                 return result
-            time.sleep(self._next_try(tries, failure, store))
+            time.sleep(self._next_try(tries, failure, store, began))
 
 
 def _no_bytes(start: int, stop: int) -> Buffer:
