@@ -105,6 +105,7 @@ def _imported() -> ModuleType:
         importlib.import_module(f"obstore.{part}")
     if not _origin:
         _origin = sys.modules[_NATIVE].__spec__.origin or ""  # type: ignore[union-attr]
+    _make_spare_file()  # now: a fork then leaves this process's descriptors as they are
     return obstore
 
 
@@ -160,10 +161,15 @@ def _anonymous_file() -> int:
 
 
 def _before_fork() -> None:
-    """Makes the file that children share. A fork while the lock is held would leave it locked in the child."""
-    global _spare_file
+    """Makes the file that children share if others imported obstore. A fork while the lock is held would leave it locked in the child."""
     _lock.acquire()
-    if _spare_file < 0 and _NATIVE in sys.modules:
+    if _NATIVE in sys.modules:
+        _make_spare_file()
+
+
+def _make_spare_file() -> None:
+    global _spare_file
+    if _spare_file < 0:
         with contextlib.suppress(OSError):
             _spare_file = _anonymous_file()
 

@@ -108,6 +108,26 @@ def test_a_child_that_ends_as_programs_end_harms_nobody(open_s3: Open, seaweedfs
     assert _run(program, s3_url, seaweedfs.options()) == (0, "read again\n")
 
 
+def test_a_fork_leaves_the_parents_descriptors_as_they_are(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
+    """The file for the children's copies of obstore is there from the first request on, and stays the only one."""
+    open_s3().put("a", bytes(SIZE))
+    program = """if True:
+        import os, sys
+        from fastload.remote.client import open_objects
+        open_objects(sys.argv[1], eval(sys.argv[2]), 10.0).get("a", 1 << 20)
+        def files():
+            links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+            return [os.readlink(link) for link in links if os.path.lexists(link) and "memfd" in os.readlink(link)]
+        before = files()
+        for _ in range(3):
+            if os.fork() == 0:
+                os._exit(0)
+            os.wait()
+        print(len(before), files() == before)
+    """
+    assert _run(program, s3_url, seaweedfs.options()) == (0, "1 True\n")
+
+
 def test_programs_that_end_while_reading_end_in_peace(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
     """Exit status 0, not abort's, right after awaited requests, and with requests still under way in a daemon thread."""
     open_s3().put("a", bytes(SIZE))
