@@ -26,6 +26,9 @@ FIRST_PAUSE_BUSY = 1.0
 LONGEST_PAUSE = 16.0
 
 _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
+_PROVIDER = re.compile(r"External \w+ credential provider: (\w{1,60})")
+# What a provider raises that is wrong by itself, or that its result raises where it is no credential.
+_WRONG_PROVIDER = frozenset({"KeyError", "TypeError", "ValueError", "AttributeError", "NameError", "ImportError", "ModuleNotFoundError"})
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,60})</Code>")
 _AGAIN_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _DENIED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "ExpiredTokenException"})
@@ -88,6 +91,10 @@ _CERTIFICATE_ADVICE = "give the authority's certificate as storage_options={'cli
 
 def of_message(text: str) -> Failure:
     """What an exception of obstore says, by its text."""
+    if found := _PROVIDER.search(text):
+        words = f"storage_options['credential_provider'] failed ({found[1]})"
+        kind: Kind = "final" if found[1] in _WRONG_PROVIDER else "again"
+        return Failure(kind, words, "check what it calls, and that it returns credentials as obstore takes them")
     if any(server in text for server in _METADATA_SERVERS):
         return Failure("denied", "no credentials were found in storage_options or the environment, and no cloud instance gave any")
     if found := _STATUS.search(text):

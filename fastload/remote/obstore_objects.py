@@ -150,6 +150,8 @@ class ObstoreObjects(Objects):
         with self._lock:
             self._closed = True
             self._reader = self._writer = None
+        if self._maker.provider is not None:
+            self._maker.provider.close()
         self._busy.answered()  # who waits for a turn finds that it is closed
         for request in list(self._awaited):
             with contextlib.suppress(RuntimeError):  # its loop is closed

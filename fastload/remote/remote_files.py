@@ -23,6 +23,7 @@ from typing_extensions import Buffer
 
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
+from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard
 from fastload.remote.files import read_manifest
 from fastload.remote.requests import Request, Unit
@@ -75,7 +76,8 @@ class RemoteFiles(DatasetFiles):
         self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and how many blocks hold them
 
     def __reduce__(self) -> tuple[object, ...]:
-        return RemoteFiles, self._arguments
+        url, cache, size, options, timeout = self._arguments
+        return RemoteFiles, (url, cache, size, sendable(options), timeout)
 
     @property
     def session(self) -> Session:

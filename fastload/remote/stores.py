@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fastload.errors import ArgumentError
+from fastload.remote.credentials import KEY, bounded_provider
 from fastload.urls import local_path, shown
 
 SILENCE_LIMIT = 10.0
@@ -32,7 +33,7 @@ class StoreMaker:
         self._url = url
         self._timeout = timeout
         self._client = _taken_mapping(options, "client_options")
-        self._provider = options.pop("credential_provider", None)
+        self.provider = bounded_provider(options.pop(KEY, None), timeout)
         if "retry_config" in options:
             raise ArgumentError("storage_options has no retry_config: fastload tries again by itself for `timeout` seconds")
         self._config = options
@@ -67,7 +68,7 @@ class StoreMaker:
                 return self._local(Path(path))
             connect = timedelta(seconds=min(CONNECT_LIMIT, self._timeout))
             client = {"connect_timeout": connect, **limits, **self._client}
-            given = {"config": self._config or None, "credential_provider": self._provider}
+            given = {"config": self._config or None, KEY: self.provider}
             return self._obstore.store.from_url(
                 self._url, client_options=client, retry_config=retry, **{key: value for key, value in given.items() if value is not None}
             )
