@@ -29,6 +29,6 @@ def test_no_sizes(size: Any) -> None:
 
 def test_shards_have_a_least_size() -> None:
     """A shard is a file of its own: less than 1 MiB is refused."""
-    assert RunOptions("1MiB", 1, False, False, False).shard_bytes == 1 << 20
+    assert RunOptions(shard_size="1MiB").shard_bytes == 1 << 20
     with pytest.raises(ArgumentError, match="less than 1 MiB"):
-        RunOptions("1000KB", 1, False, False, False)
+        RunOptions(shard_size="1000KB")

@@ -12,6 +12,10 @@ from fastload.packing.options import LIMITS, Check
 from fastload.urls import is_url, local_path, shown
 
 Workers = Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")]
+ShardSize = Annotated[str | None, typer.Option(help="Bytes of a shard: 500MB, 1GiB (the default), ...")]
+ShardSamples = Annotated[
+    int | None, typer.Option(min=LIMITS["shard_samples"][0], help="Begin a shard at every N-th sample instead of by bytes.", metavar="N")
+]
 Seed = Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")]
 CheckLevel = Annotated[
     Check, typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index.")

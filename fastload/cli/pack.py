@@ -21,6 +21,8 @@ from fastload.cli.options import (
     PathColumn,
     Quiet,
     Seed,
+    ShardSamples,
+    ShardSize,
     StorageOptions,
     Workers,
     parsed_options,
@@ -63,7 +65,8 @@ def pack(
     min_side: Annotated[
         int | None, typer.Option(min=LIMITS["min_side"][0], help="Shrink images whose shorter side is longer.")
     ] = _PACK.min_side,
-    shard_size: Annotated[str, typer.Option(help="Bytes of a shard: 1GiB, 500MB, ...")] = "1GiB",
+    shard_size: ShardSize = None,
+    shard_samples: ShardSamples = _RUN.shard_samples,
     workers: Workers = _RUN.workers,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Pack in a random order.")] = _PACK.shuffle,
     seed: Seed = _PACK.seed,
@@ -110,6 +113,7 @@ def pack(
             max_side=max_side,
             min_side=min_side,
             shard_size=shard_size,
+            shard_samples=shard_samples,
             workers=workers,
             shuffle=shuffle,
             seed=seed,

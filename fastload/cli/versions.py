@@ -6,7 +6,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from fastload.cli.options import Header, KeyPattern, LabelColumn, LabelPattern, LocalDataset, PathColumn, Quiet, Seed, Workers, in_a_folder
+from fastload.cli.options import (
+    Header,
+    KeyPattern,
+    LabelColumn,
+    LabelPattern,
+    LocalDataset,
+    PathColumn,
+    Quiet,
+    Seed,
+    ShardSamples,
+    ShardSize,
+    Workers,
+    in_a_folder,
+)
 from fastload.cli.output import say
 from fastload.cli.pack import run_again, show
 from fastload.errors import ArgumentError
@@ -41,7 +54,8 @@ def append(
     seed: Seed = _PACK.seed,
     on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be packed: stop, or leave it out.")] = _PACK.on_error,
     limit: Annotated[int | None, typer.Option(min=LIMITS["limit"][0], help="Add the first so many samples only.")] = _PACK.limit,
-    shard_size: Annotated[str, typer.Option(help="Bytes of a new shard: 1GiB, 500MB, ...")] = "1GiB",
+    shard_size: ShardSize = None,
+    shard_samples: ShardSamples = _RUN.shard_samples,
     workers: Workers = _RUN.workers,
     path_column: PathColumn = None,
     label_column: LabelColumn = None,
@@ -73,6 +87,7 @@ def append(
             on_error=on_error,
             limit=limit,
             shard_size=shard_size,
+            shard_samples=shard_samples,
             workers=workers,
             path_column=path_column,
             label_column=label_column,

@@ -97,7 +97,7 @@ def attach(
         limit=limit,
         max_pixels=checked_max_pixels(max_pixels),
     )
-    run = RunOptions("1GiB", workers, overwrite, resume, progress=progress)
+    run = RunOptions(workers=workers, overwrite=overwrite, resume=resume, progress=progress)
     if is_url(out):
         raise ArgumentError("an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`")
     if overwrite:

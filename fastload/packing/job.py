@@ -57,7 +57,7 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
     writer = open_writer(
         schema,
         shard_size=run.shard_bytes,
-        options=job.identity(),
+        options=job.identity() if run.shard_samples is None else {**job.identity(), "shard_samples": run.shard_samples},
         varying=VARYING,
         resume=run.resume,
         overwrite=run.overwrite,
@@ -65,7 +65,7 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
     )
     try:
         with advised(_UPLOADED), Progress(len(job.order), job.source.title, shown=run.progress) as bar:
-            return job.run(writer, run.threads, bar, started)
+            return job.run(writer, run, bar, started)
     except OSError as error:
         raise _write_failure(folder, error) from error
     finally:
@@ -125,11 +125,11 @@ class PackJob:
         digest = hashlib.blake2b(self._names.tobytes(), digest_size=16).hexdigest()
         return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": digest}
 
-    def run(self, writer: DatasetWriter, workers: int, bar: Progress, started: float) -> PackSummary:
+    def run(self, writer: DatasetWriter, run: RunOptions, bar: Progress, started: float) -> PackSummary:
         if writer.finished is not None:
             self._refuse_others(writer)
             return _finished(writer.finished, started)
-        tally = self._resumed(writer, workers)
+        tally = self._resumed(writer, run.threads)
         before = writer.next_index
         bar.start(tally.position, tally.bytes_in)
         prepare = None if self.source.concurrent else self._read
@@ -137,11 +137,13 @@ class PackJob:
             lambda place, item: self._outcome(writer, place, item),
             tally.position,
             len(self.order),
-            workers=workers,
+            workers=run.threads,
             prepare=prepare,
         )
         with pipeline:
             for outcome in _each(pipeline.results()):
+                if run.shard_samples is not None and tally.noted % run.shard_samples == 0:
+                    writer.next_shard(tally.noted // run.shard_samples, tally.noted, tally.state)
                 self._write(writer, outcome, tally)
                 bar.update(tally.position, tally.bytes_in)
         samples = writer.next_index

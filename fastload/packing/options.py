@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from fastload.errors import ArgumentError
 from fastload.limits import MAX_PIXELS, checked_max_pixels
 from fastload.sizes import parse_size
+from fastload.store.journal import SHARD_SIZE_LIMIT
 from fastload.system import available_cpus
 
 Encode = Literal["lossless", "keep", "jpeg", "raw"]
@@ -35,8 +36,12 @@ LIMITS = {
     "limit": (1, 2**63 - 1),
     "seed": (0, 2**64 - 1),
     "workers": (1, 1024),
+    "shard_samples": (1, 2**32 - 1),
 }
 """(least, most) of each option that is an integer, but for max_pixels, which `fastload.limits` checks."""
+
+SHARD_BYTES = 1 << 30
+"""Bytes after which a shard ends where nothing else is given."""
 
 _PATTERN = re.compile(r"([^%]*)%(?:0(?:[1-9]|1[0-8]))?d([^%]*)", re.DOTALL)
 
@@ -132,7 +137,7 @@ class LmdbOptions:
             raise ArgumentError(f"key_pattern and label_pattern are both {self.key_pattern!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Options for how a pack runs and where its shards end. The samples and their order do not depend on them.
 
@@ -140,7 +145,8 @@ class RunOptions:
         ArgumentError: a value out of range, or two that contradict each other.
     """
 
-    shard_size: str | int = "1GiB"
+    shard_size: str | int | None = None
+    shard_samples: int | None = None
     workers: int | None = None
     overwrite: bool = False
     resume: bool = False
@@ -149,15 +155,21 @@ class RunOptions:
     progress: bool = False
 
     def __post_init__(self) -> None:
-        _shard_bytes(self.shard_size)
-        _between("workers", self.workers, optional=True)
+        if self.shard_size is not None and self.shard_samples is not None:
+            raise ArgumentError("shard_size and shard_samples both say where shards end: give one")
+        if self.shard_size is not None:
+            _shard_bytes(self.shard_size)
+        for name in ("workers", "shard_samples"):
+            _between(name, getattr(self, name), optional=True)
         if self.overwrite and self.resume:
             raise ArgumentError("overwrite and resume contradict each other: the one starts anew, the other goes on")
 
     @property
     def shard_bytes(self) -> int:
-        """`shard_size` in bytes."""
-        return _shard_bytes(self.shard_size)
+        """Bytes after which a shard ends, where `shard_samples` does not say it."""
+        if self.shard_samples is not None:
+            return SHARD_SIZE_LIMIT
+        return SHARD_BYTES if self.shard_size is None else _shard_bytes(self.shard_size)
 
     @property
     def threads(self) -> int:

@@ -23,7 +23,8 @@ def pack(
     subsampling: Subsampling = "4:2:0",
     max_side: int | None = None,
     min_side: int | None = None,
-    shard_size: str | int = "1GiB",
+    shard_size: str | int | None = None,
+    shard_samples: int | None = None,
     workers: int | None = None,
     shuffle: bool = False,
     seed: int = 0,
@@ -60,7 +61,9 @@ def pack(
         subsampling: chroma subsampling of these JPEGs: "4:4:4", "4:2:2", "4:2:0", "gray".
         max_side: images whose longer side is longer are shrunk to it.
         min_side: images whose shorter side is longer are shrunk to it; with both, the smaller result.
-        shard_size: bytes at which a new shard is begun, a number or "500MB", "1GiB".
+        shard_size: bytes at which a new shard is begun, a number or "500MB"; 1 GiB by default.
+        shard_samples: instead, each shard takes so many consecutive samples of the order: what is in which shard does not depend on sizes.
+            A shard from which on_error="skip" left samples out has fewer.
         workers: threads that read and encode; the CPUs this process may use by default.
         shuffle: pack in a random order that `seed` decides.
         seed: seed of the shuffle.
@@ -114,7 +117,16 @@ def pack(
         limit=limit,
         max_pixels=checked_max_pixels(max_pixels),
     )
-    run = RunOptions(shard_size, workers, overwrite, resume, staging, storage_options, progress)
+    run = RunOptions(
+        shard_size=shard_size,
+        shard_samples=shard_samples,
+        workers=workers,
+        overwrite=overwrite,
+        resume=resume,
+        staging=staging,
+        storage_options=storage_options,
+        progress=progress,
+    )
     if overwrite:
         refuse_source_inside(source, out)
     opened = open_source(source, table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern))

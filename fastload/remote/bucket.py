@@ -18,6 +18,7 @@ from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingE
 from fastload.remote.files import DataFile, data_files, find_manifest, missing
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest
+from fastload.store.entries import file_number
 from fastload.store.locked import is_data_file
 from fastload.store.work import is_packed_file
 
@@ -107,7 +108,7 @@ class Bucket:
         """A name of the kind of another, with a number above all that are in use."""
         start, _, rest = like.partition("-")
         names = [name for name in (*self._used, *self._taken) if is_data_file(name) and name.startswith(f"{start}-")]
-        number = max((_number(name) for name in names), default=-1) + 1
+        number = max((file_number(name) for name in names), default=-1) + 1
         if number >= _NUMBERS:
             raise PackError(f"{self.objects.url} has no unused name for {like}: choose another URL")
         return f"{start}-{number:05d}.{rest.partition('.')[2]}"
@@ -115,7 +116,7 @@ class Bucket:
     @property
     def next_shard(self) -> int:
         """The number after those in the names of the shards that the manifest names."""
-        return max((_number(name) for name in self._used if name.startswith("shard-")), default=-1) + 1
+        return max((file_number(name) for name in self._used if name.startswith("shard-")), default=-1) + 1
 
     def commit(self, manifest: Manifest, written: Mapping[str, ObjectInfo]) -> int:
         """Makes the dataset of this manifest, and removes the objects of a dataset that it does not name.
@@ -166,7 +167,3 @@ def _list(objects: Objects) -> list[ObjectInfo]:
         return objects.list()
     except RemoteMissingError:
         raise PackError(f"there is no bucket for {objects.url}: make it first, or check the URL") from None
-
-
-def _number(name: str) -> int:
-    return int(name.partition("-")[2].partition(".")[0])

@@ -93,9 +93,9 @@ class RemoteWriter(DatasetWriter):
     def _published(self) -> Manifest | None:
         return None if self._journal_there else self._bucket.manifest
 
-    def _first_number(self) -> int:
-        named = [int(shard.file.partition("-")[2].partition(".")[0]) + 1 for shard in self._shards]
-        return max([*named, self._bucket.next_shard])
+    @property
+    def _offset(self) -> int:
+        return self._bucket.next_shard
 
     def _lost(self, shard: ShardEntry) -> str:
         if self.finished is not None:

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from fastload.errors import DatasetError, PackError
 from fastload.files import expanded
-from fastload.store.entries import SHARD_NAME, SIDE_NAME, file_path
+from fastload.store.entries import SHARD_NAME, SIDE_NAME, file_number, file_path
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import MANIFEST_NAME, VERSION_NAME, Manifest, old_versions, sync_folder, version_name
 from fastload.store.shard import write_error
@@ -74,7 +74,7 @@ class LockedDataset:
         start, end = f"{kind}-", ".lmdb" if kind == "shard" else ".bin"
         names = {*os.listdir(self.path), *self._named([self.manifest])}
         ours = (name for name in names if is_data_file(name) and name.startswith(start))
-        used = {int(name.removeprefix(start).removesuffix(end)) for name in ours}
+        used = {file_number(name) for name in ours}
         number = max(used, default=-1) + 1
         if number >= _NUMBERS:
             number = next(number for number in count() if number not in used)

@@ -25,7 +25,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
 from fastload.files import expanded
 from fastload.store.checked import Bad
-from fastload.store.entries import SHARD_NAME, ShardEntry, parse_shards
+from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards
 from fastload.store.journal import SHARD_SIZE_LIMIT, Journal
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
@@ -46,6 +46,7 @@ class _Complete:
 
     file: str
     first: int
+    key: int
     count: int
     columns: dict[str, int]
     state: dict[str, Any]
@@ -115,6 +116,8 @@ class DatasetWriter:
         self.finished: Manifest | None = None
         self._shards: list[ShardEntry] = []
         self._begun = 0
+        self._first = 0
+        self._key: int | None = None
         self._shard: ShardFile | None = None
         self._last_state: State = {}
         self._varying = frozenset(varying)
@@ -127,7 +130,7 @@ class DatasetWriter:
                 clear(self.out)
             elif resume:
                 self._resume()
-            self._begun = self._first_number()
+            self._begun = max([self._offset, *(file_number(shard.file) + 1 for shard in self._shards)])
             if self.finished is None:
                 self._journal(self.state, durable=False)
         except (OSError, DatasetError) as error:
@@ -267,14 +270,29 @@ class DatasetWriter:
             # not len(self._shards): the thread that completes the last shard may or may not have added it yet
             path = self.out / f"shard-{self._begun:05d}.lmdb"
             self._begun += 1
-            slack = min(self.shard_size // 8, 1 << 28) + (1 << 24)
-            self._shard = ShardFile(path, self.next_index, self.schema, self.shard_size + slack)
+            room = min(self.shard_size, 1 << 36)
+            self._first, key = self.next_index, self.next_index if self._key is None else self._key
+            self._shard = ShardFile(path, key, self.schema, room + min(room // 8, 1 << 28) + (1 << 24))
         self._shard.put(sample)
         self.next_index += 1
         if state is not None:
             self._last_state = state
         if self._shard.size >= self.shard_size or self._shard.column_full:
+            if self._key is not None:
+                raise PackError(f"{self._shard.path.name} is full with {self._shard.count:,} samples: choose a smaller shard_samples")
             self._complete_shard()
+
+    def next_shard(self, number: int, key: int, state: State) -> None:
+        """Ends the current shard, if one is begun, at a place that the caller chose; from now on only this does.
+
+        Args:
+            number: of the shard that the next sample begins, counted from the first that this writer could begin.
+            key: of that sample in its file.
+            state: as of `append`; it is stored with the shard that ends.
+        """
+        self._last_state = state
+        self._complete_shard()
+        self._begun, self._key = self._offset + number, key
 
     def _complete_shard(self, journal: bool = True) -> None:
         """Ends the current shard. A thread syncs it, computes its checksum and adds it to the journal while the next is written."""
@@ -285,13 +303,13 @@ class DatasetWriter:
         columns = shard.close()
         self._shard = None
         self._await_completion()
-        complete = _Complete(shard.path.name, shard.first, shard.count, columns, dict(state), self._log.cut())
+        complete = _Complete(shard.path.name, self._first, shard.first, shard.count, columns, dict(state), self._log.cut())
         self._completing = self._pool.submit(self._make_durable, complete, journal)
 
     def _make_durable(self, shard: _Complete, journal: bool) -> None:
         path = self.out / shard.file
         try:
-            entry = replace(durable_entry(path, shard.first, shard.count, shard.columns), base=self._base)
+            entry = replace(durable_entry(path, shard.first, shard.count, shard.columns), key=shard.key, base=self._base)
             self._store(entry)
             self._shards.append(entry)
             if journal:
@@ -354,9 +372,10 @@ class DatasetWriter:
         """The manifest of the dataset, if it is complete."""
         return Manifest.load(self.out) if (self.out / MANIFEST_NAME).exists() else None
 
-    def _first_number(self) -> int:
-        """The number in the name of the first shard that this writer begins."""
-        return len(self._shards)
+    @property
+    def _offset(self) -> int:
+        """The least number in the name of a shard of this pack."""
+        return 0
 
     def _lost(self, shard: ShardEntry) -> str:
         """Describes why a shard that the journal names cannot be used; "" if it can."""

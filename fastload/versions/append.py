@@ -67,7 +67,8 @@ def append(
     seed: int = 0,
     on_error: OnError = "raise",
     limit: int | None = None,
-    shard_size: str | int = "1GiB",
+    shard_size: str | int | None = None,
+    shard_samples: int | None = None,
     workers: int | None = None,
     path_column: str | int | None = None,
     label_column: str | int | None = None,
@@ -89,8 +90,8 @@ def append(
         source: what `fastload.pack` takes.
         encode, quality, subsampling, max_side, min_side, exif, check, index, optimize_huffman, max_pixels: as `fastload.pack` has them;
             by default what the dataset was packed with.
-        shuffle, seed, on_error, limit, shard_size, workers, path_column, label_column, header, key_pattern, label_pattern, progress: as
-            `fastload.pack` has them; they concern the samples that are added.
+        shuffle, seed, on_error, limit, shard_size, shard_samples, workers, path_column, label_column, header, key_pattern, label_pattern,
+            progress: as `fastload.pack` has them; they concern the samples that are added.
         resume: go on with an append that was stopped, with the same source and options.
 
     Returns:
@@ -107,7 +108,7 @@ def append(
         "check": check, "index": index, "optimize_huffman": optimize_huffman, "max_pixels": max_pixels,
     }  # fmt: skip
     table, keys = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
-    run = RunOptions(shard_size, workers, False, resume, progress=progress)
+    run = RunOptions(shard_size=shard_size, shard_samples=shard_samples, workers=workers, resume=resume, progress=progress)
     path = Path(expanded(out))
     _refuse_dataset(source)
     with DatasetChange(path, _GO_ON) as change:
