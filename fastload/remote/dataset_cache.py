@@ -282,8 +282,8 @@ class DatasetCache:
         with suppress(OSError):  # closed: nothing is held
             self._claims.disclaim(_lock_start(shard, first), last - first + 1)
 
-    def grant(self, start: int, stop: int) -> bool:
-        """Whether there is room for bytes start .. stop-1 of a shard; then it is taken."""
+    def grant(self, start: int, stop: int, smaller: bool = False) -> bool:
+        """Whether there is room for bytes start .. stop-1 of a shard; then it is taken. If not, the cache is full, unless less is tried."""
         if self.full:
             return False
         need = _room(start, stop)
@@ -293,7 +293,7 @@ class DatasetCache:
                 lacking = need - self._granted
                 self._ask(max(lacking, min(SLAB, self.root.size // _SLABS_LEAST)), lacking)
             if self._granted < need:
-                self._full = True
+                self._full = self._full or not smaller
                 return False
             self._granted -= need
             self._reserved += need

@@ -196,3 +196,10 @@ def wrong_length(body: Buffer | Failure, expected: int) -> Failure | None:
     # A store cuts a range at the object's end without a word.
     words = f"{length} of {expected} bytes came, since the object ends there"
     return Failure("final", words, "the dataset changed or is damaged: open it again, or check it with fastload verify")
+
+
+def remote_error(url: str, failure: BaseException) -> RemoteError:
+    """A failure as what users are told: a RemoteError as it is, any other as one that names the dataset's URL."""
+    if isinstance(failure, RemoteError):
+        return failure
+    return RemoteError(f"{url} cannot be read ({type(failure).__name__}: {failure})", url=url)

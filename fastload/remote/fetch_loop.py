@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastload.errors import ClosedError
+from fastload.remote.passes import HeldRoom
 
 _END_S = 5.0
 """Seconds that the end of the thread, or of what it has under way, is waited for."""
@@ -19,9 +20,14 @@ _inherited: list[FetchLoop] = []  # of parents: collected in a child, asyncio wo
 
 
 class FetchLoop:
-    """A thread that runs an asyncio loop. It belongs to the process that made it, and ends with its last user; see `acquire`."""
+    """A thread that runs an asyncio loop. It belongs to the process that made it, and ends with its last user; see `acquire`.
+
+    Attributes:
+        room: in memory, for what passes hold.
+    """
 
     def __init__(self) -> None:
+        self.room = HeldRoom()
         self.pid = os.getpid()
         self.users = 0
         self.loop = asyncio.new_event_loop()

@@ -3,12 +3,13 @@
 NOTE [ fetcher: what is fetched when ]
 1. Units are fetched in the order of the requests, each once: who wants one that is on its way waits for it.
 2. A range is one unit; or several that lie side by side and are wanted, up to RANGE_BYTES.
-3. Where a pass is known to need more than what was asked for so far (`cover`), and there is room in the cache, a range may take in all of
-   its block of RANGE_BYTES that will be needed: one large request costs half the CPU of many small ones. What is fetched so is at most
-   FILL bytes for each byte that is asked for. It is done where the loop does not wait, which is where at least half of the requests that
-   it has not used yet are finished; and where it waits for requests and not for bytes, which is where a byte of a large one comes much
-   sooner than a byte of a small one (`Pace`). On a slow link both take as long, and nothing is fetched but what comes next.
-4. What finds no room in the cache is handed to those who asked for it, from memory. Nothing that is cached makes room for it: in a
+3. Where a pass is known to need more than what was asked for so far (`Pass`), and there is room in the cache, a range may take in all of
+   its block of RANGE_BYTES that will be needed: one large request costs half the CPU of many small ones. A pass by blocks of its own
+   takes in the rest of those, also where the cache has no room: NOTE [ pass: what is held in memory ]. What is fetched so is at most FILL
+   bytes for each byte that is asked for. It is done where the loop does not wait, which is where at least half of the requests that it has
+   not used yet are finished; and where it waits for requests and not for bytes, which is where a byte of a large one comes much sooner
+   than a byte of a small one (`Pace`). On a slow link both take as long, and nothing is fetched but what comes next.
+4. What finds no room in the cache is handed to those who ask for it, from memory. Nothing that is cached makes room for it: in a
    shuffled epoch each sample is used once, and every policy hits at most as often as one that never evicts (Mohan et al., CoorDL, VLDB
    2021).
 5. Before a range is fetched into the cache its units are claimed for the host. What another process has claimed is looked for again every
@@ -26,16 +27,17 @@ import asyncio
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-import numpy as np
-import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload.errors import RemoteError
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
+from fastload.remote.failures import remote_error
+from fastload.remote.large_requests import LargeRequests
 from fastload.remote.objects import Objects
-from fastload.remote.pace import Pace
+from fastload.remote.passes import Pass
 from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import Request, Unit
 from fastload.remote.spans import RANGE_BYTES, Span, alone, around, runs_of, units_of
@@ -44,8 +46,8 @@ IN_FLIGHT_BYTES = 16 << 20
 """Bytes that are on their way at once: at 50 ms, 320 MB/s. They are in memory."""
 IN_FLIGHT = 96
 """Requests at once."""
-FILL = 16
-"""Bytes that are fetched before anybody asks for them, for each byte that somebody does ask for."""
+BLOCK_MOST = 2 * RANGE_BYTES
+"""Most bytes of a block of a pass that are fetched by one request: a sampler's block of 2 MiB has about as many, some more."""
 LOOK_S = 0.01
 TRIES = 3
 
@@ -75,19 +77,18 @@ class Fetcher:
         self._waiting: dict[Unit, list[Request]] = {}
         self._flying: set[Unit] = set()
         self._elsewhere: dict[Unit, float] = {}
-        self._requests: deque[weakref.ref[Request]] = deque()  # in their order; one that nobody holds any more was used
-        self._cover: list[npt.NDArray[np.bool_]] | None = None
-        self._credit = 0
-        self._pace = Pace()
-        self._first: Request | None = None  # of the pass
+        self._large = LargeRequests(IN_FLIGHT_BYTES)
+        self._passes: weakref.WeakSet[Pass] = weakref.WeakSet()
         self._bytes = 0
         self._tasks: dict[asyncio.Task[None], Span] = {}
         self._looking = False
+        self._error = partial(remote_error, objects.url)
 
-    def cover(self, units: list[npt.NDArray[np.bool_]] | None) -> None:
-        """Says which units of each shard the passes under way need; None: that is not known."""
-        self._cover = units
-        self._first = None
+    def begin(self, of: Pass) -> None:
+        """Begins a pass, which ends with the fetcher, or before."""
+        self._passes.add(of)
+        if self._stopped is not None:
+            of.end()
 
     def add(self, request: Request) -> None:
         """Begins to fetch what a request lacks."""
@@ -102,19 +103,26 @@ class Fetcher:
             request.finish(self._error(failure))
 
     def _add(self, request: Request) -> None:
-        self._requests.append(weakref.ref(request))
-        self._first = self._first or request
-        self._credit = min(self._credit + FILL * request.size, FILL * IN_FLIGHT_BYTES)
+        self._large.note(request)
+        share = request.share
+        if share is not None:
+            share.of.start(request)
+            share.of.open(share.opens)
         for shard in {shard for shard, _ in request.units}:
             self.cache.look(self._shards[shard])
         for unit in request.units:
             if self._shards[unit[0]].state[unit[1]]:
                 request.arrived(unit)
                 continue
+            if share is not None and (held := share.of.held(unit)) is not None:
+                request.arrived(unit, held)
+                continue
             waiting = self._waiting.setdefault(unit, [])
             waiting.append(request)
             if len(waiting) == 1:
                 self._queue.append(unit)
+        if share is not None:
+            share.of.use(share.asks)
         if not request.units:
             request.finish()
         self._pump()
@@ -139,6 +147,8 @@ class Fetcher:
                 span.heals.finish(error)
         for task in list(self._tasks):
             task.cancel()
+        for of in list(self._passes):
+            of.end()
         waiting = [request for requests in self._waiting.values() for request in requests]
         self._queue.clear()
         self._waiting.clear()
@@ -151,7 +161,7 @@ class Fetcher:
     def _pump(self) -> None:
         """Starts requests while there is room for them."""
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
-            if self._fills and self._flying and self._waits_to_learn():
+            if self._flying and self._waits_to_learn(self._queue[0]):
                 return
             unit = self._queue.popleft()
             if unit in self._waiting and unit not in self._flying and self._is_wanted(unit):
@@ -170,14 +180,18 @@ class Fetcher:
         return bool(alive)
 
     def _start(self, unit: Unit) -> None:
-        if not self._begin(unit, (self._span(unit), alone(self._shards[unit[0]], unit))):
+        if self.cache.full:
+            self._send(self._past_cache(unit))
+        elif not self._begin(unit, (self._span(unit), alone(self._shards[unit[0]], unit))):
             self._look_later(unit)
 
-    def _begin(self, unit: Unit, spans: Iterable[Span]) -> bool:
-        """Begins to fetch the first of some ranges that no other process has; False: others have all of them."""
+    def _begin(self, unit: Unit, spans: Sequence[Span]) -> bool:
+        """Begins to fetch the first of some ranges, ever smaller, that finds room and no other process has; False: others have all."""
         for span in spans:
-            if not self.cache.grant(span.start, span.stop):
-                self._send(self._run(unit, self._asked_for))
+            if not self.cache.grant(span.start, span.stop, smaller=span is not spans[-1]):
+                if not self.cache.full:
+                    continue
+                self._send(self._past_cache(unit))
                 return True
             if self.cache.claim(self._shards[span.shard], span.first, span.last):
                 span.kept = True
@@ -196,6 +210,7 @@ class Fetcher:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The end of a task, however it came: there is room for the next. In a regular one all that waited for its units know already."""
         span = self._tasks.pop(task)
+        span.give_back()  # a task that is cancelled before it begins runs no line
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
             self._settle(span, self._error(failure), b"", False)
@@ -203,51 +218,62 @@ class Fetcher:
             self._pump()
 
     def _span(self, unit: Unit) -> Span:
-        """The range to fetch for a unit."""
-        if self._may_fill():
-            span = self._run(unit, self._needed)
-            own = alone(self._shards[unit[0]], unit)
-            self._credit -= (span.stop - span.start) - (own.stop - own.start)
-            return span
-        return self._run(unit, self._asked_for)
+        """The range to fetch for a unit into the cache."""
+        of = self._pass_of(unit)
+        if of is None or not self._large.may(of):
+            return self._run(unit, self._asked_for)
+        span = self._run(unit, lambda *other: self._asked_for(*other) or of.needs(*other), BLOCK_MOST if of.blocks else 0)
+        return self._paid(span, unit)
 
-    @property
-    def _fills(self) -> bool:
-        """Whether more may be fetched than what is asked for."""
-        return self._cover is not None and not self.cache.full
+    def _past_cache(self, unit: Unit) -> Span:
+        """The range to fetch for a unit that finds no room in the cache; its pass holds what nobody asks for yet."""
+        of, shard = self._pass_of(unit), self._shards[unit[0]]
+        if of is None or not of.blocks:
+            return self._run(unit, self._asked_for)
+        room = free = of.free if self._large.may(of) else 0
 
-    @property
-    def _begun(self) -> bool:
-        """Whether the first request of the pass is over."""
-        return self._first is not None and (self._first.finished or not self._first.wanted)
+        def takes(number: int, other: int) -> bool:
+            nonlocal free
+            if not self._asked_for(number, other):
+                start, stop = shard.range_of(other)
+                if not of.needs(number, other) or stop - start > free:
+                    return False
+                free -= stop - start
+            return True
 
-    def _waits_to_learn(self) -> bool:
+        span = self._paid(self._run(unit, takes, BLOCK_MOST), unit)
+        span.of, span.reserved = of, room - free
+        of.reserve(span.reserved)
+        return span
+
+    def _paid(self, span: Span, unit: Unit) -> Span:
+        """A range, paid for with credit."""
+        own = alone(self._shards[unit[0]], unit)
+        self._large.pay((span.stop - span.start) - (own.stop - own.start))
+        return span
+
+    def _pass_of(self, unit: Unit) -> Pass | None:
+        """The pass that asks for a unit; None: nobody does, or nothing is known of it."""
+        waiting = self._waiting.get(unit)
+        return waiting[0].share.of if waiting and waiting[0].share is not None else None
+
+    def _waits_to_learn(self, unit: Unit) -> bool:
         """Whether nothing more is asked for yet: the first request comes first, and then it is found how the rest is fetched best."""
-        if self._begun:
-            return self._pace.learning
-        return self._first is not None and not self._first.lacks(self._queue[0])
-
-    def _may_fill(self) -> bool:
-        if not self._fills or self._credit < RANGE_BYTES:
-            return False
-        while self._requests and ((first := self._requests[0]()) is None or not first.wanted):
-            self._requests.popleft()
-        unused = [request for each in self._requests if (request := each()) is not None and request.wanted]
-        finished = sum(request.finished for request in unused)
-        return len(unused) > 1 and (2 * finished >= len(unused) or (self._begun and self._pace.large_is_better()))
+        of = self._pass_of(unit)
+        if of is None or (self.cache.full and not of.blocks):
+            return False  # nothing is fetched but what is asked for
+        return self._large.pace.learning if of.begun else not of.waits_first_for(unit)
 
     def _asked_for(self, shard: int, number: int) -> bool:
         return (shard, number) in self._waiting
 
-    def _needed(self, shard: int, number: int) -> bool:
-        assert self._cover is not None
-        return bool(self._cover[shard][number]) or self._asked_for(shard, number)
-
-    def _run(self, unit: Unit, takes: Callable[[int, int], bool]) -> Span:
-        """The units around one that lie side by side, are not there and are taken, within a block of RANGE_BYTES."""
+    def _run(self, unit: Unit, takes: Callable[[int, int], bool], most: int = 0) -> Span:
+        """The units around one that lie side by side, are not there and are taken, within a block of RANGE_BYTES, or `most` bytes."""
         number = unit[0]
         shard = self._shards[number]
-        return around(shard, unit, lambda other: not shard.state[other] and (number, other) not in self._flying and takes(number, other))
+        return around(
+            shard, unit, lambda other: not shard.state[other] and (number, other) not in self._flying and takes(number, other), most
+        )
 
     # ---- what another process fetches
 
@@ -293,6 +319,7 @@ class Fetcher:
         shard = self._shards[span.shard]
         error: RemoteError | None = None
         data: Buffer = b""
+        good: list[int] = []
         kept = False
         try:
             if span.kept and span.heals is None and self.cache.refresh(shard, span.first, span.last):
@@ -314,6 +341,7 @@ class Fetcher:
             self._bytes -= span.stop - span.start
             self._flying.difference_update(units_of(span))
         self._settle(span, error, data, kept)
+        span.hold(shard, good, memoryview(data))
 
     def _settle(self, span: Span, error: RemoteError | None, data: Buffer, kept: bool) -> None:
         """Tells those who wait for a range what became of it."""
@@ -333,11 +361,6 @@ class Fetcher:
             if span.heals is not None:
                 span.heals.arrived(unit, taken)
 
-    def _error(self, failure: BaseException) -> RemoteError:
-        if isinstance(failure, RemoteError):
-            return failure
-        return RemoteError(f"{self.objects.url} cannot be read ({type(failure).__name__}: {failure})", url=self.objects.url)
-
     async def _checked(self, span: Span) -> tuple[Buffer, list[int]]:
         """The bytes of a range, and which of its units are the dataset's. They are asked for again where one is not."""
         shard = self._shards[span.shard]
@@ -346,7 +369,7 @@ class Fetcher:
             for _ in range(TRIES):
                 began = time.monotonic()
                 data = await self.objects.fetch(shard.entry.file, span.start, span.stop)
-                self._pace.note(span.stop - span.start, time.monotonic() - began)
+                self._large.pace.note(span.stop - span.start, time.monotonic() - began)
                 self.fetched += span.stop - span.start
                 self.ranges += 1
                 bad = shard.damaged(span.first, span.last, memoryview(data))

@@ -26,6 +26,7 @@ from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMiss
 from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard
 from fastload.remote.files import read_manifest
+from fastload.remote.passes import PassShare
 from fastload.remote.requests import Request, Unit
 from fastload.remote.session import RemoteStatus, Session
 from fastload.store.checked import Bad
@@ -208,7 +209,7 @@ class RemoteFiles(DatasetFiles):
         shards = np.searchsorted(self._firsts, indices, side="right") - 1
         rows = indices - self._firsts[shards]
         units = np.empty_like(rows)
-        for number, mine in _by_shard(shards):
+        for number, mine in by_shard(shards):
             counting = self._rows[number]
             if counting is not None:
                 rows[mine] = counting[rows[mine]]
@@ -219,7 +220,7 @@ class RemoteFiles(DatasetFiles):
         """The units of samples that are not known to be in the cache."""
         shards, _, units = self.units(indices)
         found: list[Unit] = []
-        for number, mine in _by_shard(shards):
+        for number, mine in by_shard(shards):
             lacking = units[mine]
             found += [(number, unit) for unit in lacking[self.shards[number].state[lacking] == 0].tolist()]
         return found
@@ -231,6 +232,7 @@ class RemoteFiles(DatasetFiles):
         done: Callable[[Request], None] | None = None,
         begin: Callable[[], None] = lambda: None,
         lacking: list[Unit] | None = None,
+        share: PassShare | None = None,
     ) -> Request | None:
         """Begins to fetch the records of samples; None: all are in the cache.
 
@@ -240,14 +242,21 @@ class RemoteFiles(DatasetFiles):
             done: called with the request at its end, in the fetcher's thread.
             begin: called before the request begins, if there is one.
             lacking: what `missing` says of the samples, where it was asked already.
+            share: what they are of a pass.
         """
         lacking = self.missing(indices) if lacking is None else lacking
         if not lacking:
+            self.note(share)
             return None
-        request = Request(lacking, self.mean_bytes * len(indices), owner, done)
+        request = Request(lacking, self.mean_bytes * len(indices), owner, done, share=share)
         begin()
         self.session.add(request)
         return request
+
+    def note(self, share: PassShare | None) -> None:
+        """Tells a pass what is asked for, where the cache lacks none of it."""
+        if share is not None and (share.opens or share.of.holds):
+            self.session.call(share.note)
 
     def cached(self) -> int:
         """Number of samples in the cache."""
@@ -258,7 +267,7 @@ class RemoteFiles(DatasetFiles):
 
     def _lacking(self, indices: npt.NDArray[np.int64]) -> int:
         shards, _, units = self.units(indices)
-        return sum(int((self.shards[number].state[units[mine]] == 0).sum()) for number, mine in _by_shard(shards))
+        return sum(int((self.shards[number].state[units[mine]] == 0).sum()) for number, mine in by_shard(shards))
 
     def status(self) -> RemoteStatus:
         """What is cached, and what was fetched by this process."""
@@ -358,17 +367,6 @@ class RemoteFiles(DatasetFiles):
                 raise damaged_column(name, known[number].entry.file)
         return {number: data for (number, _), (_, data) in request.taken.items()}
 
-    def cover(self, indices: npt.NDArray[np.int64] | None) -> None:
-        """Says which samples a pass needs, as far as that is known: None: it is not."""
-        session = self.session
-        masks: list[npt.NDArray[np.bool_]] | None = None
-        if indices is not None:
-            masks = [np.zeros(len(shard.state), bool) for shard in self.shards]
-            shards, _, units = self.units(indices)
-            for number, mine in _by_shard(shards):
-                masks[number][units[mine]] = True
-        session.call(session.fetcher.cover, masks)
-
     def close(self) -> None:
         """Lets go of this process's session; idempotent."""
         session, self._session = self._session, None
@@ -387,8 +385,10 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """(number, positions in `shards`) of each shard that occurs."""
+    if not len(shards):
+        return
     order = np.argsort(shards, kind="stable")
     numbers, firsts = np.unique(shards[order], return_index=True)
     yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)

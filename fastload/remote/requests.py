@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Buffer
 
 from fastload.errors import RemoteError
+
+if TYPE_CHECKING:
+    from fastload.remote.passes import PassShare
 
 Unit = tuple[int, int]
 """A unit of a dataset: the number of its shard, and its number there. See NOTE [ cache: when a part is there ]."""
@@ -27,14 +30,22 @@ class Request:
         size: bytes of all that is asked for, there or not.
         taken: what was fetched and could not be kept in the cache, by unit: (its start in the shard's file, bytes).
         error: why a unit could not be fetched; the first one's.
+        share: what it is of a pass; None: it is of none, or of one of which nothing is known.
     """
 
     def __init__(
-        self, units: Iterable[Unit], size: int, owner: Any = None, done: Callable[[Request], None] | None = None, heal: bool = False
+        self,
+        units: Iterable[Unit],
+        size: int,
+        owner: Any = None,
+        done: Callable[[Request], None] | None = None,
+        heal: bool = False,
+        share: PassShare | None = None,
     ) -> None:
         self.units = list(dict.fromkeys(units))
         self.size = size
         self.heal = heal
+        self.share = share
         self.taken: dict[Unit, tuple[int, Buffer]] = {}
         self.error: RemoteError | None = None
         self._left = set(self.units)

@@ -20,6 +20,7 @@ from fastload.remote.dataset_cache import CachedShard, DatasetCache
 from fastload.remote.fetch_loop import FetchLoop
 from fastload.remote.fetcher import Fetcher
 from fastload.remote.objects import Objects
+from fastload.remote.passes import HeldRoom
 from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import Request
 from fastload.store.manifest import Manifest
@@ -99,6 +100,13 @@ class Session:
     def add(self, request: Request) -> None:
         """Begins to fetch what a request lacks. Raises ClosedError."""
         self.call(self.fetcher.add, request)
+
+    @property
+    def room(self) -> HeldRoom:
+        """In memory, for what passes hold; of the process. Raises ClosedError."""
+        if self.loop is None:
+            raise ClosedError(f"{self.objects.url} was closed: open it again")
+        return self.loop.room
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls a function in the thread that fetches, soon. Raises ClosedError."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fastload.remote.dataset_cache import CachedShard
+from fastload.remote.passes import Pass
 from fastload.remote.requests import Request, Unit
 
 RANGE_BYTES = 2 << 20
@@ -16,7 +17,15 @@ GAP = 16 << 10
 
 @dataclass
 class Span:
-    """Units first .. last of a shard, which are fetched by one request."""
+    """Units first .. last of a shard, which are fetched by one request.
+
+    Attributes:
+        start, stop: their bytes in the file.
+        kept: there is room for them in the cache.
+        heals: who wants them from memory, whatever the cache says.
+        of: the pass that they are fetched for.
+        reserved: bytes of room for what the pass is to hold of them.
+    """
 
     shard: int
     first: int
@@ -24,7 +33,24 @@ class Span:
     start: int
     stop: int
     kept: bool = False
-    heals: Request | None = None  # who wants it from memory, whatever the cache says
+    heals: Request | None = None
+    of: Pass | None = None
+    reserved: int = 0
+
+    def hold(self, shard: CachedShard, units: Iterable[int], data: memoryview) -> None:
+        """Lets the pass hold what it has not asked for yet of some units of the span, whose bytes came."""
+        self.give_back()
+        if self.of is None:
+            return
+        for unit in units:
+            start, stop = shard.range_of(unit)
+            self.of.hold((self.shard, unit), start, data[start - self.start : stop - self.start])
+
+    def give_back(self) -> None:
+        """Gives the reserved room back; idempotent."""
+        if self.of is not None:
+            self.of.reserve(-self.reserved)
+        self.reserved = 0
 
 
 def alone(shard: CachedShard, unit: Unit) -> Span:
@@ -33,13 +59,14 @@ def alone(shard: CachedShard, unit: Unit) -> Span:
     return Span(unit[0], unit[1], unit[1], start, stop)
 
 
-def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool]) -> Span:
-    """The units around one that lie side by side and are taken, within a block of RANGE_BYTES.
+def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> Span:
+    """The units around one that lie side by side and are taken.
 
     Args:
         shard: of the unit.
         unit: which is in the span, whether it is taken or not.
-        takes: whether a unit of the shard is.
+        takes: whether a unit of the shard is; asked once of each.
+        most: bytes of the span, unless the unit alone has more; 0: the span is within the unit's block of RANGE_BYTES.
     """
     groups = shard.groups
     if unit[1] >= len(groups):
@@ -48,8 +75,13 @@ def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool]) -> Span
     first = last = unit[1]
     block = int(starts[first]) // RANGE_BYTES
 
+    def near(other: int) -> bool:
+        if most:
+            return max(int(stops[other]), int(stops[last])) - min(int(starts[other]), int(starts[first])) <= most
+        return int(starts[other]) // RANGE_BYTES == block
+
     def fits(other: int) -> bool:
-        return 0 <= other < len(groups) and int(starts[other]) // RANGE_BYTES == block and takes(other)
+        return 0 <= other < len(groups) and near(other) and takes(other)
 
     while fits(first - 1) and int(starts[first]) - int(stops[first - 1]) <= GAP:
         first -= 1

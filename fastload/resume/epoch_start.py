@@ -102,15 +102,18 @@ def _load_sampler(settings: Settings, epoch_state: EpochState) -> None:
         sampler.load_state_dict(epoch_state.sampler["state"])
 
 
-def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any]) -> IndexBatches:
-    """The epoch's index batches from its position on. Then sets the generators as they were when the state was taken."""
+def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], skipped: Callable[[Any], object] = id) -> IndexBatches:
+    """The epoch's index batches from its position on. Then sets the generators as they were when the state was taken.
+
+    `skipped` is called with each batch before that position.
+    """
     sampler = _stateful(settings)
     get_state: Callable[[], Any] | None = None
     again: Callable[[], Iterator[Any]] | None = None
     if sampler is not None and (not epoch_state.resumed or epoch_state.sampler.get("state") is not None):
         get_state = sampler.state_dict
         again = partial(iter, settings.index_sampler)
-    index_batches = IndexBatches(epoch_state, indices, get_state, again)
+    index_batches = IndexBatches(epoch_state, indices, get_state, again, skipped)
     set_generators(settings, epoch_state.now)
     return index_batches
 

@@ -102,8 +102,8 @@ class EpochState:
 class IndexBatches(Iterator[Any]):
     """Iterator over an epoch's index batches, numbered, from its position on.
 
-    1. Batches below the position are drawn and dropped, so that the sampler draws as in an uninterrupted epoch. A stateful sampler, whose
-       state `get_state` returns, was set to that position already.
+    1. Batches below the position are drawn and dropped, so that the sampler draws as in an uninterrupted epoch; `skipped` is called with
+       each. A stateful sampler, whose state `get_state` returns, was set to that position already.
     2. The sampler's state after each draw is kept until that batch, and all before it, were returned to the caller.
     3. If a sampler that was set to a state yields nothing at all, and the epoch has `rewind`, it is iterated again by `again`.
     """
@@ -114,6 +114,7 @@ class IndexBatches(Iterator[Any]):
         indices: Iterator[Any],
         get_state: Callable[[], Any] | None,
         again: Callable[[], Iterator[Any]] | None = None,
+        skipped: Callable[[Any], object] = id,
     ) -> None:
         self._epoch_state = epoch_state
         self._indices = indices
@@ -127,7 +128,7 @@ class IndexBatches(Iterator[Any]):
         epoch_state.at = epoch_state.position - 1
         epoch_state.index_batches = self
         while self._next < epoch_state.position:
-            next(self._indices)
+            skipped(next(self._indices))
             self._next += 1
         self._done = frozenset(epoch_state.beyond)
 

@@ -13,19 +13,36 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ClosedError, RemoteError
+from fastload.remote.passes import PassShare
 from fastload.remote.remote_files import RemoteFiles
 from fastload.remote.requests import Request, Unit
 
 _SIGNALS_S = 0.25
 
-Part = tuple[RemoteFiles, npt.NDArray[np.int64], npt.NDArray[np.int64], list[Unit]]
-"""A dataset in a bucket, rows of a batch, the samples in them, and their units that are not in the cache."""
+
+class Part(NamedTuple):
+    """What a batch needs of one dataset in a bucket.
+
+    Attributes:
+        files: of the dataset.
+        rows: of the batch.
+        indices: the samples in them.
+        missing: their units that are not in the cache.
+        share: what the batch is of a pass.
+    """
+
+    files: RemoteFiles
+    rows: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+    missing: list[Unit]
+    share: PassShare | None
 
 
 class BatchFetch:
@@ -44,8 +61,7 @@ class BatchFetch:
         self._ended = threading.Event()
         batch.hold()
         for part in parts:
-            files, _, indices, missing = part
-            request = files.request(indices, batch, partial(self._done, part), self._begin, missing)
+            request = part.files.request(part.indices, batch, partial(self._done, part), self._begin, part.missing, part.share)
             if request is not None:
                 self._requests.append((part, request))
         self._end()
@@ -56,7 +72,7 @@ class BatchFetch:
 
     def _done(self, part: Part, request: Request) -> None:
         """Hands over what a request fetched; in the fetcher's thread."""
-        files, rows, indices, _ = part
+        files, rows, indices = part.files, part.rows, part.indices
         batch = self._batch()
         try:
             if batch is not None and request.error is not None:
@@ -88,7 +104,7 @@ class BatchFetch:
             waited += _SIGNALS_S
             if timeout and waited >= timeout:
                 return False
-            if not all(part[0].running for part, _ in self._requests):
+            if not all(part.files.running for part, _ in self._requests):
                 raise ClosedError("this process fetches nothing any more")
         return True
 
@@ -96,6 +112,6 @@ class BatchFetch:
     def held(self) -> Iterator[None]:
         """Lets the batch's records be read in the block, where the cache had no room for them."""
         with ExitStack() as stack:
-            for (files, _, indices, _), request in self._requests:
-                stack.enter_context(files.holding(request, indices))
+            for part, request in self._requests:
+                stack.enter_context(part.files.holding(request, part.indices))
             yield

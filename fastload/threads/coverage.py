@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from fastload.execution.settings import Settings
-from fastload.window import RandomWindowSampler, coverage
+from fastload.window import RandomWindowSampler, blocks_of, coverage
 
 
-def known_positions(settings: Settings) -> npt.NDArray[np.int64] | None:
-    """The positions that a pass will ask for, ascending; None: a sampler that is not known here decides.
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """What a pass will ask for.
+
+    Attributes:
+        needed: of each, whether the pass asks for it.
+        block: samples of a block, where the pass asks for blocks of consecutive positions, each within a short time; block k begins at
+            position k * block. 0: it does not.
+        buffer: most samples of such blocks that are open at a time and not asked for yet.
+    """
+
+    needed: npt.NDArray[np.bool_]
+    block: int = 0
+    buffer: int = 0
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """All that it asks for, ascending."""
+        return np.flatnonzero(self.needed)
+
+    def leave_out(self, positions: Sequence[int] | int) -> None:
+        """Notes positions that an earlier part of the pass was given."""
+        self.needed[positions] = False
+
+
+def known_coverage(settings: Settings) -> Coverage | None:
+    """The coverage of a pass; None: a sampler that is not known here decides.
 
     Nothing is drawn from a generator, and no sampler is advanced.
     """
     if settings.auto_collation and type(settings.batch_sampler) is not BatchSampler:
         return None
     sampler = settings.batch_sampler.sampler if settings.auto_collation else settings.sampler
-    kind = type(sampler)
-    if kind is SequentialSampler:
+    count = len(settings.dataset)
+    positions = _positions(sampler, count)
+    if positions is None or (len(positions) and positions[-1] >= count):
+        return None
+    needed = np.zeros(count, bool)
+    needed[positions] = True
+    return Coverage(needed, *(blocks_of(sampler) or ()))
+
+
+def _positions(sampler: object, count: int) -> npt.NDArray[np.int64] | None:
+    if isinstance(sampler, SequentialSampler) and type(sampler) is SequentialSampler:
         return np.arange(len(sampler.data_source))
-    if kind in (RandomSampler, RandomWindowSampler):
+    if isinstance(sampler, RandomSampler) and type(sampler) in (RandomSampler, RandomWindowSampler):
         whole = not sampler.replacement and sampler.num_samples == len(sampler.data_source)
         return np.arange(len(sampler.data_source)) if whole else None
-    return coverage(sampler, len(settings.dataset))
+    return coverage(sampler, count)

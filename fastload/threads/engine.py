@@ -16,12 +16,15 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import BatchShapeError, RemoteError, ResourceError, SampleError
 from fastload.in_place.base import InPlaceDataset
+from fastload.positions import as_positions
 from fastload.remote.remote_files import RemoteFiles
 from fastload.system import available_memory
-from fastload.threads.batch_fetch import BatchFetch
+from fastload.threads.batch_fetch import BatchFetch, Part
+from fastload.threads.bucket_pass import BucketPass
 
 if TYPE_CHECKING:
     from fastload.packed_view import NativeDataset, PackedView
+    from fastload.threads.coverage import Coverage
 
 QUEUE = 4096
 """Capacity of the native queue, in jobs; the loader's own limit on batches in flight is far below."""
@@ -64,8 +67,8 @@ class ThreadEngine:
         sizes = {d.plan.fixed_size for d in self.view.datasets}
         return sizes.pop() if len(sizes) == 1 else None
 
-    def announce(self, positions: Sequence[int], seed: int, epoch: int) -> core.Batch:
-        """Makes a batch of the samples at these positions and starts to read them ahead.
+    def announce(self, positions: Sequence[int], seed: int, epoch: int, of: BucketPass | None = None) -> core.Batch:
+        """Makes a batch of the samples at these positions, in the pass `of`, and starts to read them ahead.
 
         Raises:
             IndexError: a position is out of range.
@@ -75,31 +78,39 @@ class ThreadEngine:
         height, width = self._batch_size(sources, indices)
         batch = core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
         if self._remote:
-            self._fetch(batch, sources, indices.astype(np.int64))
+            self._fetch(batch, sources, indices.astype(np.int64), positions, of)
         return batch
 
-    def _fetch(self, batch: core.Batch, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.int64]) -> None:
+    def _fetch(
+        self,
+        batch: core.Batch,
+        sources: npt.NDArray[np.uint32],
+        indices: npt.NDArray[np.int64],
+        positions: Sequence[int],
+        of: BucketPass | None,
+    ) -> None:
         """Begins to fetch what a batch needs of datasets in buckets."""
         parts = []
+        opens = None if of is None else of.opens(as_positions(positions))
         for source, files in self._remote.items():
             rows = np.flatnonzero(sources == source)
-            if len(rows):
-                parts.append((files, rows, indices[rows], files.missing(indices[rows])))
-        if any(missing for *_, missing in parts):
+            mine = indices[rows]
+            share = None if of is None or opens is None else of.share(source, opens, mine)
+            parts.append(Part(files, rows, mine, files.missing(mine), share))
+        if any(part.missing for part in parts):
             batch.fetch = BatchFetch(batch, parts)
+        else:
+            for part in parts:
+                part.files.note(part.share)
 
     @cached_property
     def read_ahead(self) -> int:
         """Samples that are read ahead before their turn; from buckets, as many as make READ_AHEAD_BYTES."""
         return max([READ_AHEAD, *(READ_AHEAD_BYTES // files.mean_bytes for files in self._remote.values())])
 
-    def cover(self, positions: npt.NDArray[np.int64] | None) -> None:
-        """Says which positions a pass needs, as far as that is known, to those who fetch."""
-        for source, files in self._remote.items():
-            if positions is None or self.view.index is None or self.view.source is None:
-                files.cover(positions)
-            else:
-                files.cover(self.view.index[positions][self.view.source[positions] == source])
+    def bucket_pass(self, coverage: Coverage | None) -> BucketPass | None:
+        """Begins a pass of which something is known, over datasets in buckets."""
+        return None if coverage is None or not self._remote else BucketPass(self.view, self._remote, coverage)
 
     @property
     def in_buckets(self) -> bool:

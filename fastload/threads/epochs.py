@@ -27,7 +27,7 @@ from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.resume.epoch_start import begin, follow, fresh
 from fastload.resume.epoch_state import EpochState, Progress
-from fastload.threads.coverage import known_positions
+from fastload.threads.coverage import known_coverage
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.iterator import PackedIterator
 from fastload.window import RandomWindowSampler
@@ -133,11 +133,11 @@ class ThreadEpochs:
         else:
             seed, drawn_epoch = settings.seed, epoch_state.epoch
         epoch_state.base_seed = seed
-        indices = follow(settings, epoch_state, batches)
-        if engine.in_buckets:
-            engine.cover(known_positions(settings))
+        coverage = known_coverage(settings) if engine.in_buckets else None
+        indices = follow(settings, epoch_state, batches, id if coverage is None else coverage.leave_out)
+        of = engine.bucket_pass(coverage)
         successor = self._successor(plan, engine)
-        iterator = PackedIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state)
+        iterator = PackedIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, of)
         self._iterators.add(iterator)
         return iterator
 

@@ -15,6 +15,7 @@ from fastload.execution.plan import ExecutionPlan
 from fastload.resume.epoch_state import EpochState
 from fastload.system import available_cpus
 from fastload.threads.assemble import BatchAssembler
+from fastload.threads.bucket_pass import BucketPass
 from fastload.threads.device_prefetch import DevicePrefetcher
 from fastload.threads.engine import ThreadEngine
 
@@ -41,9 +42,11 @@ class PackedIterator(LoaderIterator):
         epoch: int,
         successor: Callable[[], PackedIterator | None],
         epoch_state: EpochState,
+        bucket_pass: BucketPass | None,
     ) -> None:
         self._engine = engine
         self._batches: Iterator[Any] | None = batches
+        self._bucket_pass = bucket_pass
         self._plan = plan
         self._seed = seed
         self.epoch = epoch
@@ -107,7 +110,7 @@ class PackedIterator(LoaderIterator):
             positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
-                batch = self._engine.announce(positions, self._seed, self.epoch)
+                batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass)
             except (FastloadError, IndexError, RuntimeError, TypeError, ValueError) as error:
                 batch = error
             self._announced.append(batch)

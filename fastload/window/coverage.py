@@ -1,4 +1,4 @@
-"""coverage: which samples a pass may ask for, told by its sampler before anything is drawn."""
+"""coverage: which samples a pass may ask for, and in which blocks, told by its sampler before anything is drawn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy.typing as npt
 from torch.utils.data import DistributedSampler, SubsetRandomSampler
 
 from fastload.positions import as_positions
-from fastload.window.sampler import WindowSampler
+from fastload.window.order import usable_block
+from fastload.window.sampler import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, window_sizes
 
 
 def coverage(sampler: Any, count: int) -> npt.NDArray[np.int64] | None:
@@ -34,3 +35,19 @@ def coverage(sampler: Any, count: int) -> npt.NDArray[np.int64] | None:
     except IndexError:
         return None  # the loop will say which position the dataset has not
     return np.flatnonzero(found)
+
+
+def blocks_of(sampler: Any) -> tuple[int, int] | None:
+    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions: block k begins at k times their size.
+
+    None: of any other sampler.
+    """
+    kind = type(sampler)
+    if kind is WindowSampler:
+        data, sizes = sampler.dataset, (sampler.block, sampler.buffer)
+    elif kind is RandomWindowSampler:
+        data, sizes = sampler.data_source, (BLOCK, BUFFER)
+    else:
+        return None
+    block, buffer = window_sizes(data, *sizes)
+    return usable_block(len(data), block, buffer), buffer

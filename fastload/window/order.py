@@ -55,7 +55,7 @@ class WindowOrder:
         if count >= COUNT_LIMIT:
             raise ArgumentError(f'a dataset of {count:,} samples: shuffle="window" orders at most {COUNT_LIMIT - 1:,}; use shuffle=True')
         self.samples = count if samples is None else samples
-        self.block = max(1, min(block, buffer, count))
+        self.block = usable_block(count, block, buffer)
         self.buffer = buffer
         self.open_blocks = 2 * (buffer + 1) // (self.block + 1) - 1
         self._count, self._key, self._first = count, key, first
@@ -122,6 +122,11 @@ class WindowOrder:
             lengths_found.append(some)
             at, left = 0, left - (stop - at)
         return np.concatenate(starts_found), np.concatenate(lengths_found)
+
+
+def usable_block(count: int, block: int, buffer: int) -> int:
+    """Samples of a block: no more than the buffer holds, nor than there are."""
+    return max(1, min(block, buffer, count))
 
 
 def _permutation(words: np.random.Philox, count: int) -> _Positions:
