@@ -16,6 +16,8 @@ batches of 64, shuffle=True, 2 threads; nothing is done with a batch.
   what was fetched early is in both.
 - CPU of fetching: process time of all threads for 100 KB, without the proxy; no decoding. fastload asks, checks, writes to its cache and
   tells who waits; obstore alone asks and drops.
+- Window: what passes the proxy, and the loader's CPU, in later epochs at c = 0.5, by shuffle="window" and shuffle=True, counted as the
+  bytes are; decoding is in the CPU of both.
 - Memory: largest resident set (VmHWM) of a process that ran three epochs, and the most anonymous memory seen in it.
 
 Caveats: server, proxy and loader share the cores, so that rates of epoch 1 have in them what a bucket elsewhere would not cost here; the
@@ -167,6 +169,56 @@ class Fastload:
             ratio = statistics.median(one / other for one, other in zip(ours, alone, strict=True))
             self.target(f"fetching by {pattern}: CPU / obstore alone", ratio, times, True)
 
+    def window(self) -> None:
+        """Requests, bytes and CPU of later epochs with half a cache, by a window and by a shuffle of all."""
+        self.servers.link()
+        shown = Table(title='later epochs, c = 0.5: shuffle="window" and shuffle=True')
+        for heading in (
+            "shuffle",
+            "round",
+            "requests",
+            "bytes / needed",
+            "KiB a request",
+            "epoch 1: KiB",
+            "CPU us an image",
+            "anonymous MiB",
+        ):
+            shown.add_column(heading, justify="right")
+        ratios: list[float] = []
+        for round_number in range(self.arguments.rounds):
+            requests: list[float] = []
+            for shuffle in ("window", True):
+                # the next epoch's first batches open many blocks early: they have to settle
+                found = self.turn(
+                    "train", share=0.5, epochs=1 + EPOCHS, settle_s=4 * SETTLE_S, seed=round_number, loader={"shuffle": shuffle}
+                )
+                one = found.between(found.at("opened"), found.at("epoch", 0))
+                later = found.between(found.at("epoch", 0), found.at("epoch", EPOCHS))
+                row = {
+                    "part": "window",
+                    "shuffle": str(shuffle),
+                    "requests": later["requests"] / EPOCHS,
+                    "bytes": later["down"] / EPOCHS / self.needed,
+                    "request_bytes": later["down"] / max(1, later["requests"]),
+                    "request_bytes_1": one["down"] / max(1, one["requests"]),
+                    "cpu_us": cpu_us(found.result["epochs"][1:]),
+                    "anon_bytes": found.result["anon_bytes"],
+                }
+                self.rows.append(row)
+                requests.append(row["requests"])
+                figures = (row["requests"], row["bytes"], row["request_bytes"] / 1024, row["request_bytes_1"] / 1024, row["cpu_us"])
+                texts = [number(value, digits) for value, digits in zip(figures, (0, 3, 0, 0, 0), strict=True)]
+                shown.add_row(str(shuffle), str(round_number), *texts, number(row["anon_bytes"] / (1 << 20), 0))
+            ratios.append(requests[0] / requests[1])
+        common.console.print(shown)
+        windows = [row for row in self.rows if row["part"] == "window" and row["shuffle"] == "window"]
+        self.target(
+            "bytes of later epochs by a window / needed, c = 0.5", statistics.median(row["bytes"] for row in windows), 0.52, True, 4
+        )
+        self.target("requests by a window / by a shuffle, c = 0.5", statistics.median(ratios), 0.1, True, 3)
+        even = statistics.median(row["request_bytes"] / row["request_bytes_1"] for row in windows)
+        self.target("bytes a request by a window, c = 0.5: later / epoch 1", even, 0.8)
+
     def slow_link(self) -> None:
         """The first batch on a link of 50 MB/s."""
         for round_trip in (0.0, ROUND_TRIP_S):
@@ -253,7 +305,7 @@ def main() -> int:
     parser = common.parser(__doc__, rounds=5)
     parser.add_argument("--times", type=int, default=16, help="how often the corpus is listed (default %(default)s: 4,000 photographs)")
     parser.add_argument("--only", choices=("fastload", "peers"), help="one half of it")
-    parser.add_argument("--parts", default="bytes,rates,fetching,link", help="of fastload's half (default %(default)s)")
+    parser.add_argument("--parts", default="bytes,rates,fetching,window,link", help="of fastload's half (default %(default)s)")
     for library, title in VERSIONS.items():
         parser.add_argument(f"--{library}-python", metavar="PATH", help=f"the Python of an environment with {title}, to compare with it")
     arguments = parser.parse_args()
@@ -267,7 +319,13 @@ def main() -> int:
         push(local, f"s3://{BUCKET}/{local.name}", storage_options=servers.direct, overwrite=True)
         if arguments.only != "peers":
             ours = Fastload(servers, local, arguments)
-            parts = {"bytes": ours.bytes_fetched, "rates": ours.rates, "fetching": ours.fetching, "link": ours.slow_link}
+            parts = {
+                "bytes": ours.bytes_fetched,
+                "rates": ours.rates,
+                "fetching": ours.fetching,
+                "window": ours.window,
+                "link": ours.slow_link,
+            }
             for name in arguments.parts.split(","):
                 parts[name]()
             medians = ours.show()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fastload.cli.output import say
-from fastload.remote.cost import BLOCK_BYTES, PRICES, EpochTraffic, Price, epoch_traffic
+from fastload.remote.cost import BLOCK_BYTES, PRICES, EpochTraffic, Price, Traffic, epoch_traffic
 from fastload.sizes import parse_size
 from fastload.store import Manifest
 
@@ -34,12 +34,18 @@ def cost_document(manifest: Manifest, cache_size: str | None, known: tuple[Price
         money = {
             price.name: {
                 when: {"same_region": each.dollars(price, leaves=False), "leaving": each.dollars(price, leaves=True)}
-                for when, each in (("first", traffic.first), ("later", traffic.later))
+                for when, each in _epochs(traffic).items()
             }
             for price in known
         }
         rows.append({**asdict(traffic), "dollars": money})
     return {"block_bytes": BLOCK_BYTES, "epochs": rows, "prices": [asdict(price) for price in known]}
+
+
+def _epochs(traffic: EpochTraffic) -> dict[str, Traffic]:
+    """Traffic by name, as the JSON has it."""
+    names = ("first", "later", "first_window", "later_window")
+    return {name: getattr(traffic, name) for name in names}
 
 
 def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ...]) -> None:
@@ -50,11 +56,12 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
     from fastload.packing.progress import human_bytes
 
     rows = cost_rows(manifest, cache_size)
-    table = Table(title="an epoch from a bucket", show_header=True)
-    for name in ("cached", "first: requests", "bytes", "later: requests", "bytes"):
+    table = Table(title="an epoch from a bucket: requests and bytes", show_header=True)
+    for name in ("cached", "first", "bytes", "later", "bytes", 'by "window", first', "later"):
         table.add_column(name, justify="right")
     for traffic in rows:
-        fetched = (each for part in (traffic.first, traffic.later) for each in (f"{part.requests:,}", human_bytes(part.bytes)))
+        fetched = [each for part in (traffic.first, traffic.later) for each in (f"{part.requests:,}", human_bytes(part.bytes))]
+        fetched += [f"{part.requests:,}" for part in (traffic.first_window, traffic.later_window)]
         table.add_row(f"{traffic.cached:.0%}", *fetched)
     console = Console()
     console.print(table)
@@ -68,7 +75,8 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
             sums = (" / ".join(f"{sum:,.4f}" if sum < 1 else f"{sum:,.2f}" for sum in both) for both in parts)
             money.add_row(f"{traffic.cached:.0%}", *sums)
         console.print(money)
-    say(f"what is cached is fetched in ranges of {human_bytes(BLOCK_BYTES)}, the rest sample by sample")
+    say(f'what is cached, and with shuffle="window" the rest too, is fetched in ranges of {human_bytes(BLOCK_BYTES)}; other orders fetch')
+    say("the rest sample by sample")
     for price in known:
         when = f", {price.year}" if price.year else ""
         say(f"{price.store}: ${price.requests:g} per 1,000 GET, ${price.gib:g} per GiB that leaves the cloud ({price.source}{when})")

@@ -2,7 +2,8 @@
 
 The model is that of the cache: what is cached stays, so that c, the share of the dataset that the cache holds, is read once, in whole
 blocks of `BLOCK_BYTES`; the rest is fetched in every epoch. It takes a request a sample, of `GROUP_BYTES` at least, since small samples
-are fetched with their neighbours.
+are fetched with their neighbours. Under shuffle="window" the rest comes in blocks too, where the link is faster than the loop and the
+process may hold the buffer.
 """
 
 from __future__ import annotations
@@ -71,15 +72,18 @@ class EpochTraffic:
         cached: share of the dataset that the cache holds, 0 to 1.
         first: traffic of the first epoch.
         later: traffic of each later epoch.
+        first_window, later_window: the same under shuffle="window".
     """
 
     cached: float
     first: Traffic
     later: Traffic
+    first_window: Traffic
+    later_window: Traffic
 
 
 def epoch_traffic(samples: int, size: int, cache_size: int) -> EpochTraffic:
-    """The traffic of epochs over a dataset in random order.
+    """The traffic of epochs over a dataset in random order, and by a window.
 
     Args:
         samples: its samples.
@@ -96,4 +100,7 @@ def epoch_traffic(samples: int, size: int, cache_size: int) -> EpochTraffic:
     share = kept / size if size else 1.0
     missed = round(samples * (1 - share))
     later = Traffic(missed, max(rest, missed * min(GROUP_BYTES, size)))
-    return EpochTraffic(share, Traffic(-(-kept // BLOCK_BYTES) + later.requests, kept + later.bytes), later)
+    filling = -(-kept // BLOCK_BYTES)
+    blocks = Traffic(-(-rest // BLOCK_BYTES), rest)
+    first, first_window = (Traffic(filling + each.requests, kept + each.bytes) for each in (later, blocks))
+    return EpochTraffic(share, first, later, first_window, blocks)
