@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import reading
 from servers.azurite import Azurite
 from servers.nginx import Nginx
 from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
 
+from fastload import push
 from fastload.remote.client import open_objects
 from fastload.remote.objects import Objects
 
@@ -51,6 +53,14 @@ def open_s3(seaweedfs: SeaweedFS, s3_url: str) -> Iterator[Callable[..., Objects
     yield open_
     for objects in opened:
         objects.close()
+
+
+@pytest.fixture(scope="session")
+def photos(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local dataset in several shards, which is also at reading.URL."""
+    out = reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl")
+    push(out, reading.URL, storage_options=seaweedfs.options())
+    return out
 
 
 @pytest.fixture(scope="session")

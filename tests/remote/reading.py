@@ -23,6 +23,8 @@ from fastload.store import DatasetWriter, Field, Schema
 from fastload.transforms import RandomResizedCrop
 
 COUNT = 150
+URL = "s3://fastload/photos.fl"
+"""Where the dataset of the fixture `photos` is; tests that spoil or replace objects push one of their own."""
 HERE = Path(__file__).resolve().parent
 SCHEMA = Schema(
     (

@@ -1,6 +1,7 @@
 """Run by tests: pushes, pulls and packs in forked children that SIGKILL themselves at one request or disk call each; then again, unharmed.
 
-Usage: remote_kill_points.py SCENARIO FOLDER URL OPTIONS, where OPTIONS are storage_options as JSON. Prints the number of points.
+Usage: remote_kill_points.py SCENARIO FOLDER URL OPTIONS FIRST STEP, where OPTIONS are storage_options as JSON. The points are FIRST,
+FIRST + STEP, ...; prints the last one.
 FOLDER has `one` and `two`, packed datasets, and `src`, the source of `one`, which was packed by `packed_from`.
 """
 
@@ -8,11 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "store"), str(ROOT.parent / "tools")]
 
 import kill_points  # noqa: E402
-from kill_points import count_down, in_child  # noqa: E402
+from kill_points import in_child, killed_at  # noqa: E402
 
 from fastload import pack, pull, push  # noqa: E402
 from fastload.errors import DatasetError  # noqa: E402
@@ -39,35 +37,28 @@ def packed_from(source: Path, out: str | Path, **more: Any) -> None:
     pack(source, out, shard_size="1MiB", shuffle=True, workers=1, **more)
 
 
-def killed(calls: list[tuple[Any, str]], act: Callable[[int], object]) -> Iterator[int]:
-    """The points at which `act` was killed, 1, 2, ..., until it ends unharmed; it is told the point."""
-    kill_points.CALLS[:] = calls
-    for point in count(1):
+def unharmed(point: int, *steps: Callable[[], object]) -> None:
+    """Runs these steps in one child of their own, so that this process never opens a connection."""
 
-        def attempt(point: int = point) -> None:
-            count_down(point)
-            act(point)
+    def run() -> None:
+        for step in steps:
+            step()
 
-        status = in_child(attempt)
-        if status == 0:
-            return
-        assert os.WIFSIGNALED(status), f"point {point}: status {status}"
-        assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
-        yield point
-
-
-def unharmed(act: Callable[[], object], point: int) -> None:
-    """Runs this in a child of its own, so that this process never opens a connection."""
-    assert in_child(lambda: (act(), None)[1]) == 0, f"point {point}"
+    assert in_child(run) == 0, f"point {point}"
 
 
 class Scenarios:
     """Scenarios, each a method: what is killed, what must hold at once, and what must hold when it has run again."""
 
-    def __init__(self, folder: Path, url: str, options: dict[str, object]) -> None:
+    def __init__(self, folder: Path, url: str, options: dict[str, object], points: range) -> None:
         self.folder = folder
         self.url = url
         self.options = {"storage_options": options}
+        self.points = points
+
+    def _killed(self, calls: list[tuple[Any, str]], act: Callable[[int], object]) -> Iterator[int]:
+        kill_points.CALLS[:] = calls
+        return killed_at(self.points, act)
 
     def _at(self, url: str) -> Manifest | None:
         objects = open_objects(url, self.options["storage_options"])
@@ -87,11 +78,14 @@ class Scenarios:
         """A dataset to an empty URL."""
         one = Manifest.load(self.folder / "one")
         point = 0
-        for point in killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", **self.options)):
+        for point in self._killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", **self.options)):
             url = f"{self.url}/{point}"
-            unharmed(lambda url=url: self._holds(url, None, one), point)
-            unharmed(lambda url=url: push(self.folder / "one", url, **self.options), point)
-            unharmed(lambda url=url: self._pushed(url, one), point)
+            unharmed(
+                point,
+                lambda url=url: self._holds(url, None, one),
+                lambda url=url: push(self.folder / "one", url, **self.options),
+                lambda url=url: self._pushed(url, one),
+            )
         return point
 
     def _pushed(self, url: str, manifest: Manifest) -> None:
@@ -106,29 +100,32 @@ class Scenarios:
         """A dataset over another: at each moment the old or the new one can be read wholly."""
         old, new = Manifest.load(self.folder / "two"), Manifest.load(self.folder / "one")
         point = 0
-        unharmed(lambda: push(self.folder / "two", f"{self.url}/1", **self.options), 0)
-        for point in killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", overwrite=True, **self.options)):
-            url, then = f"{self.url}/{point}", f"{self.url}/{point + 1}"
-            unharmed(lambda url=url: self._holds(url, old, new), point)
-            unharmed(lambda url=url: push(self.folder / "one", url, overwrite=True, **self.options), point)
-            unharmed(lambda url=url: self._holds(url, new), point)
-            unharmed(lambda then=then: push(self.folder / "two", then, **self.options), point)
+        unharmed(0, lambda: push(self.folder / "two", f"{self.url}/{self.points.start}", **self.options))
+        for point in self._killed(REQUESTS, lambda point: push(self.folder / "one", f"{self.url}/{point}", overwrite=True, **self.options)):
+            url, then = f"{self.url}/{point}", f"{self.url}/{point + self.points.step}"
+            unharmed(
+                point,
+                lambda url=url: self._holds(url, old, new),
+                lambda url=url: push(self.folder / "one", url, overwrite=True, **self.options),
+                lambda url=url: self._holds(url, new),
+                lambda then=then: push(self.folder / "two", then, **self.options),
+            )
         return point
 
     def pull(self) -> int:
         """A dataset into an empty folder; complete files are not fetched again."""
-        unharmed(lambda: push(self.folder / "one", self.url, **self.options), 0)
+        unharmed(0, lambda: push(self.folder / "one", self.url, **self.options))
         whole = {path.name: path.read_bytes() for path in (self.folder / "one").iterdir()}
         point = 0
-        for point in killed(REQUESTS + DISK, lambda point: pull(self.url, self.folder / f"out-{point}", **self.options)):
+        for point in self._killed(REQUESTS + DISK, lambda point: pull(self.url, self.folder / f"out-{point}", **self.options)):
             out = self.folder / f"out-{point}"
             try:
                 Manifest.load(out)
             except DatasetError:
                 complete = len(list(out.glob("*.lmdb"))) if out.exists() else 0
-                unharmed(lambda out=out, had=complete: self._pulls_the_rest(out, had), point)
+                unharmed(point, lambda out=out, had=complete: self._pulls_the_rest(out, had))
             else:
-                unharmed(lambda out=out: pull(self.url, out, overwrite=True, **self.options), point)
+                unharmed(point, lambda out=out: pull(self.url, out, overwrite=True, **self.options))
             assert {path.name: path.read_bytes() for path in out.iterdir()} == whole, f"point {point}"
         return point
 
@@ -145,21 +142,23 @@ class Scenarios:
             packed_from(self.folder / "src", f"{self.url}/{point}", staging=staging, resume=True, **self.options)
 
         point = 0
-        for point in killed(REQUESTS + DISK, act):
+        for point in self._killed(REQUESTS + DISK, act):
             url = f"{self.url}/{point}"
             assert len(list((self.folder / f"staging-{point}").glob("*.lmdb"))) <= 2
-            unharmed(lambda url=url: self._holds(url, None, one), point)
-            unharmed(lambda point=point: act(point), point)
-            unharmed(lambda url=url: self._pushed(url, one), point)
+            unharmed(
+                point,
+                lambda url=url: self._holds(url, None, one),
+                lambda point=point: act(point),
+                lambda url=url: self._pushed(url, one),
+            )
             assert not (self.folder / f"staging-{point}").exists(), os.listdir(self.folder / f"staging-{point}")
         return point
 
 
 def main() -> None:
-    scenario, folder, url, options = sys.argv[1:]
-    points = getattr(Scenarios(Path(folder), url, json.loads(options)), scenario)()
-    shutil.rmtree(Path(folder) / "src", ignore_errors=True)
-    sys.stdout.write(f"{points}\n")
+    scenario, folder, url, options, first, step = sys.argv[1:]
+    last = getattr(Scenarios(Path(folder), url, json.loads(options), range(int(first), 10_000, int(step))), scenario)()
+    sys.stdout.write(f"{last}\n")
 
 
 if __name__ == "__main__":

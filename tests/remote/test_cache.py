@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import reading
 from dev_shm import entries
-from reading import CROP, Reader, batches, data_files, fetched, on_disk, same, size_of, until
+from reading import CROP, URL, Reader, batches, data_files, fetched, on_disk, same, size_of, until
 from servers.seaweedfs import SeaweedFS
 
 from fastload import PackedDataset, push
@@ -28,17 +28,16 @@ from fastload.remote.cache_folder import ALIVE_S, OWNER, CacheFolder
 from fastload.remote.remote_files import RemoteFiles
 from fastload.store import DatasetReader
 
-URL = "s3://fastload/cache/photos.fl"
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
-def photos(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local dataset in several shards, which is also at URL, and twice beside it."""
-    out = reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl")
-    for url in (URL, f"{URL}-2", f"{URL}-3"):
-        push(out, url, storage_options=seaweedfs.options())
-    return out
+def copies(seaweedfs: SeaweedFS, photos: Path) -> list[str]:
+    """URLs of two more copies of the dataset."""
+    urls = [f"{URL}-2", f"{URL}-3"]
+    for url in urls:
+        push(photos, url, storage_options=seaweedfs.options())
+    return urls
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +115,10 @@ def test_grants_of_killed_processes_are_found_again(seaweedfs: SeaweedFS, photos
     assert on_disk(cache) <= size
 
 
-def test_unused_datasets_go_oldest_first_and_used_ones_stay(seaweedfs: SeaweedFS, photos: Path, cache: Path, opened: Any) -> None:
+def test_unused_datasets_go_oldest_first_and_used_ones_stay(photos: Path, copies: list[str], cache: Path, opened: Any) -> None:
     """Room for two and a half: a third one takes the place of the one that was opened longest ago and is used by nobody."""
     size = int(2.5 * size_of(photos))
-    for number, url in enumerate((URL, f"{URL}-2")):
+    for number, url in enumerate((URL, copies[0])):
         dataset = opened(url, cache_size=size)
         batches(dataset)
         folder = dataset.opened.reader.files.session.cache.path
@@ -130,13 +129,13 @@ def test_unused_datasets_go_oldest_first_and_used_ones_stay(seaweedfs: SeaweedFS
     (cache / "mine").mkdir()
     for path in foreign:
         path.write_bytes(b"{}")
-    third = opened(f"{URL}-3", cache_size=size)
+    third = opened(copies[1], cache_size=size)
     batches(third)
     assert [path.name for path in first.iterdir()] == ["mine.bin"]
     assert len(data_files(second)) > 1
     assert all(path.read_bytes() == b"{}" for path in foreign)
     assert on_disk(cache) <= size + 4096 * len(foreign) * 2
-    used = opened(f"{URL}-2", cache_size=size)  # both that are left are used now: nothing goes
+    used = opened(copies[0], cache_size=size)  # both that are left are used now: nothing goes
     again = opened(URL, cache_size=size)
     assert same(batches(again), batches(PackedDataset(photos, CROP)))
     for dataset in (used, third):
@@ -171,7 +170,7 @@ def test_a_cache_of_nothing_makes_no_file(opened: Any, photos: Path, cache: Path
     assert not cache.exists()
 
 
-def test_a_full_disk(seaweedfs: SeaweedFS, photos: Path, opened: Any, tmp_path: Path) -> None:
+def test_a_full_disk(photos: Path, copies: list[str], opened: Any, tmp_path: Path) -> None:
     """A disk with less room than the cache may take: what does not fit is used from memory, and nothing fails."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -187,7 +186,7 @@ def test_a_full_disk(seaweedfs: SeaweedFS, photos: Path, opened: Any, tmp_path: 
                     pass
             except OSError:
                 pass
-        late = opened(f"{URL}-2", cache=disk / "cache", cache_size="1GiB")  # not even a folder has room
+        late = opened(copies[0], cache=disk / "cache", cache_size="1GiB")  # not even a folder has room
         assert same(batches(late), batches(PackedDataset(photos, CROP)))
         late.close()
     finally:

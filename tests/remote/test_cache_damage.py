@@ -11,20 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import reading
-from reading import CROP, batches, data_files, fetched, same
+from reading import CROP, URL, batches, data_files, fetched, same
 from servers.seaweedfs import SeaweedFS
 
-from fastload import PackedDataset, push
-
-URL = "s3://fastload/cache-damage/photos.fl"
-
-
-@pytest.fixture(scope="module")
-def photos(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local dataset in several shards, which is also at URL."""
-    out = reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl")
-    push(out, URL, storage_options=seaweedfs.options())
-    return out
+from fastload import PackedDataset
 
 
 @pytest.fixture

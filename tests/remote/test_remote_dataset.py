@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import reading
 import torch
-from reading import CROP, batches, fetched, same, size_of
+from reading import CROP, URL, batches, fetched, same, size_of
 from servers.seaweedfs import SeaweedFS
 from torch.utils.data import ConcatDataset, Subset
 
@@ -21,16 +21,7 @@ import fastload
 from fastload import FastLoader, PackedDataset, push
 from fastload.errors import ArgumentError, DatasetError
 
-URL = "s3://fastload/remote-dataset/photos.fl"
 TINY = "s3://fastload/remote-dataset/tiny.fl"
-
-
-@pytest.fixture(scope="module")
-def photos(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local dataset in several shards, which is also at URL."""
-    out = reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl")
-    push(out, URL, storage_options=seaweedfs.options())
-    return out
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 import reading
 import torch
 import warm
-from reading import CROP, batches, same
+from reading import CROP, URL, batches, same
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 
@@ -24,17 +24,8 @@ from fastload import FastLoader, PackedDataset, push
 from fastload.errors import RemoteError, SampleError
 from fastload.remote.client import open_objects
 
-URL = "s3://fastload/remote-faults/photos.fl"
 HERE = Path(__file__).resolve().parent
 PAIR = ("image", "label")
-
-
-@pytest.fixture(scope="module")
-def photos(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local dataset in several shards, which is also at URL."""
-    out = reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl")
-    push(out, URL, storage_options=seaweedfs.options())
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -302,10 +293,12 @@ loader = FastLoader(dataset, batch_size=16, num_workers={workers})
 print("open", flush=True)
 time.sleep(0.5)
 try:
+    print("reading", flush=True)
     next(iter(loader))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 try:
+    print("opening", flush=True)
     PackedDataset(given["path"] + "/other", storage_options=given["storage_options"], cache=given["cache"])
 except KeyboardInterrupt:
     print("interrupted again", flush=True)
@@ -313,8 +306,9 @@ except KeyboardInterrupt:
     running = program(body, seaweedfs, proxy, tmp_path / "cache")
     assert running.stdout.readline() == "open\n"
     proxy.silence(60.0)
-    for line in ("interrupted\n", "interrupted again\n"):
-        time.sleep(1.5)
+    for doing, line in [("reading\n", "interrupted\n"), ("opening\n", "interrupted again\n")]:
+        assert running.stdout.readline() == doing
+        time.sleep(0.5)
         began = time.monotonic()
         os.kill(running.pid, signal.SIGINT)
         assert running.stdout.readline() == line

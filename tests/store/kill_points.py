@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -62,21 +62,34 @@ def killed(folder: Path, act: Callable[[Path], object], base: Path | None = None
         act: what is done to an output; in a child.
         base: what each output is a copy of; None: it does not exist.
     """
-    for point in count(1):
-        out = folder / f"killed-{point}"
-        if base is not None:
-            shutil.copytree(base, out)
 
-        def attempt(limit: int = point, out: Path = out) -> None:
-            count_down(limit)
-            act(out)
+    def out_of(point: int) -> Path:
+        return folder / f"killed-{point}"
+
+    def prepared() -> Iterator[int]:
+        for point in count(1):
+            if base is not None:
+                shutil.copytree(base, out_of(point))
+            yield point
+
+    for point in killed_at(prepared(), lambda point: act(out_of(point))):
+        yield point, out_of(point)
+
+
+def killed_at(points: Iterable[int], act: Callable[[int], object]) -> Iterator[int]:
+    """The points at which a run of `act`, in a child, was killed, until one ends unharmed; it is told the point."""
+    for point in points:
+
+        def attempt(point: int = point) -> None:
+            count_down(point)
+            act(point)
 
         status = in_child(attempt)
         if status == 0:
             return
         assert os.WIFSIGNALED(status), f"point {point}: status {status}"
         assert os.WTERMSIG(status) == signal.SIGKILL, f"point {point}: status {status}"
-        yield point, out
+        yield point
 
 
 def main(folder: Path) -> None:

@@ -72,7 +72,8 @@ class SeaweedFS(ServerProcess):
         return [
             *[self._weed, "-logtostderr", "server", f"-dir={self.folder / 'data'}", f"-ip={HOST}", f"-ip.bind={HOST}"],
             *["-master.telemetry=false", f"-master.port={master}", f"-master.port.grpc={master_grpc}"],
-            *["-master.volumeSizeLimitMB=1024", "-master.electionTimeout=1s", "-volume.max=200", "-volume.preStopSeconds=0"],
+            *["-master.electionTimeout=100ms", "-master.heartbeatInterval=50ms"],  # of one master, with itself
+            *["-master.volumeSizeLimitMB=1024", "-volume.max=200", "-volume.preStopSeconds=0"],
             *[f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.minFreeSpace=1MiB"],
             *["-filer", f"-filer.port={filer}", f"-filer.port.grpc={filer_grpc}", f"-filer.localSocket={self.folder / 'filer.sock'}"],
             *["-s3", f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", f"-s3.config={self.folder / 's3.json'}"],
