@@ -118,11 +118,14 @@ def find_manifest(objects: Objects) -> Manifest | None:
         manifest = read_manifest(objects)
     except RemoteMissingError:
         return None
-    if any(shard.base is not None for shard in manifest.shards) or any(file.folder is not None for file in data_files(manifest)):
-        raise DatasetError(
-            f"{objects.url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`"
-        )
+    check_places(manifest, objects.url)
     return manifest
+
+
+def check_places(manifest: Manifest, url: str) -> None:
+    """Checks that every file of a dataset lies at its URL. Raises DatasetError."""
+    if any(shard.base is not None for shard in manifest.shards) or any(file.folder is not None for file in data_files(manifest)):
+        raise DatasetError(f"{url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`")
 
 
 def load_manifest(objects: Objects, version: int | None = None) -> Manifest:

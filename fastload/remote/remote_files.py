@@ -25,7 +25,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
 from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard
-from fastload.remote.files import read_manifest
+from fastload.remote.files import check_places, read_manifest
 from fastload.remote.passes import PassShare
 from fastload.remote.requests import Request, Unit
 from fastload.remote.session import RemoteStatus, Session
@@ -139,9 +139,7 @@ class RemoteFiles(DatasetFiles):
 
     def check(self, manifest: Manifest) -> None:
         """Checks that everything of the dataset lies at its URL. Raises DatasetError."""
-        for shard in manifest.shards:
-            if shard.folder is not None or shard.base is not None:
-                raise DatasetError(f"{self.name}: {shard.file} names files elsewhere ({shard.folder or shard.base}): {_AGAIN}")
+        check_places(manifest, str(self.name))
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
         """Makes the shards' files in the cache ready, and returns what the sidecar says of them. Raises DatasetError."""
