@@ -19,24 +19,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from remote_lines import event, say
+
 HERE = Path(__file__).resolve().parent
 SIZE = 224
 BATCH = 64
 CHUNK = 16_000_000
 WDS_BUFFER = 1000  # samples, as in WebDataset's own examples
 Json = dict[str, Any]
-
-
-def say(**what: Any) -> None:
-    """One line to the parent."""
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
-
-
-def event(name: str) -> None:
-    """One line to the parent, and its answer."""
-    say(event=name)
-    sys.stdin.readline()
 
 
 def files_of(tree: Path) -> list[tuple[str, int]]:

@@ -20,6 +20,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from remote_lines import event, say
+
 Json = dict[str, Any]
 RANGE_BYTES = 2 << 20
 BATCH = 64
@@ -58,18 +60,6 @@ class Spec:
     workers: int = 2
     settle_s: float = 0.0
     loader: Json = dataclasses.field(default_factory=dict)
-
-
-def say(**what: Any) -> None:
-    """One line to the parent."""
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
-
-
-def event(name: str) -> None:
-    """One line to the parent, and its answer."""
-    say(event=name)
-    sys.stdin.readline()
 
 
 def memory(name: str) -> int:

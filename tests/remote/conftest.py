@@ -6,6 +6,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reading
@@ -14,7 +15,7 @@ from servers.nginx import Nginx
 from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
 
-from fastload import push
+from fastload import PackedDataset, push
 from fastload.remote.client import open_objects
 from fastload.remote.objects import Objects
 
@@ -61,6 +62,26 @@ def photos(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Pa
     out = reading.write_photos(tmp_path_factory.mktemp("photos") / "photos.fl")
     push(out, reading.URL, storage_options=seaweedfs.options())
     return out
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache folder, which does not exist yet."""
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def opened(seaweedfs: SeaweedFS, photos: Path, cache: Path) -> Iterator[Callable[..., PackedDataset]]:
+    """Opens reading.URL, or another, with its cache in `cache`; closes what it opened at the test's end."""
+    found: list[PackedDataset] = []
+
+    def open_(url: str = reading.URL, transform: Any = reading.CROP, **more: Any) -> PackedDataset:
+        found.append(PackedDataset(url, transform, **{"cache": cache, "storage_options": seaweedfs.options(), **more}))
+        return found[-1]
+
+    yield open_
+    for dataset in found:
+        dataset.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import random
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,25 +44,6 @@ def crcs(photos: Path) -> list[int]:
     """Checksums of the local dataset's records."""
     with DatasetReader(photos) as reader:
         return [core.crc32c(reader.record(index)) for index in range(len(reader))]
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def opened(seaweedfs: SeaweedFS, photos: Path, cache: Path) -> Iterator[Any]:
-    """Opens datasets in `cache`, and closes them at the end."""
-    found: list[PackedDataset] = []
-
-    def open_(url: str = URL, transform: Any = CROP, **more: Any) -> PackedDataset:
-        found.append(PackedDataset(url, transform, **{"cache": cache, "storage_options": seaweedfs.options(), **more}))
-        return found[-1]
-
-    yield open_
-    for dataset in found:
-        dataset.close()
 
 
 # ---- budget
@@ -233,13 +213,7 @@ def test_nothing_is_left_after_close(photos: Path, opened: Any, cache: Path, no_
 
     def held() -> tuple[list[str], list[str]]:
         gc.collect()
-        links = []
-        for name in os.listdir("/proc/self/fd"):
-            try:
-                links.append(os.readlink(f"/proc/self/fd/{name}"))
-            except FileNotFoundError:
-                continue
-        mine = [link for link in links if str(cache) in link or "fastload-shard" in link]
+        mine = [link for link in _links() if str(cache) in link or "fastload-shard" in link]
         return mine, [thread.name for thread in threading.enumerate() if thread.name.startswith("fastload")]
 
     for size in (None, 1_000_000, 0):

@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import reading
-from reading import CROP, URL, batches, data_files, fetched, same
-from servers.seaweedfs import SeaweedFS
+from reading import CROP, batches, data_files, fetched, same
 
 from fastload import PackedDataset
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def opened(seaweedfs: SeaweedFS, photos: Path, cache: Path) -> Iterator[Any]:
-    """Opens the dataset with its cache in `cache`, and closes all at the end."""
-    found: list[PackedDataset] = []
-
-    def open_(**more: Any) -> PackedDataset:
-        found.append(PackedDataset(URL, CROP, cache=cache, storage_options=seaweedfs.options(), **more))
-        return found[-1]
-
-    yield open_
-    for dataset in found:
-        dataset.close()
 
 
 def damage(path: Path, start: int = 0, stop: int | None = None) -> None:

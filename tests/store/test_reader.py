@@ -7,14 +7,13 @@ import multiprocessing
 import os
 import pickle
 import random
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from store_helpers import contents, values_of, write
+from store_helpers import contents, values_of
 
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, SampleError
@@ -23,20 +22,6 @@ from fastload.store import reader as reader_module
 
 COUNT = 60
 pytestmark = pytest.mark.usefixtures("no_leaks")
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 samples in several shards."""
-    out = tmp_path_factory.mktemp("store") / "d"
-    write(out, COUNT)
-    return out
-
-
-@pytest.fixture
-def copy(dataset: Path, tmp_path: Path) -> Path:
-    """A copy to damage."""
-    return Path(shutil.copytree(dataset, tmp_path / "copy"))
 
 
 def test_missing_and_truncated_shard(copy: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,20 +38,6 @@ pytestmark = pytest.mark.usefixtures("no_leaks", "always")
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small datasets are opened by their sidecars too."""
     monkeypatch.setattr(sidecar_module, "WALKED_SAMPLES", 0)
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 samples in several shards."""
-    out = tmp_path_factory.mktemp("sidecar") / "d"
-    write(out, COUNT)
-    return out
-
-
-@pytest.fixture
-def copy(dataset: Path, tmp_path: Path) -> Path:
-    """A copy to damage."""
-    return Path(shutil.copytree(dataset, tmp_path / "copy"))
 
 
 @pytest.fixture(scope="module")
