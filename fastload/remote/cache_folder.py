@@ -23,6 +23,10 @@ NOTE [ cache: one host ]
 Locks hold among the processes of one kernel, and on some network file systems not beyond. So the folder is one host's: who finds another's
 boot ID in fastload-cache.json, and that it was there a short while ago, is refused. Whoever has a dataset open renews the file's time every
 RENEWED_S, whether it fetches or not. Who was stopped for so long that another host took the folder writes nothing to it from then on.
+A host that was started anew has another boot ID, and is not to wait for itself. Where the folder lay on a file system of one host's own
+disk for whoever wrote fastload-cache.json (`local`), and does so here, both have had that disk, and the other one's time on it is over: it
+is taken at once. Who exports such a disk finds no `local` in what a host of the network has written, and waits. A name, an address or
+/etc/machine-id would not do: containers and cloned machines have them in common.
 """
 
 from __future__ import annotations
@@ -30,17 +34,20 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import shutil
 import socket
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastload.errors import ArgumentError, DatasetError
 from fastload.files import expanded
+from fastload.remote.hosts import boot_id, is_local
 from fastload.remote.locks import LockFile
 from fastload.sizes import parse_size
 from fastload.store.manifest import write_atomically
@@ -65,6 +72,7 @@ PAGE = 4096
 _OWN_PAGES = 3  # the folder itself, fastload-cache.json, and it again while it is replaced
 _DATASET_PAGES = 5  # a dataset's folder, dataset.json, used, and its index block
 _NUMBER = 8
+_warned: set[Path] = set()
 _FOLDER = re.compile(r".+-[0-9a-f]{20}")
 _STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
 _GRANT = re.compile(r"grant-[0-9]+-[0-9]+")
@@ -80,14 +88,6 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or expanded("~/.cache")) / "fastload"
 
 
-def boot_id() -> str:
-    """What tells this host since its start from any other: containers of one kernel have the same, and share their locks."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()
-
-
 class CacheFolder:
     """The folder of all caches, with a budget. See NOTE [ cache: the folder ].
 
@@ -101,6 +101,7 @@ class CacheFolder:
 
     Attributes:
         writable: whether anything can be written to it.
+        why: why something could not be, in a few words; "" as long as all could.
         closed: whether `close` was called.
     """
 
@@ -110,6 +111,7 @@ class CacheFolder:
         if self.size is not None and self.size < 0:
             raise ArgumentError(f"cache_size={size!r} is negative: write the most bytes that the cache may take, or 0 for none")
         self.writable = self.size is None or self.size >= LEAST
+        self.why = ""
         self.closed = False
         self.lock = LockFile(self.path / "lock")
         try:
@@ -122,33 +124,45 @@ class CacheFolder:
         except DatasetError:
             self.lock.close()
             raise
-        except OSError:
-            self.writable = False
+        except OSError as error:
+            self.give_up(error)
         if self.size is None:
-            self.size = int(FREE_PART * shutil.disk_usage(self.path if self.path.exists() else "/").free) + self.used()
+            self.size = int(FREE_PART * shutil.disk_usage(self.path if self.writable else "/").free) + self.used()
 
     def _own(self) -> None:
         """Takes the folder for this host. Under the lock. Raises DatasetError, OSError. See NOTE [ cache: one host ]."""
-        file, boot = self.path / OWNER, boot_id()
-        other, host, age = self._owner()
-        if other and other != boot and age < ALIVE_S:
+        file, boot, local = self.path / OWNER, boot_id(), is_local(self.path)
+        other, host, age, was_local = self._owner()
+        if other and other != boot and age < ALIVE_S and not (local and was_local):
             raise DatasetError(
                 f"the cache {self.path} is in use by another host ({host[:60]}, {max(age, 0):.0f} s ago): "
                 "give each host a folder on a disk of its own"
             )
         if other != boot:
-            owner = {"format": "fastload-cache", "boot": boot, "host": socket.gethostname()}
+            owner = {"format": "fastload-cache", "boot": boot, "host": socket.gethostname(), "local": local}
             write_atomically(file, json.dumps(owner).encode(), durable=False)
         os.utime(file)
 
-    def _owner(self) -> tuple[str, str, float]:
-        """Boot ID and name of the host that has the folder, and for how many seconds nobody renewed that; empty where nobody has it."""
+    def _owner(self) -> tuple[str, str, float, bool]:
+        """Boot ID and name of the host that has the folder, seconds since it renewed that, and whether the disk was its own.
+
+        Empty where nobody has it.
+        """
         file = self.path / OWNER
         try:
             found = json.loads(read_small(file))
-            return str(found["boot"]), str(found["host"]), time.time() - file.stat().st_mtime
+            return str(found["boot"]), str(found["host"]), time.time() - file.stat().st_mtime, found.get("local") is True
         except (OSError, ValueError, LookupError, TypeError):
-            return "", "", ALIVE_S
+            return "", "", ALIVE_S, False
+
+    def give_up(self, error: OSError) -> None:
+        """Notes that the folder cannot be written, and why."""
+        self.writable = False
+        self.note(error)
+
+    def note(self, error: OSError) -> None:
+        """Notes why something could not be written."""
+        self.why = self.why or error.strerror or type(error).__name__
 
     def renew(self) -> None:
         """Says that the folder is still in use, as long as it is this host's. Raises nothing."""
@@ -159,7 +173,22 @@ class CacheFolder:
                     return
             except OSError:
                 pass
-            self.writable = False  # the folder is gone, or another host's
+            self.lose()
+
+    def warn(self) -> None:
+        """Warns the user, once a program and not in its worker processes, that the folder cannot be written."""
+        if self.why and not self.writable and self.path not in _warned and multiprocessing.parent_process() is None:
+            _warned.add(self.path)
+            warnings.warn(
+                f"the cache {self.path} cannot be written ({self.why}): what it lacks is fetched again in every epoch; "
+                "name a folder that can be written as cache= or FASTLOAD_CACHE",
+                stacklevel=2,
+            )
+
+    def lose(self) -> None:
+        """Notes that the folder is gone, or another host's."""
+        self.writable = False
+        self.why = self.why or "it was removed, or another host took it"
 
     def folder_of(self, url: str, place: str) -> Path:
         """The folder of the dataset at a URL; `place`: what else tells its store from others, such as an endpoint."""
@@ -186,7 +215,7 @@ class CacheFolder:
         Raises OSError.
         """
         if self._owner()[0] != boot_id():
-            self.writable = False
+            self.lose()
             return 0
         room = self._room(folder, wanted)
         granted = wanted if room >= wanted else room if room >= least else 0
@@ -197,7 +226,7 @@ class CacheFolder:
     def admit(self, folder: Path, description: bytes) -> None:
         """Makes a dataset's folder, if there is room for its own few files. Under the lock. Raises OSError: ENOSPC where there is none."""
         if not _is_dataset(folder) and self._room(folder, _DATASET_PAGES * PAGE) < _DATASET_PAGES * PAGE:
-            raise OSError(errno.ENOSPC, f"the cache {self.path} is full")
+            raise OSError(errno.ENOSPC, "cache_size leaves no room for another dataset")
         folder.mkdir(exist_ok=True)
         write_atomically(folder / DATASET, description, durable=False)
         count_anew(folder)

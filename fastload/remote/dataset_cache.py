@@ -128,7 +128,7 @@ class CachedShard(SelfClosing):
         """Whether both files are there, in their size; notes which files they are."""
         try:
             data, state = self.path.lstat(), self.state_path.lstat()
-        except FileNotFoundError:
+        except OSError:
             return False
         self.identity, self.state_identity = identity_of(data), identity_of(state)
         return all(S_ISREG(file.st_mode) for file in (data, state)) and (data.st_size, state.st_size) == (self.entry.bytes, len(self.state))
@@ -167,10 +167,16 @@ class CachedShard(SelfClosing):
         """Whether bytes are the record of a stored row, by its checksum."""
         return core.crc32c(memoryview(data)) == int(self._checksums[row])
 
-    def read_state(self) -> None:
-        """Reads the state file. Raises OSError."""
-        with open(self.state_path, "rb") as file:
-            self.take_state(0, file.read(len(self._raw)))
+    def is_readable(self) -> bool:
+        """Whether both files are there and may be read; reads the state."""
+        try:
+            if not self.exists() or not os.access(self.path, os.R_OK):
+                return False
+            with open(self.state_path, "rb") as file:
+                self.take_state(0, file.read(len(self._raw)))
+        except OSError:
+            return False
+        return True
 
     def take_state(self, first: int, found: bytes) -> None:
         """Takes over the state of units from `first` on, as the file has it."""
@@ -210,8 +216,8 @@ class DatasetCache:
                 with folder.lock.held():
                     folder.admit(self.path, json.dumps({"format": FORMAT, "url": shown(url)}).encode())
                     self._users.shared()
-            except OSError:
-                folder.writable = False
+            except OSError as error:
+                folder.give_up(error)
 
     @property
     def full(self) -> bool:
@@ -232,12 +238,11 @@ class DatasetCache:
                     if not new or self.root.grant(self.path, new, new):
                         for shard in out:
                             shard.create()
-        except OSError:
-            self.root.writable = False
+        except OSError as error:
+            self.root.give_up(error)
+        self.root.warn()
         for shard in out:
-            if shard.exists():
-                shard.read_state()
-            else:
+            if not shard.is_readable():
                 self._full = True
                 shard.in_memory()
         return out
@@ -350,8 +355,9 @@ class DatasetCache:
             for first, last in units:
                 os.pwrite(state, THERE * (last - first + 1), first)
                 shard.take_state(first, THERE * (last - first + 1))
-        except OSError:  # full, broken, read-only, or gone: what was fetched is used from memory
+        except OSError as error:  # full, broken, read-only, or gone: what was fetched is used from memory
             self._full = True
+            self.root.note(error)
             return False
         finally:
             self.give_back(start, start + len(view), used)

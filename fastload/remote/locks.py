@@ -73,8 +73,9 @@ class LockFile(SelfClosing):
         return self._flock(fcntl.LOCK_EX)
 
     def _flock(self, kind: int) -> bool:
+        file = self._descriptor()  # EACCES means here that it may not be opened, and below that it is locked
         try:
-            fcntl.flock(self._descriptor(), kind | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in _BUSY:
                 return False
@@ -108,8 +109,9 @@ class LockFile(SelfClosing):
 
     def claim(self, start: int, length: int) -> bool:
         """Takes the lock of a range of bytes, which need not exist; False: another LockFile has some of it."""
+        file = self._descriptor()
         try:
-            fcntl.fcntl(self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
         except OSError as error:
             if error.errno in _BUSY:
                 return False

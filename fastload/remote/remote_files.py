@@ -77,8 +77,7 @@ class RemoteFiles(DatasetFiles):
         self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and how many blocks hold them
 
     def __reduce__(self) -> tuple[object, ...]:
-        url, cache, size, options, timeout = self._arguments
-        return RemoteFiles, (url, cache, size, sendable(options), timeout)
+        return RemoteFiles, (*self._arguments[:3], sendable(self._arguments[3]), self._arguments[4])
 
     @property
     def session(self) -> Session:
@@ -258,9 +257,7 @@ class RemoteFiles(DatasetFiles):
 
     def cached(self) -> int:
         """Number of samples in the cache."""
-        shards = self.session.shards
-        counts = [shard.entry.count for shard in shards]
-        indices = np.arange(sum(counts))
+        indices = np.arange(sum(shard.entry.count for shard in self.session.shards))
         return len(indices) - self._lacking(indices)
 
     def _lacking(self, indices: npt.NDArray[np.int64]) -> int:
@@ -272,7 +269,7 @@ class RemoteFiles(DatasetFiles):
         session = self.session
         fetched, ranges = session.fetched
         count = sum(shard.entry.count for shard in session.shards)
-        return RemoteStatus(str(self.name), self.cached(), count, session.cache.path, fetched, ranges)
+        return RemoteStatus(str(self.name), self.cached(), count, session.cache.path, fetched, ranges, session.folder.why)
 
     def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
         """(position in `indices`, record) of samples whose records a finished request has in memory; the others are in the cache."""

@@ -39,6 +39,7 @@ class RemoteStatus:
         cache: its folder there.
         fetched: bytes of records that this process has fetched.
         ranges: requests that they came by.
+        why: why nothing more can be written to the cache, in a few words; "" where it can, or is full.
     """
 
     url: str
@@ -47,6 +48,7 @@ class RemoteStatus:
     cache: Path
     fetched: int
     ranges: int
+    why: str
 
 
 class Session:

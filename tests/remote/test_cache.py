@@ -24,6 +24,7 @@ from fastload._native import core
 from fastload.errors import DatasetError
 from fastload.remote import cache_folder
 from fastload.remote.cache_folder import ALIVE_S, OWNER, CacheFolder
+from fastload.remote.hosts import is_local
 from fastload.remote.remote_files import RemoteFiles
 from fastload.store import DatasetReader
 
@@ -166,7 +167,8 @@ def test_a_full_disk(photos: Path, copies: list[str], opened: Any, tmp_path: Pat
                     pass
             except OSError:
                 pass
-        late = opened(copies[0], cache=disk / "cache", cache_size="1GiB")  # not even a folder has room
+        with pytest.warns(UserWarning, match=rf"the cache {disk}/cache cannot be written \(No space left on device\).*cache="):
+            late = opened(copies[0], cache=disk / "cache", cache_size="1GiB")  # not even a folder has room
         assert same(batches(late), batches(PackedDataset(photos, CROP)))
         late.close()
     finally:
@@ -249,11 +251,15 @@ def _links() -> list[str]:
 
 # ---- two hosts
 
-OTHER = "import fastload.remote.cache_folder as folder; folder.boot_id = lambda: 'another-boot'"
+ANEW = "import fastload.remote.cache_folder as folder; folder.boot_id = lambda: 'another-boot'"
+OTHER = f"{ANEW}; folder.is_local = lambda path: False"
 
 
-def test_another_host_is_refused_and_takes_over_later(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+def test_another_host_is_refused_and_takes_over_later(
+    seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With one sentence that names the folder and the host; once nobody has used the folder for ALIVE_S, it is the other host's."""
+    monkeypatch.setattr(cache_folder, "is_local", lambda path: False)
     files = RemoteFiles(URL, cache, None, seaweedfs.options())
     with DatasetReader(files) as reader:
         reader.record(0)
@@ -272,6 +278,40 @@ def test_another_host_is_refused_and_takes_over_later(seaweedfs: SeaweedFS, phot
         assert [core.crc32c(reader.record(index)) for index in range(20)] == crcs[:20]
     with pytest.raises(DatasetError, match="in use by another host"):
         CacheFolder(cache)
+
+
+def test_a_host_that_was_started_anew_has_its_cache_at_once(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
+    """Its boot ID is another, and the folder is on its own disk, as it was: nothing is waited for, and what is cached is used."""
+    cache.mkdir()
+    if not is_local(cache):
+        pytest.skip("the tests' folder is on a network file system")
+    assert Reader(seaweedfs, cache, 0, URL).result()["crc"] == crcs
+    found = Reader(seaweedfs, cache, 1, URL, ANEW).result()
+    assert (found["crc"], found["fetched"], found["cached"]) == (crcs, 0, len(crcs))
+    assert json.loads((cache / OWNER).read_text())["boot"] == "another-boot"
+
+
+@pytest.mark.parametrize(("was", "now"), [(True, False), (False, True), (False, False), (None, True)])
+def test_a_folder_that_another_host_may_see_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch, was: bool | None, now: bool) -> None:
+    """An exported disk is local for the server alone, a network file system for nobody: who comes second is refused, whoever that is."""
+    monkeypatch.setattr(cache_folder, "is_local", lambda path: bool(was))
+    CacheFolder(cache).close()
+    if was is None:  # written by an earlier fastload
+        found = json.loads((cache / OWNER).read_text())
+        del found["local"]
+        (cache / OWNER).write_text(json.dumps(found))
+    monkeypatch.setattr(cache_folder, "is_local", lambda path: now)
+    CacheFolder(cache).close()
+    monkeypatch.setattr(cache_folder, "boot_id", lambda: "another-boot")
+    with pytest.raises(DatasetError, match="in use by another host"):
+        CacheFolder(cache)
+
+
+def test_which_folders_are_of_this_host_alone(tmp_path: Path) -> None:
+    """A tmpfs is; what the kernel makes up, and what is not there, is not known to be."""
+    assert is_local(Path("/dev/shm"))
+    assert not is_local(Path("/proc"))
+    assert not is_local(tmp_path / "none")
 
 
 def test_a_folder_in_use_is_renewed_though_nothing_is_fetched(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -166,24 +165,6 @@ def test_tiny_records_come_in_groups(tiny: Path, remote: Remote) -> None:
     assert fetched(far) <= 1.01 * size_of(tiny)
     small = remote(TINY, cache_size=size_of(tiny) // 3, cache=far.opened.reader.files.session.folder.path.parent / "third")  # type: ignore[attr-defined]
     assert same(batches(small, 2, batch_size=64), batches(PackedDataset(tiny), 2, batch_size=64))
-
-
-def test_a_read_only_cache_is_read(photos: Path, full: Path, seaweedfs: SeaweedFS, remote: Remote, tmp_path: Path) -> None:
-    """What is there is used; what is not there is fetched, and kept nowhere. Nothing in the folder changes."""
-    there = tmp_path / "there"
-    there.mkdir()
-    if subprocess.run(["mount", "--bind", full, there], capture_output=True).returncode:
-        pytest.skip("mounting needs root")
-    try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", there], check=True)
-        before = {path: path.stat().st_mtime_ns for path in full.rglob("*")}
-        far = remote(URL, CROP, cache=there)
-        assert same(batches(far, 1), batches(PackedDataset(photos, CROP), 1))
-        assert fetched(far) == 0
-        assert {path: path.stat().st_mtime_ns for path in full.rglob("*")} == before
-    finally:
-        remote.close()
-        subprocess.run(["umount", "--lazy", there], check=True)
 
 
 def test_changes_and_versions(photos: Path, seaweedfs: SeaweedFS, remote: Remote, s3_url: str, tmp_path: Path) -> None:
