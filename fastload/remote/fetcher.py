@@ -41,6 +41,7 @@ from fastload.remote.passes import Pass
 from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import Request, Unit
 from fastload.remote.spans import RANGE_BYTES, Span, alone, around, runs_of, units_of
+from fastload.remote.unit_queue import UnitQueue
 
 IN_FLIGHT_BYTES = 16 << 20
 """Bytes that are on their way at once: at 50 ms, 320 MB/s. They are in memory."""
@@ -73,7 +74,7 @@ class Fetcher:
         self._timeout = timeout
         self._replaced = replaced
         self._stopped: RemoteError | None = None
-        self._queue: deque[Unit] = deque()
+        self._queue = UnitQueue()
         self._waiting: dict[Unit, list[Request]] = {}
         self._flying: set[Unit] = set()
         self._elsewhere: dict[Unit, float] = {}
@@ -161,9 +162,10 @@ class Fetcher:
     def _pump(self) -> None:
         """Starts requests while there is room for them."""
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
-            if self._flying and self._waits_to_learn(self._queue[0]):
+            of = self._pass_of(self._queue.first)
+            if self._flying and self._waits_to_learn(self._queue.first):
                 return
-            unit = self._queue.popleft()
+            unit = self._queue.take(in_order=of is not None and not of.begun)
             if unit in self._waiting and unit not in self._flying and self._is_wanted(unit):
                 try:
                     self._start(unit)

@@ -17,6 +17,7 @@ from typing_extensions import Buffer
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.busy import BusyServer
 from fastload.remote.failures import REPLACED, Failure, Tries, of_message, wrong_length
+from fastload.remote.gathered import SMALL_BYTES, GatheredRanges
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.own_obstore import add_holder, own_obstore
 from fastload.remote.stores import StoreMaker
@@ -50,6 +51,7 @@ class ObstoreObjects(Objects):
         self._writer: Any = None
         self._awaited: set[asyncio.Future[Any]] = set()
         self._busy = BusyServer()
+        self._gathered = GatheredRanges(self._obstore)
         add_holder(self)
 
     def get(self, name: str, limit: int) -> bytes:
@@ -83,7 +85,10 @@ class ObstoreObjects(Objects):
                     await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
             store = self._store()
             began = time.monotonic()
-            request = self._range_later(store, name, start, stop, etag)
+            if tries is None and etag is None and stop - start < SMALL_BYTES:
+                request = self._gathered.fetch(store, name, start, stop)
+            else:
+                request = self._range_later(store, name, start, stop, etag)
             try:
                 # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
                 body: Buffer = await (request if tries is None else asyncio.wait_for(request, max(tries.left(), 0.001)))
@@ -153,7 +158,7 @@ class ObstoreObjects(Objects):
         if self._maker.provider is not None:
             self._maker.provider.close()
         self._busy.answered()  # who waits for a turn finds that it is closed
-        for request in list(self._awaited):
+        for request in [*self._awaited, *self._gathered.close()]:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 request.get_loop().call_soon_threadsafe(request.cancel)
 

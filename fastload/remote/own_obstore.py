@@ -39,6 +39,7 @@ from types import ModuleType
 from typing import Protocol
 
 from fastload.errors import ClosedError
+from fastload.remote import runtime
 
 _NATIVE = "obstore._obstore"
 _WORKER_THREAD = "tokio-rt-worker"
@@ -106,6 +107,7 @@ def _imported() -> ModuleType:
     if not _origin:
         _origin = sys.modules[_NATIVE].__spec__.origin or ""  # type: ignore[union-attr]
     _make_spare_file()  # now: a fork then leaves this process's descriptors as they are
+    runtime.start(obstore)
     return obstore
 
 
