@@ -62,6 +62,11 @@ class Groups:
     def __len__(self) -> int:
         return len(self.starts)
 
+    @property
+    def single(self) -> bool:
+        """Whether each group is one record, the one of its number, and nothing else."""
+        return self._order is None
+
     def of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The groups of stored rows."""
         return rows if self._group is None else self._group[rows].astype(np.int64)

@@ -69,7 +69,8 @@ def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: i
         most: bytes of the span, unless the unit alone has more; 0: the span is within the unit's block of RANGE_BYTES.
     """
     groups = shard.groups
-    if unit[1] >= len(groups):
+    count = len(groups)
+    if unit[1] >= count:
         return alone(shard, unit)  # a column: they lie far apart
     starts, stops = groups.starts, groups.stops
     first = last = unit[1]
@@ -81,7 +82,7 @@ def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: i
         return int(starts[other]) // RANGE_BYTES == block
 
     def fits(other: int) -> bool:
-        return 0 <= other < len(groups) and near(other) and takes(other)
+        return 0 <= other < count and near(other) and takes(other)
 
     while fits(first - 1) and int(starts[first]) - int(stops[first - 1]) <= GAP:
         first -= 1
