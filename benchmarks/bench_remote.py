@@ -15,7 +15,9 @@ batches of 64, shuffle=True, 2 threads; nothing is done with a batch.
   the last batch of this one; later epochs are counted from half a second after the end of epoch 1 to the same after the last, so that
   what was fetched early is in both.
 - CPU of fetching: process time of all threads for 100 KB, without the proxy; no decoding. fastload asks, checks, writes to its cache and
-  tells who waits; obstore alone asks and drops.
+  tells who waits; obstore alone asks and drops, by blocking calls in threads, which is its cheapest way, and awaited. From SeaweedFS with
+  signed requests, and from nginx over plain HTTP: SeaweedFS takes 1,000 us of these same two cores for 100 KB, and what is left of their
+  caches makes every client slower, a bare socket by half and obstore by its double.
 - Window: what passes the proxy, and the loader's CPU, in later epochs at c = 0.5, by shuffle="window" and shuffle=True, counted as the
   bytes are; decoding is in the CPU of both.
 - Memory: largest resident set (VmHWM) of a process that ran three epochs, and the most anonymous memory seen in it.
@@ -29,6 +31,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
+import os
+import shutil
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -40,6 +45,7 @@ from remote_peers import VERSIONS, Comparison
 from remote_runner import BUCKET, Json, Servers, Turn, take
 from remote_turn import Spec
 from rich.table import Table
+from servers.nginx import Nginx
 
 from fastload.bench.report import number
 from fastload.store import DatasetReader
@@ -52,6 +58,8 @@ LINK = 50e6
 EPOCHS = 3
 SETTLE_S = 0.5
 PAGE = 4096
+PATTERNS = {"ranges": (110, 1.5), "singles": (190, 1.4)}  # of fetching: most us of CPU for 100 KB, and most times that of obstore alone
+MODES = {"fetch": "fastload", "obstore": "obstore alone", "awaited": "obstore alone, awaited"}
 
 
 class Fastload:
@@ -68,12 +76,14 @@ class Fastload:
         self.rows: list[Json] = []
         self.targets: list[common.Target] = []
 
-    def turn(self, mode: str, *, local: bool = False, direct: bool = False, share: float = 2.0, **more: Any) -> Turn:
-        """One child; its reason ends the script if it failed."""
+    def turn(self, mode: str, *, local: bool = False, direct: bool = False, web: str = "", share: float = 2.0, **more: Any) -> Turn:
+        """One child, from the bucket or the dataset's URL at a web server; its reason ends the script if it failed."""
         where: Json = {"source": str(self.local)}
         if not local:
             options = self.servers.direct if direct else self.servers.proxied
             where = {"source": self.url, "cache": str(self.cache), "cache_size": int(share * self.needed), "options": options}
+            if web:
+                where.update(source=web, options={})
         spec = Spec(mode=mode, workers=self.arguments.workers, **where, **more)
         with common.note(f"{mode} {more.get('pattern', '')} {'local' if local else 'remote'} {share:g}"):
             found = take(self.servers, [sys.executable, "-X", "faulthandler", HERE / "remote_turn.py"], dataclasses.asdict(spec))
@@ -151,23 +161,25 @@ class Fastload:
 
     def fetching(self) -> None:
         """CPU of fetching 100 KB, by fastload and by obstore alone, without the proxy."""
-        for round_number in range(self.arguments.rounds):
-            for pattern in ("ranges", "singles"):
-                for mode in ("fetch", "obstore"):
-                    found = self.turn(mode, direct=True, pattern=pattern, seed=round_number)
-                    result = found.result
-                    us = result["cpu_s"] / result["bytes"] * 1e5 * 1e6
-                    others = found.others(0, -1)
-                    self.rows.append({"part": "fetching", "pattern": pattern, "mode": mode, "us_per_100kb": us, "others": others, **result})
-        for pattern, bound, times in (("ranges", 110, 1.5), ("singles", 190, 1.4)):
-            ours, alone = (
-                [row["us_per_100kb"] for row in self.rows if row.get("pattern") == pattern and row.get("mode") == mode]
-                for mode in ("fetch", "obstore")
-            )
-            common.console.print(f"{pattern}, us of CPU for 100 KB: fastload {ranged(ours, 0)}, obstore alone {ranged(alone, 0)}")
-            self.target(f"fetching 100 KB by {pattern}: us of CPU", statistics.median(ours), bound, True, 0)
+        with Nginx(common.WORK / "remote-web") as server:
+            served = server.root / self.local.name
+            shutil.rmtree(served, ignore_errors=True)
+            shutil.copytree(self.local, served, copy_function=os.link)
+            for round_number in range(self.arguments.rounds):
+                for web, pattern, mode in itertools.product(("", f"{server.http}/{self.local.name}"), PATTERNS, MODES):
+                    found = self.turn(mode, direct=True, web=web, pattern=pattern, seed=round_number)
+                    us = found.result["cpu_s"] / found.result["bytes"] * 1e5 * 1e6
+                    what = {"part": "fetching", "from": "HTTP" if web else "S3", "pattern": pattern, "mode": mode}
+                    self.rows.append({**what, "us_per_100kb": us, "others": found.others(0, -1), **found.result})
+        for place, pattern in itertools.product(("S3", "HTTP"), PATTERNS):
+            here = [row for row in self.rows if row.get("from") == place and row["pattern"] == pattern]
+            ours, alone, awaited = ([row["us_per_100kb"] for row in here if row["mode"] == mode] for mode in MODES)
+            said = f"fastload {ranged(ours, 0)}, obstore alone {ranged(alone, 0)}, awaited {ranged(awaited, 0)}"
+            common.console.print(f"{place} {pattern}, us of CPU for 100 KB: {said}")
+            bound, times = PATTERNS[pattern]
+            self.target(f"fetching 100 KB by {pattern}, {place}: us of CPU", statistics.median(ours), bound, True, 0)
             ratio = statistics.median(one / other for one, other in zip(ours, alone, strict=True))
-            self.target(f"fetching by {pattern}: CPU / obstore alone", ratio, times, True)
+            self.target(f"fetching by {pattern}, {place}: CPU / obstore alone", ratio, times, True)
 
     def window(self) -> None:
         """Requests, bytes and CPU of later epochs with half a cache, by a window and by a shuffle of all."""
@@ -233,7 +245,7 @@ class Fastload:
         saved: Json = {}
         for row in self.rows:
             if row["part"] == "fetching":
-                title = f"{'fastload' if row['mode'] == 'fetch' else 'obstore alone'}, {row['pattern']}"
+                title = f"{MODES[row['mode']]}, {row['pattern']}, {row['from']}"
                 saved.setdefault(title, []).append(row["us_per_100kb"])
         saved = {"CPU us of fetching 100 KB": {name: statistics.median(each) for name, each in saved.items()}} if saved else {}
         rows = [row for row in self.rows if row["part"] == "rates"]

@@ -163,7 +163,7 @@ class Fetcher:
         """Starts requests while there is room for them."""
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
             of = self._pass_of(self._queue.first)
-            if self._flying and self._waits_to_learn(self._queue.first):
+            if of is not None and self._flying and self._waits_to_learn(of, self._queue.first):
                 return
             unit = self._queue.take(in_order=of is not None and not of.begun)
             if unit in self._waiting and unit not in self._flying and self._is_wanted(unit):
@@ -259,10 +259,9 @@ class Fetcher:
         waiting = self._waiting.get(unit)
         return waiting[0].share.of if waiting and waiting[0].share is not None else None
 
-    def _waits_to_learn(self, unit: Unit) -> bool:
+    def _waits_to_learn(self, of: Pass, unit: Unit) -> bool:
         """Whether nothing more is asked for yet: the first request comes first, and then it is found how the rest is fetched best."""
-        of = self._pass_of(unit)
-        if of is None or (self.cache.full and not of.blocks):
+        if self.cache.full and not of.blocks:
             return False  # nothing is fetched but what is asked for
         return self._large.pace.learning if of.begun else not of.waits_first_for(unit)
 
