@@ -102,7 +102,7 @@ class GatheredRanges:
 
 
 def _groups(wanted: list[_Wanted]) -> Iterator[list[_Wanted]]:
-    """Groups of at most MOST ranges. No two in a group touch: obstore makes one of such, and fails where the object ends before the second."""
+    """Groups of at most MOST ranges, of which no two touch: obstore makes one of such, and panics if the object ends before the second."""
     group: list[_Wanted] = []
     for each in sorted(wanted, key=lambda each: each[0]):
         if group and (len(group) == MOST or each[0] <= group[-1][1]):

@@ -20,7 +20,7 @@ def start(obstore: Any) -> None:
     """Starts obstore's runtime, unless this process has it already.
 
     Tokio takes a thread for each CPU, and these wake each other for every request. Here there is one for every four CPUs, unless the user
-    says otherwise in TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that fetching takes, and memory that malloc keeps for each.
+    says otherwise in TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that fetching takes, and what malloc keeps for each.
     """
     keep_memory()
     given = os.environ.get(_THREADS)

@@ -1,4 +1,4 @@
-"""UnitQueue: the units that are to be fetched, in the order in which they are wanted; those of one shard follow each other if they are near."""
+"""UnitQueue: the units that are to be fetched, in the order in which they are wanted, but near ones of one shard follow each other."""
 
 from __future__ import annotations
 

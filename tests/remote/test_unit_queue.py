@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_units_of_a_shard_follow_each_other() -> None:
     for number in range(700):
         queue.append((rng.randrange(7), number))
     shards = [queue.take()[0] for _ in range(600)]
-    runs = 1 + sum(one != other for one, other in zip(shards, shards[1:], strict=False))
+    runs = 1 + sum(one != other for one, other in pairwise(shards))
     assert runs < 100
 
 
