@@ -26,7 +26,6 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
