@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ import fastload
 from fastload.bench import measure
 from fastload.bench.spec import TITLES, Kind, TurnSpec, evenly
 from fastload.errors import ArgumentError, FastloadError
+from fastload.scratch import scratch_folder
 
 SCHEMA = 1
 Json = dict[str, Any]
@@ -166,8 +166,9 @@ class Sources:
             self.listing = [self.listing[k] for k in evenly(len(self.listing), limit)]
         if not self.listing:
             raise ArgumentError(f"--against {against}: no CLASS/IMAGE files under it")
-        self._folder = tempfile.TemporaryDirectory(prefix="fastload-bench-")
-        self.files = Path(self._folder.name) / "files.json"
+        self._scratch = contextlib.ExitStack()
+        self._folder = self._scratch.enter_context(scratch_folder("bench"))
+        self.files = self._folder / "files.json"
         self.files.write_text(json.dumps(self.listing), encoding="utf-8")
         self._lmdb: Path | None = None
 
@@ -176,14 +177,14 @@ class Sources:
         if self._lmdb is None:
             from fastload.bench.listing import write_lmdb
 
-            out = Path(self._folder.name) / "files.lmdb"
+            out = self._folder / "files.lmdb"
             write_lmdb(self.listing, out)
             self._lmdb = out
         return self._lmdb
 
     def close(self) -> None:
         """Removes the temporary folder."""
-        self._folder.cleanup()
+        self._scratch.close()
 
     def __enter__(self) -> Sources:
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,6 +15,7 @@ from fastload.remote.client import open_objects
 from fastload.remote.files import DataFile, data_files, load_manifest
 from fastload.remote.objects import Objects
 from fastload.remote.stream import REQUESTS, checked_ranges, download
+from fastload.scratch import scratch_folder
 from fastload.store import Manifest, Segment, ShardEntry
 
 _AGAIN = "`fastload push --overwrite` from where it is whole mends it"
@@ -55,8 +55,8 @@ def verify_url(
             if local is None:
                 check.objects_hold()
             else:
-                with tempfile.TemporaryDirectory(prefix="fastload-verify-") as folder:
-                    check.shards_hold(Path(folder), local)
+                with scratch_folder("verify") as folder:
+                    check.shards_hold(folder, local)
         return check.report(decoded=local is not None)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -29,6 +28,7 @@ from fastload.remote.bucket import Bucket, same_object
 from fastload.remote.client import open_objects
 from fastload.remote.files import DataFile
 from fastload.remote.objects import ObjectInfo, Objects
+from fastload.scratch import scratch_folder
 from fastload.store import JOURNAL_NAME, Manifest, checked
 from fastload.store.manifest import MANIFEST_BYTES
 from fastload.transfer.plan import PushPlan, Upload, plan_push, replaces
@@ -102,12 +102,12 @@ def push(
     dataset = Path(expanded(path))
     manifest = Manifest.load(dataset, version)
     opened = closing(open_objects(url, storage_options, timeout))
-    with advised("push again, and it goes on"), opened as objects, tempfile.TemporaryDirectory(prefix="fastload-push-") as scratch:
+    with advised("push again, and it goes on"), opened as objects, scratch_folder("push") as scratch:
         bucket = Bucket(objects, overwrite=overwrite)
         notes = _Notes(bucket, manifest)
         if not overwrite:
             _refuse_others(bucket, manifest, notes)
-        plan = plan_push(dataset, manifest, bucket, Path(scratch))
+        plan = plan_push(dataset, manifest, bucket, scratch)
         uploads = [upload for upload in plan.uploads if not bucket.is_there(upload.file)]
         if uploads:
             notes.write()
