@@ -269,7 +269,10 @@ class DatasetCache:
         try:
             if not self.full:
                 with self.root.lock.held():  # the name that it is written under first is one for all processes
-                    if not path.exists() and self.root.grant(self.path, size, size):
+                    if path.exists():  # damaged; or another process was a moment ahead, which is seldom
+                        path.unlink()
+                        count_anew(self.path)
+                    if self.root.grant(self.path, size, size):
                         write_atomically(path, bytes(data), durable=False)
         except OSError:
             self._full = True

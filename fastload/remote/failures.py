@@ -59,9 +59,6 @@ class Failure:
     advice: str = ""
 
 
-REPLACED = Failure("final", "the object was replaced by another since it was opened", "open the dataset again")
-"""The failure of a read whose ETag is not the object's; also what such a read gives in place of bytes."""
-
 # Text in obstore's message -> failure; the first that is found counts. Order: from the specific to the general.
 _BY_TEXT: tuple[tuple[str, Failure], ...] = (
     ("incorrectly configured region", Failure("final", "the server redirects to nowhere", "set the bucket's region in storage_options")),
@@ -112,8 +109,6 @@ def of_status(status: int, code: str = "") -> Failure:
         return Failure("denied", f"access denied: {words}")
     if status == 404:
         return Failure("missing", words)
-    if status == 412:
-        return REPLACED
     if status == 416:
         return Failure(
             "final", "the object is shorter than that", "the dataset changed or is damaged: open it again, or check it with fastload verify"

@@ -52,8 +52,8 @@ class FsspecObjects(Objects):
             raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
         return data
 
-    def get_range(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
-        """Bytes start .. stop-1 of an object. File systems of fsspec cannot check an ETag with a read."""
+    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object."""
         if start >= stop:
             return b""
         path = self._path(name)
@@ -65,7 +65,7 @@ class FsspecObjects(Objects):
         )
         return body
 
-    async def fetch(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
+    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
         """The same, awaited."""
         if start >= stop:
             return b""

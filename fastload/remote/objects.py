@@ -45,11 +45,11 @@ class Objects(ABC):
         """The whole object. Raises RemoteError; RemoteMissingError if there is none; more than `limit` bytes are an error."""
 
     @abstractmethod
-    def get_range(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
-        """Bytes start .. stop-1 of an object; with `etag`, RemoteError if the object is another now, where the store can check it."""
+    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object, as it is now: whether it is still the one that was opened, checksums say."""
 
     @abstractmethod
-    async def fetch(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
+    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
         """The same, awaited."""
 
     @abstractmethod

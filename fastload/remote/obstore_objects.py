@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.busy import BusyServer
-from fastload.remote.failures import REPLACED, Failure, Tries, of_message, wrong_length
+from fastload.remote.failures import Failure, Tries, of_message, wrong_length
 from fastload.remote.gathered import SMALL_BYTES, GatheredRanges
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.own_obstore import add_holder, own_obstore
@@ -61,19 +61,19 @@ class ObstoreObjects(Objects):
             raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
         return data
 
-    def get_range(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
-        """Bytes start .. stop-1 of an object; with `etag`, RemoteError if the object is another now."""
+    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
         body: Buffer = self._call(
             f"reading bytes {start}-{stop - 1} of",
             name,
-            lambda store: self._range_now(store, name, start, stop, etag),
+            lambda store: self._obstore.get_range(store, name, start=start, end=stop),
             lambda body: wrong_length(body, stop - start),
         )
         return body
 
-    async def fetch(self, name: str, start: int, stop: int, etag: str | None = None) -> Buffer:
+    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
         """The same, awaited."""
         if start >= stop:
             return _no_bytes(start, stop)
@@ -85,10 +85,10 @@ class ObstoreObjects(Objects):
                     await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
             store = self._store()
             began = time.monotonic()
-            if tries is None and etag is None and stop - start < SMALL_BYTES:
+            if tries is None and stop - start < SMALL_BYTES:
                 request = self._gathered.fetch(store, name, start, stop)
             else:
-                request = self._range_later(store, name, start, stop, etag)
+                request = self._cancellable(self._obstore.get_range_async(store, name, start=start, end=stop))
             try:
                 # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
                 body: Buffer = await (request if tries is None else asyncio.wait_for(request, max(tries.left(), 0.001)))
@@ -161,19 +161,6 @@ class ObstoreObjects(Objects):
         for request in [*self._awaited, *self._gathered.close()]:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 request.get_loop().call_soon_threadsafe(request.cancel)
-
-    def _range_now(self, store: Any, name: str, start: int, stop: int, etag: str | None) -> Any:
-        if etag is None:
-            return self._obstore.get_range(store, name, start=start, end=stop)
-        result = self._obstore.get(store, name, options={"range": (start, stop), "if_match": etag})
-        return result.bytes() if result.meta["e_tag"] == etag else REPLACED
-
-    async def _range_later(self, store: Any, name: str, start: int, stop: int, etag: str | None) -> Any:
-        if etag is None:
-            return await self._cancellable(self._obstore.get_range_async(store, name, start=start, end=stop))
-        # Two awaits, a fifth more CPU than get_range_async; that knows no If-Match.
-        result = await self._cancellable(self._obstore.get_async(store, name, options={"range": (start, stop), "if_match": etag}))
-        return await self._cancellable(result.bytes_async()) if result.meta["e_tag"] == etag else REPLACED
 
     async def _cancellable(self, request: asyncio.Future[Any]) -> Any:
         """Awaits a request that close() may cancel."""

@@ -67,6 +67,20 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
         assert fetched(again) == 0
 
 
+def test_a_damaged_sidecar_is_fetched_once(opened: Any, photos: Path, cache: Path) -> None:
+    """As a power failure may leave it: the next one who opens the dataset mends it, and those after that find it good."""
+    filled(opened, cache).close()
+    files = data_files(cache, ".bin")
+    good = [path.read_bytes() for path in files]
+    for path, data in zip(files, good, strict=True):
+        path.write_bytes(bytes(len(data)))
+    dataset = opened(fields=FIELDS)
+    assert files
+    assert [path.read_bytes() for path in files] == good
+    assert same(batches(dataset), batches(PackedDataset(photos, CROP, fields=FIELDS)))
+    assert fetched(dataset) == 0
+
+
 def test_damaged_columns_are_healed(opened: Any, photos: Path, cache: Path) -> None:
     """A column that is read from the cache is compared with its checksum, and fetched again where it differs."""
     filled(opened, cache).close()

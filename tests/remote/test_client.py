@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from servers.nginx import Nginx
 from servers.seaweedfs import SeaweedFS
 
 from fastload.errors import ArgumentError, ClosedError, RemoteError, RemoteMissingError
@@ -236,26 +235,3 @@ def test_file_urls_work_without_a_server(tmp_path: Path) -> None:
     objects.delete("a/b")
     objects.delete("a/b")
     objects.close()
-
-
-def test_an_object_replaced_since_it_was_opened_is_not_read(open_s3: Open, nginx: Nginx) -> None:
-    """With the ETag that it had: RemoteError at once from S3 and from a web server; without one, the new bytes."""
-    objects = open_s3()
-    objects.put("a", b"old bytes")
-    (nginx.root / "a").write_bytes(b"old bytes")
-    web = open_objects(nginx.http)
-    for store, replace in ((objects, partial(objects.put, "a")), (web, (nginx.root / "a").write_bytes)):
-        etag = store.head("a").etag
-        assert etag
-        assert bytes(store.get_range("a", 0, 3, etag)) == b"old"
-        assert bytes(asyncio.run(_fetch(store, etag))) == b"old"
-        replace(b"new and longer")  # type: ignore[operator]
-        for call in (partial(store.get_range, "a", 0, 3, etag), lambda store=store, etag=etag: asyncio.run(_fetch(store, etag))):
-            with pytest.raises(RemoteError, match=r"after 1 try .*was replaced by another .*open the dataset again"):
-                call()
-        assert bytes(store.get_range("a", 0, 3)) == b"new"
-    web.close()
-
-
-async def _fetch(objects: Objects, etag: str) -> bytes:
-    return bytes(await objects.fetch("a", 0, 3, etag))
