@@ -67,6 +67,25 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
         assert fetched(again) == 0
 
 
+def _flipped(image: Any) -> Any:
+    return image.flip(-1).contiguous()
+
+
+@pytest.mark.parametrize(
+    "engine", [{"num_workers": 2, "device": "cpu"}, {"num_workers": 2, "engine": "python"}, {"num_workers": 0, "engine": "python"}], ids=str
+)
+def test_what_a_power_failure_left_empty_is_fetched_again(opened: Any, photos: Path, cache: Path, engine: dict[str, Any]) -> None:
+    """Ranges that are marked as there and hold zeros: right batches on the other engines too, in a process that finds them so."""
+    filled(opened, cache).close()
+    for path in data_files(cache):
+        size = path.stat().st_size
+        os.truncate(path, 0)
+        os.truncate(path, size)
+    steps = [*CROP, _flipped] if "engine" in engine else CROP
+    dataset = opened(transform=steps, fields=FIELDS)
+    assert same(batches(dataset, **engine), batches(PackedDataset(photos, steps, fields=FIELDS), num_workers=0))
+
+
 def test_a_damaged_sidecar_is_fetched_once(opened: Any, photos: Path, cache: Path) -> None:
     """As a power failure may leave it: the next one who opens the dataset mends it, and those after that find it good."""
     filled(opened, cache).close()
