@@ -44,7 +44,7 @@ class Spec:
         cache_size: of it, bytes.
         options: storage_options.
         epochs: of training; 0: the first batch only.
-        pattern: of fetching: "ranges" or "singles".
+        pattern: of fetching: "ranges" or "singles"; of training: "window" for a WindowSampler, whose next epoch does not begin early.
         seed: of the order and the crops.
         workers: decoders' threads.
         settle_s: seconds after each epoch in which what is fetched ahead of the next one may come.
@@ -87,7 +87,7 @@ def train(spec: Spec) -> Json:
     """Epochs of a FastLoader; nothing is done with a batch."""
     import torch
 
-    from fastload import FastLoader
+    from fastload import FastLoader, WindowSampler
 
     torch.set_num_threads(1)
     began = time.perf_counter()
@@ -95,12 +95,15 @@ def train(spec: Spec) -> Json:
     open_s = time.perf_counter() - began
     event("opened")
     options: Json = {"batch_size": BATCH, "shuffle": True, "num_workers": spec.workers, "seed": spec.seed, **spec.loader}
+    if spec.pattern == "window":
+        options |= {"shuffle": None, "sampler": WindowSampler(dataset, seed=spec.seed)}
     epochs: list[Json] = []
     first_s, anonymous, classes = 0.0, 0, []
     with FastLoader(dataset, **options) as loader:
         start, cpu = time.perf_counter(), time.process_time()
         for number in range(spec.epochs or 1):
             images, arrived = 0, start
+            loader.set_epoch(number)
             for at, (_, labels) in enumerate(loader):
                 arrived = time.perf_counter()
                 if number == 0 and at == 0:
