@@ -12,13 +12,11 @@ somebody removed the cache, it writes nothing more.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +29,7 @@ from fastload._native import core
 from fastload.remote.cache_folder import FORMAT, PAGE, CacheFolder, count_anew, remove_files
 from fastload.remote.groups import GROUP_BYTES, Groups
 from fastload.remote.locks import LockFile, SelfClosing, close_all
+from fastload.remote.open_files import OpenFiles, identity_of
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.manifest import write_atomically
@@ -45,45 +44,8 @@ THERE = b"\1"
 LOOK_S = 0.05
 """Seconds for which the state of a whole shard counts as read: others' work is then seen, and not fetched again."""
 _SLABS_LEAST = 64
-_FILES = 64
 _UNITS_MOST = 1 << 30
 _numbers = itertools.count()
-
-
-class OpenFiles(SelfClosing):
-    """Files that are open for writing, the last ones used. For one thread at a time."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._files: OrderedDict[tuple[int, int], int] = OrderedDict()  # by identity: a path's hash is computed anew each time
-        self._closed = False
-
-    def of(self, path: Path, identity: tuple[int, int]) -> int:
-        """The descriptor of a file, valid until the next call. Raises OSError: ESTALE where it is not the one of that (device, inode)."""
-        if self._closed or self._pid != os.getpid():
-            raise OSError(errno.EBADF, f"{path} was closed")
-        found = self._files.pop(identity, -1)
-        if found < 0:
-            while len(self._files) >= _FILES:
-                os.close(self._files.popitem(last=False)[1])
-            found = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            if identity_of(os.fstat(found)) != identity:
-                os.close(found)
-                raise OSError(errno.ESTALE, f"{path} was replaced")
-        self._files[identity] = found
-        return found
-
-    def close(self) -> None:
-        """Closes all, for good; idempotent. In a forked child too, whose copies they are."""
-        self._closed = True
-        while self._files:
-            with suppress(KeyError):
-                os.close(self._files.popitem()[1])
-
-
-def identity_of(found: os.stat_result) -> tuple[int, int]:
-    """(device, inode) of a file."""
-    return found.st_dev, found.st_ino
 
 
 class CachedShard(SelfClosing):

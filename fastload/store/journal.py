@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.store import checked
 from fastload.store.checked import get_int, get_list, get_object
@@ -16,6 +17,19 @@ SHARD_SIZE_LIMIT = 1 << 40
 
 _FORMAT = "fastload-progress"
 _VERSION = 1
+
+
+@dataclass(frozen=True)
+class CompleteShard:
+    """A closed shard that has to be synced and added to the journal."""
+
+    file: str
+    first: int
+    key: int
+    count: int
+    columns: dict[str, int]
+    state: dict[str, Any]
+    noted: bytes
 
 
 @dataclass(frozen=True)
@@ -77,3 +91,24 @@ class Journal:
             log=content.get("log"),
             objects=get_object(content.get("objects", {}), "the objects"),
         )
+
+
+Begun = tuple[object, Mapping[str, Any], int]
+"""Schema, options and shard size of a pack, as the journal has them."""
+
+
+def check_same(title: str, begun: Begun, now: Begun, varying: Collection[str]) -> None:
+    """Checks that a pack is resumed as it was begun.
+
+    Raises:
+        PackError: the fields differ, or an option that is not in `varying`.
+    """
+    if begun[0] != now[0]:
+        raise PackError(f"{title} was begun with other fields, so it cannot be resumed: --overwrite starts again")
+    before, after = ({**options, "shard_size": size} for _, options, size in (begun, now))
+    for name in sorted((before.keys() | after.keys()) - set(varying)):
+        if before.get(name) != after.get(name):
+            raise PackError(
+                f"{title} was begun with {name}={before.get(name)!r}, now it is {after.get(name)!r}: "
+                "resume with the same options, or --overwrite starts again"
+            )

@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,7 +26,7 @@ from fastload.errors import ArgumentError, DatasetError, FastloadError, PackErro
 from fastload.files import expanded
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards
-from fastload.store.journal import SHARD_SIZE_LIMIT, Journal
+from fastload.store.journal import SHARD_SIZE_LIMIT, Begun, CompleteShard, Journal, check_same
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
 from fastload.store.sample_log import LOG_NAME, SampleLog
@@ -38,19 +38,6 @@ from fastload.store.work import check_free, clear, is_packed_file
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 _SIDECAR_NAME = "index-00000.bin"
-
-
-@dataclass(frozen=True)
-class _Complete:
-    """A closed shard that has to be synced and added to the journal."""
-
-    file: str
-    first: int
-    key: int
-    count: int
-    columns: dict[str, int]
-    state: dict[str, Any]
-    noted: bytes
 
 
 class DatasetWriter:
@@ -175,7 +162,7 @@ class DatasetWriter:
                     f"{self.title} is complete, and was changed since (it is at version {manifest.version}): "
                     "`fastload append` adds samples, --overwrite packs it again"
                 )
-            self._same(manifest.schema.to_json(), manifest.options, self.shard_size)
+            self._check_same((manifest.schema.to_json(), manifest.options, self.shard_size))
             (self.out / JOURNAL_NAME).unlink(missing_ok=True)
             self.finished = manifest
             self._shards = list(manifest.shards)
@@ -200,7 +187,7 @@ class DatasetWriter:
         path = self.out / JOURNAL_NAME
         try:
             journal = Journal.load(self.out)
-            self._same(journal.schema, journal.options, journal.shard_size)
+            self._check_same((journal.schema, journal.options, journal.shard_size))
             self._shards = [replace(shard, base=self._base) for shard in parse_shards(journal.shards, self.schema, later=True)]
             self.state = dict(journal.state)
             self._log.load(journal.log)
@@ -208,18 +195,8 @@ class DatasetWriter:
         except Bad as error:
             raise PackError(f"{path} does not hold ({error}): --overwrite starts again") from None
 
-    def _same(self, schema: object, options: Mapping[str, Any], shard_size: int) -> None:
-        """Raises PackError if the fields or options differ from those of the pack that is resumed."""
-        if schema != self.schema.to_json():
-            raise PackError(f"{self.title} was begun with other fields, so it cannot be resumed: --overwrite starts again")
-        before = {**options, "shard_size": shard_size}
-        now = {**self._options, "shard_size": self.shard_size}
-        for name in sorted((before.keys() | now.keys()) - self._varying):
-            if before.get(name) != now.get(name):
-                raise PackError(
-                    f"{self.title} was begun with {name}={before.get(name)!r}, now it is {now.get(name)!r}: "
-                    "resume with the same options, or --overwrite starts again"
-                )
+    def _check_same(self, begun: Begun) -> None:
+        check_same(self.title, begun, (self.schema.to_json(), self._options, self.shard_size), self._varying)
 
     def prepare(
         self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
@@ -303,10 +280,10 @@ class DatasetWriter:
         columns = shard.close()
         self._shard = None
         self._await_completion()
-        complete = _Complete(shard.path.name, self._first, shard.first, shard.count, columns, dict(state), self._log.cut())
+        complete = CompleteShard(shard.path.name, self._first, shard.first, shard.count, columns, dict(state), self._log.cut())
         self._completing = self._pool.submit(self._make_durable, complete, journal)
 
-    def _make_durable(self, shard: _Complete, journal: bool) -> None:
+    def _make_durable(self, shard: CompleteShard, journal: bool) -> None:
         path = self.out / shard.file
         try:
             entry = replace(durable_entry(path, shard.first, shard.count, shard.columns), key=shard.key, base=self._base)
