@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from typing import Any, Literal, Protocol, cast
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset
 from typing_extensions import Self, TypeVar
 
 from fastload.base_iterator import LoaderIterator, uncompiled
@@ -20,11 +20,11 @@ from fastload.execution.settings import EngineChoice, OnError, Settings
 from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
+from fastload.order import order_of
 from fastload.processes.iterator import WorkerIterator
 from fastload.resume.state_dict import load, state_of
 from fastload.rng import checked_epoch, checked_seed
 from fastload.system import share_of_cpus
-from fastload.window import RandomWindowSampler, windowed
 
 _T = TypeVar("_T", covariant=True, default=Any)
 
@@ -168,23 +168,20 @@ class FastLoader(DataLoader[_T]):
         packed = state.planner.is_packed(dataset, engine, index_cache, device=device is not None)
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
-        own_generator = seed is not None and generator is None and bool(shuffle)
-        generator = torch.Generator() if own_generator else generator
-        if windowed(shuffle) and sampler is None and batch_sampler is None and not isinstance(dataset, IterableDataset):
-            sampler, shuffle = RandomWindowSampler(cast("Sized", dataset), generator), None
+        order = order_of(dataset, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, generator=generator, seed=seed)
         settings = Settings(
             dataset=dataset,
             batch_size=batch_size,
             drop_last=drop_last,
-            sampler=sampler,
-            batch_sampler=batch_sampler,
+            sampler=order.sampler,
+            batch_sampler=order.batch_sampler,
             num_workers=num_workers,
             collate_fn=collate_fn,
             pin_memory=pin_memory,
             timeout=timeout,
             worker_init_fn=worker_init_fn,
             multiprocessing_context=None if packed and not num_workers else multiprocessing_context,
-            generator=generator,
+            generator=order.generator,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
@@ -200,10 +197,10 @@ class FastLoader(DataLoader[_T]):
             on_error=on_error,
             seed_by=seed_by,
             snapshot_every_n_steps=snapshot_every_n_steps,
-            own_generator=own_generator,
+            own_generator=order.own_generator,
         )
         settings.show_on(self)
-        super().__init__(shuffle=cast("bool | None", shuffle), **settings.torch_arguments())
+        super().__init__(shuffle=order.shuffle, **settings.torch_arguments())
         state.settings = settings
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
         if plan.engine == "threads":
