@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +32,8 @@ class FsspecObjects(Objects):
     """The objects below one URL, by a file system of fsspec.
 
     Its calls block and nothing cancels them, so each runs in one of THREADS threads, and its result is waited for until the timeout.
+    Only file systems that are asyncio's within may be called by several threads: of any other each thread has its own, with a connection of
+    its own (two threads in paramiko's SFTP take each other's answers, and wait for ever), and makes it anew after a failure.
     """
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
@@ -36,8 +42,11 @@ class FsspecObjects(Objects):
         self._pid = os.getpid()
         self._closed = False
         self._threads = LimitedThreads(THREADS, "fastload-fsspec")
-        opened = Tries("opening", self.url, timeout)
-        self._fs, self._root = self._run(lambda: _opened(url, options), opened)
+        self._open = partial(_opened, url, dict(options))
+        self._own = threading.local()
+        self._shared: Any = None
+        self._all_own: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._root = self._run(self._opened_first, Tries("opening", self.url, timeout))
 
     def get(self, name: str, limit: int) -> bytes:
         """The whole object, of at most `limit` bytes."""
@@ -73,7 +82,7 @@ class FsspecObjects(Objects):
         tries = Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
         while True:
             self._check()
-            future = self._threads.submit(lambda: self._fs.cat_file(path, start=start, end=stop))
+            future = self._submit(lambda: self._fs.cat_file(path, start=start, end=stop))
             try:
                 body: Buffer = await asyncio.wait_for(asyncio.wrap_future(future), max(tries.left(), 0.001))
                 failure = wrong_length(body, stop - start)
@@ -139,10 +148,51 @@ class FsspecObjects(Objects):
         self._call("deleting", name, remove)
 
     def close(self) -> None:
-        """Ends the threads; idempotent."""
-        if not self._closed:
+        """Ends the threads and their connections; idempotent. In a forked child it does nothing, whose copies they are."""
+        if not self._closed and os.getpid() == self._pid:
             self._closed = True
             self._threads.close()
+            for fs in list(self._all_own):
+                _disconnect(fs)
+
+    def _opened_first(self) -> str:
+        """The URL's path in its file system, which is opened for this thread, or for all."""
+        fs, root = self._open()
+        if getattr(fs, "async_impl", False):
+            self._shared = fs
+        else:
+            self._keep(fs)
+        return root
+
+    def _keep(self, fs: Any) -> None:
+        self._own.fs = fs
+        self._all_own.add(fs)
+        if self._closed:  # in another thread, while this one connected
+            _disconnect(fs)
+            raise ClosedError(f"{self.url} is closed")
+
+    @property
+    def _fs(self) -> Any:
+        """The file system for the calling thread, one of `_threads`."""
+        if self._shared is not None:
+            return self._shared
+        if getattr(self._own, "fs", None) is None:
+            self._check()
+            self._keep(self._open()[0])
+        return self._own.fs
+
+    def _submit(self, request: Callable[[], R]) -> concurrent.futures.Future[R]:
+        def attempt() -> R:
+            try:
+                return request()
+            except FileNotFoundError:
+                raise
+            except Exception:
+                lost, self._own.fs = getattr(self._own, "fs", None), None  # its connection may be lost
+                _disconnect(lost)
+                raise
+
+        return self._threads.submit(attempt)
 
     def _place(self, name: str) -> str:
         return f"{self.url}/{name}" if name else self.url
@@ -165,7 +215,7 @@ class FsspecObjects(Objects):
     def _run(self, request: Callable[[], R], tries: Tries, wrong: Callable[[R], Failure | None] = lambda _: None) -> R:
         """What a request returns, tried again where that can help, and waited for until the timeout."""
         while True:
-            future = self._threads.submit(request)
+            future = self._submit(request)
             try:
                 result = future.result(max(tries.left(), 0.001))
                 failure = wrong(result)
@@ -187,8 +237,17 @@ def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
     return fs, str(root)
 
 
+def _disconnect(fs: Any) -> None:
+    """Ends the connection of a file system, for which fsspec has no call of its own."""
+    for name in ("client", "ftp"):  # of sftp and smb; of ftp
+        with suppress(Exception):
+            getattr(fs, name).close()
+
+
 def _failure(error: Exception) -> Failure:
     """What an exception of a file system means, in words of our own: its text may hold what is secret in the URL or the options."""
+    if isinstance(error, ClosedError):
+        raise error
     if isinstance(error, (concurrent.futures.TimeoutError, asyncio.TimeoutError, TimeoutError)):
         return Failure("again", "the server was silent for too long, or too slow")
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
