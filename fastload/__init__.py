@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from fastload.packing import attach, export, index, pack
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
-    from fastload.window import WindowSampler
+    from fastload.window import KeyedSampler, WindowSampler
 
 __all__ = [
     "FastLoader",
     "HealthMonitor",
+    "KeyedSampler",
     "OnImages",
     "PackedDataset",
     "WindowSampler",
@@ -43,6 +44,7 @@ __all__ = [
 _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
+    "KeyedSampler": ("fastload.window", "KeyedSampler"),
     "OnImages": ("fastload.in_place.on_images", "OnImages"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
     "WindowSampler": ("fastload.window", "WindowSampler"),

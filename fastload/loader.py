@@ -59,6 +59,8 @@ class FastLoader(DataLoader[_T]):
         batch_size, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, generator, in_order: as DataLoader's.
         shuffle: True: as DataLoader's, a permutation of all samples. "window": blocks of consecutive samples (2 MiB) in random order, mixed
             through 1 GiB of samples, for data in a bucket; `fastload.WindowSampler` has other sizes, and ranks.
+            "huge": another random order of all samples, computed element by element: it takes no memory and no time in advance, for
+            hundreds of millions of samples; `fastload.KeyedSampler` has ranks.
         worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's. On packed data the first two have
             nothing to act on, and say so with a warning; threads always persist.
         num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
@@ -129,7 +131,7 @@ class FastLoader(DataLoader[_T]):
         self,
         dataset: str | os.PathLike[str] | Dataset[_T] | _Samples[_T],
         batch_size: int | None = 1,
-        shuffle: bool | Literal["window"] | None = None,
+        shuffle: bool | Literal["window", "huge"] | None = None,
         sampler: Any = None,
         batch_sampler: Any = None,
         num_workers: int | None = None,

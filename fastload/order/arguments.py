@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch.utils.data import IterableDataset
 
-from fastload.window import RandomWindowSampler, windowed
+from fastload.window import shuffle_class
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ def order_of(
     """
     own_generator = seed is not None and generator is None and bool(shuffle)
     generator = torch.Generator() if own_generator else generator
-    if windowed(shuffle) and sampler is None and batch_sampler is None and not isinstance(dataset, IterableDataset):
-        sampler, shuffle = RandomWindowSampler(cast("Sized", dataset), generator), None
+    named = shuffle_class(shuffle)
+    if named is not None and sampler is None and batch_sampler is None and not isinstance(dataset, IterableDataset):
+        sampler, shuffle = named(cast("Sized", dataset), generator), None
     return OrderArguments(shuffle, sampler, batch_sampler, generator, own_generator)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, _DatasetKind
+from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _InfiniteConstantSampler
 from torch.utils.data.distributed import DistributedSampler
 
@@ -26,10 +26,10 @@ from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
 from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
-from fastload.window import RandomWindowSampler, WindowSampler
+from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
 
 _DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
-_DRAWS_FIRST = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler, WindowSampler, RandomWindowSampler)
+_DRAWS_FIRST = (*SHUFFLES, SubsetRandomSampler, WeightedRandomSampler, WindowSampler, KeyedSampler)
 """Samplers that, without a generator of their own, draw from torch's global one at their first index only."""
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from fastload.execution.settings import Settings
-from fastload.window import RandomWindowSampler, blocks_of, coverage
+from fastload.window import SHUFFLES, blocks_of, coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def known_coverage(settings: Settings) -> Coverage | None:
 def _positions(sampler: object, count: int) -> npt.NDArray[np.int64] | None:
     if isinstance(sampler, SequentialSampler) and type(sampler) is SequentialSampler:
         return np.arange(len(sampler.data_source))
-    if isinstance(sampler, RandomSampler) and type(sampler) in (RandomSampler, RandomWindowSampler):
+    if isinstance(sampler, RandomSampler) and type(sampler) in SHUFFLES:
         whole = not sampler.replacement and sampler.num_samples == len(sampler.data_source)
         return np.arange(len(sampler.data_source)) if whole else None
     return coverage(sampler, count)

@@ -30,7 +30,7 @@ from fastload.resume.epoch_state import EpochState, Progress
 from fastload.threads.coverage import known_coverage
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.iterator import PackedIterator
-from fastload.window import RandomWindowSampler
+from fastload.window import SHUFFLES
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _can_begin_early(settings: Settings) -> bool:
         return False  # .sampler is then a default that is not used
     if type(sampler) is SequentialSampler:
         return True
-    if not isinstance(sampler, RandomSampler) or type(sampler) not in (RandomSampler, RandomWindowSampler):
+    if not isinstance(sampler, RandomSampler) or type(sampler) not in SHUFFLES:
         return False
     return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
 

@@ -1,7 +1,19 @@
-"""Orders for `shuffle="window"`: blocks of consecutive samples in random order, mixed through a buffer of bounded size."""
+"""Orders of shuffle="window", blocks of consecutive samples mixed through a buffer of bounded size, and of shuffle="huge"."""
 
+from fastload.window.choice import SHUFFLES, shuffle_class
 from fastload.window.coverage import blocks_of, coverage
+from fastload.window.keyed import KeyedSampler, RandomKeyedSampler
 from fastload.window.order import WindowOrder
-from fastload.window.sampler import RandomWindowSampler, WindowSampler, windowed
+from fastload.window.sampler import RandomWindowSampler, WindowSampler
 
-__all__ = ["RandomWindowSampler", "WindowOrder", "WindowSampler", "blocks_of", "coverage", "windowed"]
+__all__ = [
+    "SHUFFLES",
+    "KeyedSampler",
+    "RandomKeyedSampler",
+    "RandomWindowSampler",
+    "WindowOrder",
+    "WindowSampler",
+    "blocks_of",
+    "coverage",
+    "shuffle_class",
+]

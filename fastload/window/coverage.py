@@ -9,6 +9,7 @@ import numpy.typing as npt
 from torch.utils.data import DistributedSampler, SubsetRandomSampler
 
 from fastload.positions import as_positions
+from fastload.window.keyed import KeyedSampler
 from fastload.window.order import usable_block
 from fastload.window.sampler import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, window_sizes
 
@@ -23,6 +24,8 @@ def coverage(sampler: Any, count: int) -> npt.NDArray[np.int64] | None:
     kind = type(sampler)
     if kind is WindowSampler:
         positions = sampler.positions()
+    elif kind is KeyedSampler:
+        positions = sampler.indices() if sampler.seed is not None else np.arange(count)
     elif kind is DistributedSampler:
         positions = as_positions(list(sampler))  # a function of its seed and epoch
     elif kind is SubsetRandomSampler:

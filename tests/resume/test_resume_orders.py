@@ -24,7 +24,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from fastload import FastLoader, WindowSampler
+from fastload import FastLoader, KeyedSampler, WindowSampler
 from fastload.errors import ArgumentError
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than this machine's CPUs
@@ -68,6 +68,9 @@ SAMPLERS: dict[str, Any] = {
     "window, seed": lambda: {"shuffle": "window", "seed": 3},
     "windows": lambda: {"sampler": WindowSampler(COUNT, block=3, buffer=9, seed=4)},
     "windows, drawn": lambda: {"sampler": WindowSampler(COUNT, block=3, buffer=9)},
+    "huge": lambda: {"shuffle": "huge"},
+    "huge, seed": lambda: {"shuffle": "huge", "seed": 3},
+    "keyed": lambda: {"sampler": KeyedSampler(COUNT, seed=4)},
     "custom": lambda: {"sampler": Shuffled()},
     "kept": lambda: {"sampler": Resetting()},
     "batches": lambda: {"batch_sampler": BatchSampler(RandomSampler(range(COUNT)), 5, True), "batch_size": 1},
@@ -76,7 +79,20 @@ SAMPLERS: dict[str, Any] = {
 }
 
 
-SETTLED = {"sequential", "seed", "window, seed", "windows", "own", "replacement", "twice", "distributed", "kept", "lists"}
+SETTLED = {
+    "sequential",
+    "seed",
+    "window, seed",
+    "windows",
+    "huge, seed",
+    "keyed",
+    "own",
+    "replacement",
+    "twice",
+    "distributed",
+    "kept",
+    "lists",
+}
 """Those whose order owes nothing to torch's generator, or a loader's, from which base seeds are drawn."""
 
 

@@ -72,13 +72,14 @@ def labels(batches: Any) -> list[int]:
     return [int(label) for batch in batches for label in (batch[1] if isinstance(batch, list) else batch)]
 
 
+@pytest.mark.parametrize("shuffle", ["window", "huge"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_gives_the_same_order(numbered: Path, engine: str) -> None:
+def test_every_engine_gives_the_same_order(numbered: Path, engine: str, shuffle: str) -> None:
     """With a seed each epoch is another permutation, the same on every engine and for a loader made anew at that epoch."""
-    with loader_on(engine, numbered, shuffle="window", seed=5) as loader:
+    with loader_on(engine, numbered, shuffle=shuffle, seed=5) as loader:
         assert len(loader) == 9
         epochs = [labels(loader) for _ in range(3)]
-    with loader_on("map, 0", numbered, shuffle="window", seed=5, batch_size=3) as other:
+    with loader_on("map, 0", numbered, shuffle=shuffle, seed=5, batch_size=3) as other:
         assert [labels(other) for _ in range(3)] == epochs
         other.set_epoch(1)
         assert labels(other) == epochs[1]
@@ -188,7 +189,7 @@ class Stream(IterableDataset[int]):
 
 def test_what_is_refused() -> None:
     """Other texts, and what shuffle=True is refused with."""
-    with pytest.raises(ArgumentError, match="shuffle='windows': choose True, False or \"window\""):
+    with pytest.raises(ArgumentError, match='shuffle=\'windows\': choose True, False, "window" or "huge"'):
         FastLoader(Numbers(), shuffle="windows")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="mutually exclusive"):
         FastLoader(Numbers(), shuffle="window", sampler=[1])

@@ -1,0 +1,102 @@
+"""KeyedPermutation: a random order of any number of samples that takes no memory, as a pure function of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+
+import numpy as np
+import numpy.typing as npt
+
+COUNT_LIMIT = 1 << 60
+"""Limit on samples: the product of a half's size, at most 2**30 + 1, and 32 random bits stays below 2**63."""
+ROUNDS = 8
+"""Rounds of the Feistel network, as FF3 has, which NIST standardised for the same construction."""
+SMALL_COUNT, SMALL_ROUNDS = 1 << 16, 24
+"""With fewer elements than that, halves are small and mix less in a round: differences of neighbours show it below about 1,000 elements."""
+CHUNK = 1 << 12
+"""Positions that are mapped at a time: what NumPy works on stays in a core's own cache."""
+_STREAM = 2
+"""Which words of the key's Philox generator are the rounds' keys; WindowOrder has the streams 0 and 1."""
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_MIXER = np.uint64(0xD6E8FEB86659FD93)
+_HALF_WORD = np.uint64(32)
+
+_Words = npt.NDArray[np.uint64]
+_Positions = npt.NDArray[np.int64]
+
+
+class KeyedPermutation:
+    """A permutation of 0 .. count-1 that is computed element by element: any of them at once, from a few numbers of state.
+
+    It is the generalized Feistel cipher over a * b >= count with cycle walking of J. Black and P. Rogaway, "Ciphers with Arbitrary Finite
+    Domains" (CT-RSA 2002): a position is split into (position mod a, position div a), each round adds a keyed function of one half to the
+    other, modulo that half's size, and a result of count or more is permuted again until it is below. With a and b next to the square
+    root, fewer than a numbers lie above count, so that hardly any position is permuted twice. The round function is no cipher's: two
+    multiplications, as in the finalizers of hash functions. Orders are random, and not secret.
+
+    Args:
+        count: number of elements, 0 .. COUNT_LIMIT.
+        key: 0 .. 2**64-1; the permutation is a pure function of count and key, on every machine.
+
+    Raises:
+        ValueError: count is out of range.
+    """
+
+    def __init__(self, count: int, key: int) -> None:
+        if not 0 <= count <= COUNT_LIMIT:
+            raise ValueError(f"{count:,} samples: an order has 0 to {COUNT_LIMIT:,}")
+        self.count = count
+        first = max(1, isqrt(max(0, count - 1)) + 1)
+        self._sizes = np.uint64(first), np.uint64(max(1, -(-count // first)))
+        words = np.random.Philox(key=key, counter=[0, 0, count, _STREAM])  # orders of almost as many samples are others
+        self._keys = np.asarray(words.random_raw(ROUNDS if count >= SMALL_COUNT else SMALL_ROUNDS), np.uint64)
+
+    def at(self, positions: npt.NDArray[np.integer]) -> _Positions:
+        """The elements at some positions, each 0 .. count-1."""
+        found = self._cipher(positions.astype(np.uint64))
+        count = np.uint64(self.count)
+        outside = np.flatnonzero(found >= count)
+        while len(outside):
+            found[outside] = self._cipher(found[outside])
+            outside = outside[found[outside] >= count]
+        return found.view(np.int64)
+
+    def chunks(self, start: int = 0, step: int = 1, stop: int | None = None) -> Iterator[_Positions]:
+        """The elements at the positions range(start, stop, step), in pieces of a few thousand, each computed when it is asked for.
+
+        Args:
+            start: first position, 0 or more.
+            step: 1 or more.
+            stop: where positions end, at most count; None: count.
+        """
+        places = range(start, self.count if stop is None else min(stop, self.count), step)
+        for begin in range(0, len(places), CHUNK):
+            part = places[begin : begin + CHUNK]
+            yield self.at(np.arange(part.start, part.stop, part.step, dtype=np.int64))
+
+    def _cipher(self, places: _Words) -> _Words:
+        """The Feistel network over a * b numbers. `places` is its own to change."""
+        size = self._sizes[0]
+        upper = places // size
+        places -= upper * size
+        halves = places, upper
+        for number, key in enumerate(self._keys):
+            changed = number & 1
+            self._round(halves[changed], halves[1 - changed], self._sizes[changed], key)
+        upper *= size
+        places += upper
+        return places
+
+    @staticmethod
+    def _round(changed: _Words, other: _Words, size: np.uint64, key: np.uint64) -> None:
+        """Adds a number below `size`, random in `other` and `key`, to one half, modulo its size."""
+        drawn = other ^ key
+        drawn *= _MULTIPLIER
+        drawn ^= drawn >> _HALF_WORD
+        drawn *= _MIXER
+        drawn >>= _HALF_WORD  # the upper half of the product has all bits mixed
+        drawn *= size
+        drawn >>= _HALF_WORD
+        changed += drawn
+        np.minimum(changed, changed - size, out=changed)  # below the size it wraps to a large number

@@ -1,0 +1,83 @@
+"""Samplers of shuffle="huge": KeyedSampler, for users, and the one that FastLoader(shuffle="huge") makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import RandomSampler
+
+from fastload.permutation import KeyedPermutation
+from fastload.window.ranks import RankedSampler, drawn
+
+
+class KeyedSampler(RankedSampler):
+    """A sampler that gives a random order without a list of it: for datasets of any size.
+
+    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the number of samples; no memory and no time
+       is taken for it in advance. See fastload.permutation.KeyedPermutation for how.
+    2. Rank r has the order's places r, r + num_replicas, and so on, all ranks equally many: as with DistributedSampler the last ones repeat
+       the first samples of the order, or with drop_last the last samples of the order are left out.
+    3. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.
+
+    Args:
+        dataset: the dataset, or the number of its samples.
+        seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for each pass, where RandomSampler
+            draws its own; the epoch has then no effect.
+        num_replicas, rank: as DistributedSampler's. None: those of the process group at each `iter()`; without a group, one rank.
+        drop_last: whether ranks leave samples out or repeat some where the number of samples is not divisible.
+        generator: drawn from where seed is None; None: torch's default generator.
+
+    Raises:
+        ArgumentError: an argument is out of range; several ranks have no seed; or, at iter(), a launcher such as torchrun has started
+            several processes, and neither a process group nor num_replicas and rank say which samples are this one's.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized | int,
+        *,
+        seed: int | None = None,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        drop_last: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(dataset, seed, num_replicas, rank, drop_last, generator)
+        self._divide()
+
+    def __iter__(self) -> Iterator[int]:
+        for chunk in self._chunks(self._key()):
+            yield from chunk.tolist()
+
+    def indices(self) -> npt.NDArray[np.int64]:
+        """The order of this rank's next pass, without a draw: without a seed, that of a pass that would begin now."""
+        return np.concatenate([np.empty(0, np.int64), *self._chunks(self._key_undrawn())])
+
+    def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
+        self._begin()
+        count = len(self.dataset)
+        if not count:
+            return
+        order, place, end = KeyedPermutation(count, key), self.rank, self.total_size
+        while place < end:  # once, and again where places beyond the order's end repeat its beginning
+            stop = min(count, end)
+            yield from order.chunks(place, self.num_replicas, stop)
+            place += -(-max(0, stop - place) // self.num_replicas) * self.num_replicas
+            place, end = place - count, end - count
+
+
+class RandomKeyedSampler(RandomSampler):
+    """The sampler of FastLoader(shuffle="huge"): a RandomSampler, to torch and to frameworks, whose order takes no memory.
+
+    It draws one number from its generator at the first index of each pass, and follows set generators, seeds and resumes as RandomSampler.
+    """
+
+    def __init__(self, data_source: Sized, generator: torch.Generator | None = None) -> None:
+        super().__init__(data_source, generator=generator)
+
+    def __iter__(self) -> Iterator[int]:
+        for chunk in KeyedPermutation(len(self.data_source), drawn(self.generator)).chunks():
+            yield from chunk.tolist()
