@@ -13,9 +13,10 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -67,9 +68,16 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
         with advised(_UPLOADED), Progress(len(job.order), job.source.title, shown=run.progress) as bar:
             return job.run(writer, run, bar, started)
     except OSError as error:
-        raise _write_failure(folder, error) from error
+        raise write_failure(folder, error) from error
     finally:
         writer.abort()  # does nothing after finish(); otherwise committed shards stay for a resume
+
+
+class SampleWriter(Protocol):
+    """What samples are written to: `DatasetWriter`, or the writer of one shard."""
+
+    def note(self, entry: bytes) -> None: ...
+    def append_prepared(self, sample: Prepared, *, state: Callable[[], dict[str, Any]]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -127,31 +135,40 @@ class PackJob:
 
     def run(self, writer: DatasetWriter, run: RunOptions, bar: Progress, started: float) -> PackSummary:
         if writer.finished is not None:
-            self._refuse_others(writer)
-            return _finished(writer.finished, started)
+            self.refuse_others(writer.title, writer.finished)
+            return finished_summary(writer.finished, started)
         tally = self._resumed(writer, run.threads)
         before = writer.next_index
         bar.start(tally.position, tally.bytes_in)
-        prepare = None if self.source.concurrent else self._read
-        pipeline = OrderedPipeline(
-            lambda place, item: self._outcome(writer, place, item),
-            tally.position,
-            len(self.order),
-            workers=run.threads,
-            prepare=prepare,
-        )
-        with pipeline:
-            for outcome in _each(pipeline.results()):
+        with closing(self.outcomes(writer.prepare, tally.position, len(self.order), run.threads)) as outcomes:
+            for outcome in outcomes:
                 if run.shard_samples is not None and tally.noted % run.shard_samples == 0:
                     writer.next_shard(tally.noted // run.shard_samples, tally.noted, tally.state)
-                self._write(writer, outcome, tally)
+                self.write(writer, outcome, tally)
                 bar.update(tally.position, tally.bytes_in)
         samples = writer.next_index
         if samples == 0:
-            raise PackError(f"{self.source.title}: none of its {len(self.order)} samples could be packed{_first(tally)}")
+            raise self.nothing_packed(tally)
         summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=getattr(self.source, "notices", ()))
         manifest = writer.finish(self.source.classes, summary.stored(), max_pixels=tally.max_pixels)
         return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
+
+    def outcomes(self, prepare: Callable[..., Prepared], start: int, stop: int, workers: int) -> Generator[Outcome]:
+        """Outcomes of the samples at the places `start` .. `stop` - 1 of the order; `prepare` is the writer's. To be closed."""
+        pipeline = OrderedPipeline(
+            lambda place, item: self._outcome(prepare, place, item),
+            start,
+            stop,
+            workers=workers,
+            prepare=None if self.source.concurrent else self._read,
+        )
+        with pipeline:
+            for batch in pipeline.results():
+                yield from batch
+
+    def nothing_packed(self, tally: Tally) -> PackError:
+        """The error for a source of which every sample was left out."""
+        return PackError(f"{self.source.title}: none of its {len(self.order)} samples could be packed{_first(tally)}")
 
     def _resumed(self, writer: DatasetWriter, workers: int) -> Tally:
         """The tally of the samples written already, with the position at which this call continues; an empty one at the start."""
@@ -165,14 +182,13 @@ class PackJob:
             raise PackError(f"{writer.title} cannot be resumed: {error}") from error
         return tally
 
-    def _refuse_others(self, writer: DatasetWriter) -> None:
+    def refuse_others(self, title: str, manifest: Manifest) -> None:
         """Raises PackError if the dataset is finished, but was packed from other samples than the source has."""
-        assert writer.finished is not None
-        stored, now = writer.finished.options, self.identity()
+        stored, now = manifest.options, self.identity()
         for name in ("source_digest", "limit"):
             if stored.get(name) != now[name]:
                 raise PackError(
-                    f"{writer.title} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: "
+                    f"{title} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: "
                     "--overwrite packs it again"
                 )
 
@@ -188,7 +204,8 @@ class PackJob:
             of = f"{found.looked:,} images looked at{' (those that are not named as JPEGs)' if begin is None else ''}"
             raise PackStoppedError(f"{found.first}: {found.reason}. {found.deep:,} of the {of} are such")
 
-    def _write(self, writer: DatasetWriter, outcome: Outcome, tally: Tally) -> None:
+    def write(self, writer: SampleWriter, outcome: Outcome, tally: Tally) -> None:
+        """Writes one sample, or leaves it out, and counts it. Raises PackStoppedError for a bad one where on_error is "raise"."""
         if outcome.prepared is None and self.options.on_error == "raise":
             if isinstance(outcome.error, DeepImageError):
                 self.refuse_deep(tally.position)
@@ -220,7 +237,7 @@ class PackJob:
         except (FastloadError, OSError) as error:
             return _Read(None, error)
 
-    def _outcome(self, writer: DatasetWriter, place: int, read: _Read | None) -> Outcome:
+    def _outcome(self, prepare: Callable[..., Prepared], place: int, read: _Read | None) -> Outcome:
         """Reads and encodes one sample and builds its record. A failure of the sample itself is returned as an outcome."""
         position = int(self.order[place])
         try:
@@ -229,7 +246,7 @@ class PackJob:
             stamp = self._tracer.stamp(position)
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
-            prepared = writer.prepare(
+            prepared = prepare(
                 {IMAGE_FIELD: encoded.data, **item.values},
                 image_kind=encoded.kind,
                 height=encoded.height,
@@ -262,16 +279,11 @@ class _Read:
         return image.nbytes if isinstance(image, np.ndarray) else len(image)
 
 
-def _finished(manifest: Manifest, started: float) -> PackSummary:
+def finished_summary(manifest: Manifest, started: float) -> PackSummary:
     """The summary of a dataset that was complete before the resume."""
     tally = Tally({"counts": manifest.summary, **manifest.summary})
     tally.counts = {name: tally.counts[name] for name in COUNTS}
     return tally.summary(samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0)
-
-
-def _each(batches: Iterator[list[Outcome]]) -> Iterator[Outcome]:
-    for batch in batches:
-        yield from batch
 
 
 def _reason(error: BaseException) -> str:
@@ -289,7 +301,7 @@ def _first(tally: Tally) -> str:
     return f"; the first, {name}: {reason}"
 
 
-def _write_failure(out: str | os.PathLike[str], error: OSError) -> FastloadError:
+def write_failure(out: str | os.PathLike[str], error: OSError) -> FastloadError:
     if isinstance(error, FastloadError):
         return error
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

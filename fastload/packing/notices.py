@@ -67,6 +67,12 @@ class Notices:
             examples.append(name)
         self._found[kind] = (said, count + 1, examples)
 
+    def merge(self, later: Notices) -> None:
+        """Adds the notices of samples that come after those counted here."""
+        for kind, (text, count, examples) in later._found.items():
+            said, so_far, names = self._found.get(kind) or (text, 0, [])
+            self._found[kind] = (said, so_far + count, [*names, *examples][:EXAMPLES])
+
     def all(self) -> tuple[Notice, ...]:
         """The notices of all kinds, in the order of their first occurrence."""
         return tuple(Notice(kind, text, count, tuple(examples)) for kind, (text, count, examples) in self._found.items())

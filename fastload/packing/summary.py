@@ -114,6 +114,18 @@ class Tally:
         if len(self.skipped) < NAMES_KEPT:
             self.skipped.append((name, reason))
 
+    def merge(self, later: Tally) -> None:
+        """Adds the counts of samples that come after those counted here."""
+        for name in ("position", "noted", "bytes_in", "bytes_out", "warning_count", "skipped_count"):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        for counts, more in ((self.counts, later.counts), (self.formats, later.formats)):
+            for name, count in more.items():
+                counts[name] = counts.get(name, 0) + count
+        self.warnings = [*self.warnings, *later.warnings][:NAMES_KEPT]
+        self.skipped = [*self.skipped, *later.skipped][:NAMES_KEPT]
+        self.max_pixels = max(self.max_pixels, later.max_pixels)
+        self.notices.merge(later.notices)
+
     def state(self) -> dict[str, Any]:
         """A copy of all counts, as JSON values: the writer stores it in a thread while counting goes on."""
         return {

@@ -22,7 +22,7 @@ from fastload._native import core
 from fastload.errors import PackError
 from fastload.files import open_regular
 from fastload.store.entries import ShardEntry
-from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, column_array
+from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, column_array, with_index
 
 TRANSACTION_BYTES = 8 << 20
 TRANSACTION_RECORDS = 4096
@@ -74,6 +74,23 @@ class Prepared:
     row: list[Any]
     height: int
     width: int
+
+
+def prepare_sample(
+    schema: Schema, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
+) -> Prepared:
+    """Builds a sample's record, in any thread; see `DatasetWriter.append`. `index` is the entropy index of its JPEG."""
+    entries, row = schema.encode(values, image_kind, height, width)
+    if index:
+        entries = with_index(entries, index)
+    record, crc = core.build_record(entries)
+    return Prepared(record, crc, row, height, width)
+
+
+def map_bytes(shard_size: int) -> int:
+    """Size of LMDB's map for a shard that ends after so many bytes. It is stored in the file, so that all who write a shard must agree."""
+    room = min(shard_size, 1 << 36)
+    return room + min(room // 8, 1 << 28) + (1 << 24)
 
 
 class ShardFile:

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
 from fastload.files import expanded
 from fastload.store.checked import Bad
@@ -30,8 +29,8 @@ from fastload.store.journal import SHARD_SIZE_LIMIT, Begun, CompleteShard, Journ
 from fastload.store.lock import lock_folder
 from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
 from fastload.store.sample_log import LOG_NAME, SampleLog
-from fastload.store.schema import Schema, with_index
-from fastload.store.shard import Prepared, ShardFile, durable_entry, write_error
+from fastload.store.schema import Schema
+from fastload.store.shard import Prepared, ShardFile, durable_entry, map_bytes, prepare_sample, write_error
 from fastload.store.sidecar import write_sidecar
 from fastload.store.work import check_free, clear, is_packed_file
 
@@ -202,11 +201,7 @@ class DatasetWriter:
         self, values: Mapping[str, object], *, image_kind: str | None = None, height: int = 0, width: int = 0, index: bytes = b""
     ) -> Prepared:
         """Builds a sample's record, in any thread; see `append`. `index` is the entropy index of its JPEG."""
-        entries, row = self.schema.encode(values, image_kind, height, width)
-        if index:
-            entries = with_index(entries, index)
-        record, crc = core.build_record(entries)
-        return Prepared(record, crc, row, height, width)
+        return prepare_sample(self.schema, values, image_kind=image_kind, height=height, width=width, index=index)
 
     def note(self, entry: bytes) -> None:
         """Logs an entry about the next sample, or about a skipped one; a resume finds it in `noted`."""
@@ -247,9 +242,8 @@ class DatasetWriter:
             # not len(self._shards): the thread that completes the last shard may or may not have added it yet
             path = self.out / f"shard-{self._begun:05d}.lmdb"
             self._begun += 1
-            room = min(self.shard_size, 1 << 36)
             self._first, key = self.next_index, self.next_index if self._key is None else self._key
-            self._shard = ShardFile(path, key, self.schema, room + min(room // 8, 1 << 28) + (1 << 24))
+            self._shard = ShardFile(path, key, self.schema, map_bytes(self.shard_size))
         self._shard.put(sample)
         self.next_index += 1
         if state is not None:
