@@ -13,8 +13,8 @@ from pathlib import Path
 
 
 @contextmanager
-def scratch_folder(kind: str) -> Iterator[Path]:
-    """A new folder below the system's one for temporary files; it is removed at the end of the block.
+def scratch_folder(kind: str, below: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """A new folder below a folder, by default the system's one for temporary files; it is removed at the end of the block.
 
     The process holds a lock on it. Where the process was killed, the lock is gone and the folder stays: the next call for the same `kind`
     removes it, if it belongs to the same user.
@@ -23,8 +23,9 @@ def scratch_folder(kind: str) -> Iterator[Path]:
         OSError: the folder cannot be made.
     """
     start = f"fastload-{kind}-"
-    _remove_abandoned(Path(tempfile.gettempdir()), start)
-    folder, lock = _made(start)
+    parent = Path(tempfile.gettempdir() if below is None else below)
+    _remove_abandoned(parent, start)
+    folder, lock = _made(parent, start)
     try:
         yield folder
     finally:
@@ -32,10 +33,10 @@ def scratch_folder(kind: str) -> Iterator[Path]:
         os.close(lock)
 
 
-def _made(start: str) -> tuple[Path, int]:
+def _made(parent: Path, start: str) -> tuple[Path, int]:
     """A new folder, and the descriptor that holds its lock."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=start))
+        folder = Path(tempfile.mkdtemp(prefix=start, dir=parent))
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():

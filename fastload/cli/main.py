@@ -48,7 +48,7 @@ def main() -> None:
     """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr."""
     write_any_text()
     try:
-        app()
+        app(_with_values(sys.argv[1:]))
     except FastloadError as error:
         _fail(str(error))
     except OSError as error:
@@ -57,6 +57,12 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(2)
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """The arguments, with an empty value for --ray where it has none: its value may be left out, which typer does not know."""
+    after = [*arguments[1:], "-"]
+    return ["--ray=" if each == "--ray" and following.startswith("-") else each for each, following in zip(arguments, after, strict=True)]
 
 
 def _fail(text: str) -> None:

@@ -98,6 +98,13 @@ def pack(
         str | None, typer.Option(metavar="DIR", help="To a URL: where shards lie until they are uploaded, and what --resume needs.")
     ] = None,
     storage_options: StorageOptions = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Pack on a Ray cluster: the one at ADDRESS, or else that ray.init() finds or starts. Stands after SRC and OUT.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Packs images and labels into a dataset that fastload reads."""
@@ -133,6 +140,7 @@ def pack(
             resume=resume,
             staging=staging,
             storage_options=parsed_options(storage_options),
+            ray=True if ray == "" else ray,
             progress=not quiet,
         )
     if not quiet:

@@ -109,6 +109,7 @@ class PackJob:
         source: what is packed.
         options: how.
         order: the positions of the samples, in the order in which they are written.
+        tracer: makes and checks the log of its samples.
         base: the folder of attached files, as the manifest names it; None: the dataset holds its images.
     """
 
@@ -118,7 +119,7 @@ class PackJob:
         if not len(source):
             raise PackError(f"{source.title}: the source has no samples")
         self._names = name_digests(source)
-        self._tracer = Tracer(source, self._names)
+        self.tracer = Tracer(source, self._names)
         order = shuffled(self._names, options.seed) if options.shuffle else np.arange(len(source))
         self.order = order[: options.limit]
         self.base: str | None = None
@@ -177,7 +178,7 @@ class PackJob:
         if tally.noted * ENTRY.itemsize != len(writer.noted):
             raise PackError(f"{writer.title} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again")
         try:
-            tally.position = self._tracer.resume_at(writer.noted, self.order, workers)
+            tally.position = self.tracer.resume_at(writer.noted, self.order, workers)
         except PackError as error:
             raise PackError(f"{writer.title} cannot be resumed: {error}") from error
         return tally
@@ -188,8 +189,7 @@ class PackJob:
         for name in ("source_digest", "limit"):
             if stored.get(name) != now[name]:
                 raise PackError(
-                    f"{title} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: "
-                    "--overwrite packs it again"
+                    f"{title} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: --overwrite packs it again"
                 )
 
     def refuse_deep(self, begin: int | None = None) -> None:
@@ -243,7 +243,7 @@ class PackJob:
         try:
             if read is not None and read.error is not None:
                 raise read.error
-            stamp = self._tracer.stamp(position)
+            stamp = self.tracer.stamp(position)
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
             prepared = prepare(
@@ -258,11 +258,11 @@ class PackJob:
         except MemoryError as error:
             raise ResourceError(f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels") from error
         except (FastloadError, OSError) as error:
-            return Outcome(self.source.name(position), None, self._tracer.left_out(position), reason=_reason(error), error=error)
+            return Outcome(self.source.name(position), None, self.tracer.left_out(position), reason=_reason(error), error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
         how = (*encoded.how, "indexed") if encoded.index else encoded.how
-        entry = self._tracer.written(position, stamp, item)
+        entry = self.tracer.written(position, stamp, item)
         return Outcome(item.name, prepared, entry, how, encoded.format, size_in, size_out, encoded.warning, encoded.notices)
 
 

@@ -152,6 +152,7 @@ class RunOptions:
     resume: bool = False
     staging: str | os.PathLike[str] | None = None
     storage_options: Mapping[str, object] | None = field(default=None, repr=False)
+    ray: bool | str | None = None
     progress: bool = False
 
     def __post_init__(self) -> None:

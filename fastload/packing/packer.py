@@ -44,6 +44,7 @@ def pack(
     resume: bool = False,
     staging: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, object] | None = None,
+    ray: bool | str | None = None,
     progress: bool = False,
 ) -> PackSummary:
     """Packs a source into the dataset directory `out`, or to a URL; the dataset exists once this returns, and not before.
@@ -90,6 +91,10 @@ def pack(
         staging: for a URL, the local folder of shards that are being written, and of the journal, which resume=True needs; by default one
             of its own for each URL in `staging` of the cache folder ($FASTLOAD_CACHE, or ~/.cache/fastload).
         storage_options: for a URL, of the store: ``endpoint``, ``region``, ...; the environment by default.
+        ray: pack on a Ray cluster: True for the one that ``ray.init()`` finds or starts, or an address ("auto", "10.0.0.5:6379"). Every
+            shard is a task; `out` is a URL or a folder that all nodes share, and they all see the source. With the same shard_samples
+            the dataset is that of a pack on one machine, byte for byte; without it, a shard takes a 64th of the samples, and at most
+            8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of each node. Needs fastload[ray].
         progress: show a bar on the terminal.
 
     Returns:
@@ -125,12 +130,19 @@ def pack(
         resume=resume,
         staging=staging,
         storage_options=storage_options,
+        ray=ray or None,
         progress=progress,
     )
     if overwrite:
         refuse_source_inside(source, out)
-    opened = open_source(source, table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern))
-    return run_job(PackJob(opened, options), out, run)
+    table, lmdb = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
+    job = PackJob(open_source(source, table, lmdb), options)
+    if run.ray is None:
+        return run_job(job, out, run)
+    from fastload.packing.cluster.driver import run_on_cluster
+    from fastload.packing.cluster.plan import SourceSpec
+
+    return run_on_cluster(job, SourceSpec.of(source, table, lmdb), out, run)
 
 
 def refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:

@@ -155,18 +155,7 @@ class RemoteWriter(DatasetWriter):
             self._sections[name] = get_int(both[0], "its size", 1, _SECTION_MOST), get_int(both[1], "its checksum", 0, 2**32 - 1)
 
     def _publish(self, manifest: Manifest) -> Manifest:
-        local = self.out / "index-00000.bin"
-        local.unlink(missing_ok=True)
-        segment = write_sidecar(self.out, local.name, manifest.shards, _Sections(self, manifest))
-        (file,) = data_files(replace(manifest, shards=(), sidecars=(segment,)))
-        name = self._bucket.name_for(file)
-        if not self._bucket.is_there(replace(file, name=name)):
-            self._bucket.objects.put_file(name, local)
-            self._sent[name] = self._bucket.objects.head(name)
-        manifest = replace(manifest, sidecars=(replace(segment, file=name),))
-        self._bucket.commit(manifest, self._sent)
-        local.unlink()
-        return manifest
+        return commit_with_sidecar(self._bucket, manifest, self.out, _Sections(self, manifest), self._sent)
 
     def _section(self, shard: ShardEntry, samples: int) -> memoryview:
         """The section of a shard, as a sidecar of so many samples has it. Raises DatasetError."""
@@ -186,6 +175,37 @@ class RemoteWriter(DatasetWriter):
             with contextlib.suppress(OSError):  # the user's own, with other files in it
                 self.out.rmdir()
         self._bucket.objects.close()
+
+
+def commit_with_sidecar(
+    bucket: Bucket, manifest: Manifest, folder: Path, known: Mapping[Identity, memoryview], sent: dict[str, ObjectInfo]
+) -> Manifest:
+    """Uploads the sidecar of a manifest's shards, which are there, and commits the manifest; the manifest with its sidecar.
+
+    Args:
+        bucket: of the dataset.
+        manifest: without sidecars.
+        folder: a local one, for the sidecar until it is uploaded.
+        known: the section of every shard.
+        sent: the objects of the shards, as the store described them; the sidecar's is added.
+
+    Raises:
+        PackError: as `Bucket.commit`.
+        DatasetError: a section cannot be used.
+        OSError: the disk is full, or the store does not answer.
+    """
+    local = folder / "index-00000.bin"
+    local.unlink(missing_ok=True)
+    segment = write_sidecar(folder, local.name, manifest.shards, known)
+    (file,) = data_files(replace(manifest, shards=(), sidecars=(segment,)))
+    name = bucket.name_for(file)
+    if not bucket.is_there(replace(file, name=name)):
+        bucket.objects.put_file(name, local)
+        sent[name] = bucket.objects.head(name)
+    manifest = replace(manifest, sidecars=(replace(segment, file=name),))
+    bucket.commit(manifest, sent)
+    local.unlink()
+    return manifest
 
 
 def _remove_sections(staging: Path) -> None:

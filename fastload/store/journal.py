@@ -11,7 +11,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.store import checked
 from fastload.store.checked import get_int, get_list, get_object
-from fastload.store.manifest import JOURNAL_NAME, MANIFEST_BYTES, check_version, write_atomically
+from fastload.store.manifest import CLUSTER_FORMAT, JOURNAL_NAME, MANIFEST_BYTES, check_version, write_atomically
 
 SHARD_SIZE_LIMIT = 1 << 40
 
@@ -75,11 +75,14 @@ class Journal:
 
         Raises:
             DatasetError: it is of a later version, or damaged.
+            PackError: it is that of a pack on a cluster.
             Bad: a value is not of its type.
             OSError: it cannot be read.
         """
         path = folder / JOURNAL_NAME
         content = checked.parse(read_regular(path, MANIFEST_BYTES), str(path))
+        if is_cluster(content):
+            raise PackError(f"{folder} was begun on a cluster: go on with ray= (--ray), or --overwrite starts again")
         check_version(content, _FORMAT, _VERSION, str(path))
         content = checked.unseal(content, str(path))
         return cls(
@@ -91,6 +94,11 @@ class Journal:
             log=content.get("log"),
             objects=get_object(content.get("objects", {}), "the objects"),
         )
+
+
+def is_cluster(content: Mapping[str, Any]) -> bool:
+    """Whether a journal's content is that of a pack on a cluster."""
+    return content.get("format") == CLUSTER_FORMAT
 
 
 Begun = tuple[object, Mapping[str, Any], int]

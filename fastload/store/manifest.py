@@ -36,6 +36,8 @@ VERSION_LIMIT = 10**9 - 1
 JOURNAL_NAME = "progress.json"
 PULL_FORMAT = "fastload-pull"
 """The `format` of the journal of a download."""
+CLUSTER_FORMAT = "fastload-cluster"
+"""The `format` of the journal of a pack on a cluster: see `fastload.packing.cluster`."""
 MANIFEST_BYTES = 1 << 28
 """Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards, fit."""
 LOST = f"holds shards, but its {MANIFEST_NAME} is lost: copy that file again from where the dataset came from"

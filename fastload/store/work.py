@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from fastload.errors import PackError
@@ -17,6 +18,9 @@ DONE_NAME = "append.old"
 PART_END = ".part"
 """End of the name of a data file that is being downloaded."""
 
+_OF_TASKS = re.compile(r"(shard-[0-9]{5,9}\.(lmdb|done|section)|progress\.json)(\.[0-9a-f]{16}\.part)?")
+"""Names of what the tasks and the driver of a pack on a cluster write, and of what is not complete of it."""
+
 _OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNAL_NAME) for end in ("", ".tmp")))
 
 
@@ -24,7 +28,11 @@ def is_packed_file(name: str) -> bool:
     """Whether a file has the name of one that fastload writes into a dataset's folder."""
     if VERSION_NAME.fullmatch(name.removesuffix(".tmp")):
         return True
-    return name in _OURS or any(pattern.fullmatch(name.removesuffix(PART_END)) for pattern in (SHARD_NAME, SIDE_NAME))
+    return (
+        name in _OURS
+        or _OF_TASKS.fullmatch(name) is not None
+        or any(pattern.fullmatch(name.removesuffix(PART_END)) for pattern in (SHARD_NAME, SIDE_NAME))
+    )
 
 
 def check_free(folder: Path, title: str, *, resume: bool, overwrite: bool) -> None:
@@ -37,7 +45,7 @@ def check_free(folder: Path, title: str, *, resume: bool, overwrite: bool) -> No
     ours = [name for name in names if is_packed_file(name)]
     if names and not ours:
         raise PackError(f"{folder} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT")
-    if resume or overwrite or all(name.endswith(".tmp") for name in ours):  # a kill in the first write leaves no more
+    if resume or overwrite or all(name.endswith((".tmp", PART_END)) for name in ours):  # a kill in the first write leaves no more
         return
     if MANIFEST_NAME in ours:
         raise PackError(f"{title} already holds a packed dataset; --overwrite replaces it, or choose another OUT")

@@ -1,0 +1,181 @@
+"""ClusterOut: OUT of a pack on a cluster as the driver has it: what is there, the begin, and the commit."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from fastload._native import core
+from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.packing.cluster.depot import Depot, FolderDepot
+from fastload.packing.cluster.plan import absolute
+from fastload.packing.cluster.records import SECTION_MOST, ClusterJournal, section_name
+from fastload.packing.options import RunOptions
+from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest
+from fastload.store.checked import Bad
+from fastload.store.entries import SHARD_NAME, file_number
+from fastload.store.lock import lock_folder
+from fastload.store.manifest import LOST, MANIFEST_BYTES, sync_folder
+from fastload.store.sidecar import Identity, cut_section, identity, write_sidecar
+from fastload.store.work import check_free, clear, is_packed_file
+from fastload.urls import is_url, local_path
+
+_SIDECAR = "index-00000.bin"
+
+
+class ClusterOut(ABC):
+    """OUT, for one run of the driver.
+
+    Attributes:
+        title: for messages.
+        place: for the tasks: an absolute path, or the URL.
+        offset: number in the name of the first shard.
+        journal: of a pack that was begun before and is to be resumed; None: there is none.
+        finished: the manifest of a dataset that is complete and was to be resumed.
+    """
+
+    title: str
+    place: str
+    offset: int = 0
+    journal: ClusterJournal | None = None
+    finished: Manifest | None = None
+
+    def __init__(self, depot: Depot) -> None:
+        self.depot = depot
+        self.title = depot.title
+
+    def begin(self, journal: ClusterJournal) -> None:
+        """Writes progress.json: from now on the tasks of this driver may publish, and those of no other. Raises OSError."""
+        self.depot.write(JOURNAL_NAME, journal.to_bytes())
+
+    def check_token(self, token: str) -> None:
+        """Checks that no other driver has begun since. Raises PackError."""
+        data = self.depot.read(JOURNAL_NAME, MANIFEST_BYTES)
+        if data is None or ClusterJournal.from_bytes(data, self.title).token != token:
+            raise PackError(f"another pack on a cluster was begun into {self.title}: this one stops")
+
+    @abstractmethod
+    def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
+        """Writes the sidecar, then the manifest, and removes what only the tasks needed; the manifest with its sidecar.
+
+        Args:
+            manifest: names shards that were published.
+            sections: size and checksum of each shard's section, by the shard's name.
+            etags: of the shards' objects, by name.
+
+        Raises:
+            DatasetError: a section is missing or damaged.
+            OSError: the disk is full or fails.
+        """
+
+    @abstractmethod
+    def tidy(self, manifest: Manifest) -> None:
+        """Removes what a driver left that was killed after the commit."""
+
+
+class Sections(Mapping[Identity, memoryview]):
+    """Sections of a dataset's shards, read one at a time from where the tasks put them."""
+
+    def __init__(self, depot: Depot, manifest: Manifest, sizes: Mapping[str, tuple[int, int]]) -> None:
+        self._depot = depot
+        self._sizes = sizes
+        self._shards = {identity(shard): shard for shard in manifest.shards}
+        self._samples = sum(shard.stored for shard in manifest.shards)
+
+    def __getitem__(self, key: Identity) -> memoryview:
+        shard = self._shards[key]
+        name = section_name(file_number(shard.file))
+        data = self._depot.read(name, SECTION_MOST)
+        try:
+            if data is None or (len(data), core.crc32c(data)) != self._sizes[shard.file]:
+                raise Bad("it is missing, or its checksum does not match")
+            return memoryview(b"".join(cut_section(memoryview(data), shard, self._samples)))
+        except Bad as error:
+            raise DatasetError(
+                f"{self._depot.title}/{name} cannot be used ({error}): remove it and {shard.file}, and go on with resume=True (--resume)"
+            ) from None
+
+    def __iter__(self) -> Iterator[Identity]:
+        return iter(self._shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+
+class _Folder(ClusterOut):
+    """A folder that all nodes share."""
+
+    def __init__(self, folder: Path, run: RunOptions) -> None:
+        super().__init__(FolderDepot(folder))
+        self.place = str(folder)
+        self._folder = folder
+        check_free(folder, self.title, resume=run.resume, overwrite=run.overwrite)
+        if run.overwrite:
+            clear(folder)
+        names = os.listdir(folder)
+        self._sweep({name for name in names if not name.endswith((".part", ".tmp"))})
+        if (folder / MANIFEST_NAME).exists():
+            self.finished = Manifest.load(folder)
+            if self.finished.version > 1:
+                raise PackError(f"{self.title} is complete, and was changed since: --overwrite packs it again")
+        elif (data := self.depot.read(JOURNAL_NAME, MANIFEST_BYTES)) is not None:
+            self.journal = ClusterJournal.from_bytes(data, self.title)
+        elif any(SHARD_NAME.fullmatch(name) for name in names):
+            raise PackError(f"{self.title} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again")
+
+    def _sweep(self, kept: set[str]) -> None:
+        """Removes fastload's files but for those that are to stay."""
+        for name in os.listdir(self._folder):
+            if is_packed_file(name) and name not in kept:
+                (self._folder / name).unlink(missing_ok=True)
+
+    def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
+        (self._folder / _SIDECAR).unlink(missing_ok=True)
+        known = Sections(self.depot, manifest, sections)
+        manifest = replace(manifest, sidecars=(write_sidecar(self._folder, _SIDECAR, manifest.shards, known),))
+        manifest.write(self._folder)
+        self.tidy(manifest)
+        return manifest
+
+    def tidy(self, manifest: Manifest) -> None:
+        named = {shard.file for shard in manifest.shards} | {sidecar.file for sidecar in manifest.sidecars}
+        self._sweep(named | {MANIFEST_NAME})
+        sync_folder(self._folder)
+
+
+@contextmanager
+def open_out(out: str | os.PathLike[str], run: RunOptions) -> Iterator[ClusterOut]:
+    """OUT, locked against other drivers on this node where it is a folder.
+
+    Raises:
+        ArgumentError: an option of URLs is given for a folder, or the URL is wrong.
+        PackError: OUT holds other files or a dataset, was begun on one machine, or is in use.
+        RemoteError: the store does not answer, or denies access.
+    """
+    if is_url(out) and (path := local_path(os.fspath(out))) is not None:
+        out = path
+    if is_url(out):
+        from fastload.packing.cluster.bucket_out import open_bucket
+
+        with open_bucket(os.fspath(out), run) as bucket:
+            yield bucket
+        return
+    for name in ("staging", "storage_options"):
+        if getattr(run, name) is not None:
+            raise ArgumentError(f"{name} is for a pack to a URL, and {os.fspath(out)} is a folder")
+    folder = absolute(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = lock_folder(folder)
+    except FileExistsError:
+        raise PackError(f"{folder} is a file; choose another OUT") from None
+    except OSError as error:
+        raise PackError(f"cannot make the folder {folder}: {error.strerror}") from None
+    try:
+        yield _Folder(folder, run)
+    finally:
+        os.close(lock)
