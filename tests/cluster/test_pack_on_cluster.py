@@ -53,7 +53,7 @@ def test_the_first_bad_sample_is_named(tmp_path: Path, cluster: Any) -> None:
     """Under on_error="raise" it is the first by position, whichever task failed first; a resume makes only what is missing."""
     bad = (9, 20, 38)
     source, out, one = folder(tmp_path / "src", bad), tmp_path / "out", tmp_path / "one"
-    with pytest.raises(PackStoppedError, match="0009.jpg"):
+    with pytest.raises(PackStoppedError, match=r"0009\.jpg"):
         fastload.pack(source, out, shard_samples=EACH, ray=cluster.address)
     assert (out / "shard-00000.done").exists()
     assert not list(out.glob("*.part"))
