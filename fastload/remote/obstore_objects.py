@@ -29,6 +29,7 @@ PART_BYTES = 8 << 20
 """Bytes of a part of an upload; more where a file would have more than _MOST_PARTS."""
 _MOST_PARTS = 9_000  # S3 takes 10,000, Azure 50,000
 PARTS_AT_ONCE = 4
+_LISTED_MOST = 10_000_000
 _EMPTY = b""
 
 
@@ -113,8 +114,7 @@ class ObstoreObjects(Objects):
 
     def list(self) -> list[ObjectInfo]:
         """All objects below the URL."""
-        found = self._call("listing", "", lambda store: [meta for page in self._obstore.list(store, chunk_size=1000) for meta in page])
-        return [ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in found]
+        return list(self._call("listing", "", self._listed).values())
 
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object in one request."""
@@ -175,6 +175,18 @@ class ObstoreObjects(Objects):
         result = self._obstore.get(store, name)
         size = result.meta["size"]
         return size, bytes(result.bytes()) if size <= limit else None
+
+    def _listed(self, store: Any) -> dict[str, ObjectInfo]:
+        """What a store lists, by name. A list that brings nothing new, or has no end, is refused."""
+        found: dict[str, ObjectInfo] = {}
+        for page in self._obstore.list(store, chunk_size=1000):
+            known = len(found)
+            found |= {meta["path"]: ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in page}
+            again = bool(page) and len(found) == known
+            if again or known > _LISTED_MOST:
+                what = "names the same objects again and again" if again else f"names more than {_LISTED_MOST:,} objects"
+                raise RemoteError(f"{self.url}: the server's list of what is below it {what}: check the URL", url=self.url)
+        return found
 
     def _place(self, name: str) -> str:
         return f"{self.url}/{name}" if name else self.url

@@ -192,14 +192,15 @@ def test_two_writers_at_one_url(
     """An object that somebody replaces while the others are sent is noticed before the manifest is written."""
     dataset = dataset_of(tmp_path)
     shard = Manifest.load(dataset).shards[0]
-    put_file = ObstoreObjects.put_file
+    listed, calls = ObstoreObjects.list, []
 
-    def meddled(self: ObstoreObjects, name: str, *arguments: Any) -> None:
-        put_file(self, name, *arguments)
-        if name.startswith("index"):
+    def meddled(self: ObstoreObjects) -> Any:
+        calls.append(self)
+        if len(calls) == 2:  # the first is at the beginning, this one after everything was sent
             open_s3().put(shard.file, bytes(shard.bytes))
+        return listed(self)
 
-    monkeypatch.setattr(ObstoreObjects, "put_file", meddled)
+    monkeypatch.setattr(ObstoreObjects, "list", meddled)
     with pytest.raises(PackError, match="was replaced since it was sent: something else writes to this URL"):
         fastload.push(dataset, s3_url, **options)
     assert "manifest.json" not in names_at(open_s3())

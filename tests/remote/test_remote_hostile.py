@@ -15,7 +15,7 @@ from servers.seaweedfs import SeaweedFS
 
 from fastload import PackedDataset, push
 from fastload._native import core
-from fastload.errors import DatasetError
+from fastload.errors import DatasetError, RemoteError
 from fastload.remote.client import open_objects
 from fastload.store import Manifest, checked
 from fastload.store.sidecar import identity, parse, split
@@ -166,3 +166,36 @@ def test_keys_and_passwords_do_not_follow_a_redirect(kind: int) -> None:
     assert len(_Elsewhere.seen) == len(firsts) == 2
     for head in _Elsewhere.seen:
         assert not [word for word in ("authorization", "topsecret", "thekey", "dXNlcjp") if word.lower() in head.lower()]
+
+
+class _Repeats(_Elsewhere):
+    """An S3 server whose list of objects goes on for ever, with the same page."""
+
+    def do_GET(self) -> None:
+        names = (
+            f"<Contents><Key>d/{i}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>" for i in range(1000)
+        )
+        body = (
+            '<?xml version="1.0"?><ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>more</NextContinuationToken>'
+            f"{''.join(names)}</ListBucketResult>"
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.timeout(60)
+def test_a_list_without_an_end_is_refused() -> None:
+    """One error, and no more memory than a page takes."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Repeats)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    objects = open_objects("s3://bucket/d", {"endpoint": endpoint, "access_key_id": "k", "secret_access_key": "s", "region": "x"}, 5)
+    try:
+        with pytest.raises(RemoteError, match="names the same objects again and again"):
+            objects.list()
+    finally:
+        objects.close()
+        server.shutdown()
+        server.server_close()
