@@ -34,14 +34,18 @@ def scratch_folder(kind: str, below: str | os.PathLike[str] | None = None) -> It
 
 
 def _made(parent: Path, start: str) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds its lock."""
+    """A new folder, and the descriptor that holds its lock. Before it is locked, another process may take it for abandoned."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=start, dir=parent))
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        with suppress(OSError):  # a file system without locks, where nothing is ever taken for abandoned
+            fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():
             return folder, lock
-        os.close(lock)  # another process took it for abandoned, before it was locked
+        os.close(lock)
 
 
 def _remove_abandoned(parent: Path, start: str) -> None:

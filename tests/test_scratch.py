@@ -60,3 +60,19 @@ def test_after_a_kill_the_next_one_removes_it(temporary: Path) -> None:
     killed.communicate()
     assert living.returncode == 0
     assert not theirs.exists()
+
+
+_MAKES_MANY = """
+from fastload.scratch import scratch_folder
+for number in range(300):
+    with scratch_folder("test") as folder:
+        (folder / "file").write_bytes(b"x")
+        assert (folder / "file").read_bytes() == b"x"
+"""
+
+
+def test_processes_that_make_and_remove_them_at_once(temporary: Path) -> None:
+    """No one's folder is taken for an abandoned one."""
+    children = [subprocess.Popen([sys.executable, "-c", _MAKES_MANY], stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [child.communicate()[1] for child in children] == [""] * 3
+    assert not list(temporary.iterdir())
