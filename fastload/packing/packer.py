@@ -11,6 +11,7 @@ from fastload.limits import checked_max_pixels
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.options import Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling, lmdb_options, table_options
 from fastload.packing.sources import open_source
+from fastload.packing.sources.ray_data import with_rows
 from fastload.packing.summary import PackSummary
 
 
@@ -53,7 +54,8 @@ def pack(
 
     Args:
         source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet, .arrow or TFRecord files, a folder
-            of MDS shards or LitData chunks, an LMDB file, a map-style Dataset, or any `Source`.
+            of MDS shards or LitData chunks, an LMDB file, a map-style Dataset, a ray.data.Dataset, or any
+            `Source`.
         out: the directory to make, or a URL: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
         encode: "lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and
             arithmetic ones become baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (every
@@ -136,6 +138,7 @@ def pack(
     if overwrite:
         refuse_source_inside(source, out)
     table, lmdb = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
+    source = with_rows(source)
     job = PackJob(open_source(source, table, lmdb), options)
     if run.ray is None:
         return run_job(job, out, run)

@@ -20,6 +20,7 @@ from fastload.packing.sources.lmdb_values import LmdbSource
 from fastload.packing.sources.mds import mds_source
 from fastload.packing.sources.parquet import ParquetSource
 from fastload.packing.sources.protocol import Item, Place, Placed, Source
+from fastload.packing.sources.ray_data import with_rows
 from fastload.packing.sources.table import TableSource
 from fastload.packing.sources.tar import TarSource, expand
 from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_split
@@ -40,13 +41,14 @@ def open_source(source: object, table: TableOptions | None = None, lmdb: LmdbOpt
     A folder of class folders, a .csv or .tsv file, one or many .tar, .parquet, .arrow or TFRecord files (a path, a pattern such as
     ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them, as save_to_disk() of Hugging Face's library
     writes one), a folder of MDS shards or LitData chunks with its index.json, an LMDB file or the folder of its data.mdb, a map-style
-    Dataset, or any object that satisfies `Source`. `table` says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB
-    file are images and labels.
+    Dataset, a ray.data.Dataset, or any object that satisfies `Source`. `table` says what the columns of a .csv or .tsv are, `lmdb` which
+    keys of an LMDB file are images and labels.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
         ArgumentError: `table` or `lmdb` is given for a source of another kind.
     """
+    source = with_rows(source)
     path = expanded(source) if isinstance(source, str | os.PathLike) else None
     file = None if path is None else _lmdb_file(path)
     if lmdb is not None and file is None:

@@ -1,0 +1,164 @@
+"""RangePacker: a shard is made where it is not whole, or its samples are not what they were, and left alone otherwise."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cluster_helpers import EACH, files_of, folder, path_of
+from packing_helpers import encoded, picture
+
+import fastload
+from fastload.errors import DatasetError, PackError
+from fastload.packing.cluster.out import open_out
+from fastload.packing.cluster.plan import ClusterPlan, SourceSpec, probe, schema_of
+from fastload.packing.cluster.records import ClusterJournal, job_identity
+from fastload.packing.cluster.task import RangeDone, RangeFailed, RangePacker
+from fastload.packing.job import VARYING, PackJob
+from fastload.packing.options import PackOptions, RunOptions
+from fastload.packing.sources import open_source
+from fastload.store import Manifest
+
+
+def plan_of(source: Path, out: Path, token: str = "t", **options: object) -> ClusterPlan:
+    """The plan of a pack that a driver has begun."""
+    given = PackOptions(**options)  # type: ignore[arg-type]
+    job = PackJob(open_source(source), given)
+    identity = {**job.identity(), "shard_samples": EACH}
+    schema = schema_of(job)
+    with open_out(out, RunOptions(resume=True)) as place:
+        place.begin(ClusterJournal(token, schema.to_json(), identity, 0))
+    return ClusterPlan(
+        spec=SourceSpec.of(source, None, None), options=given, samples=EACH, threads=1, out=str(out), staging=None, offset=0, token=token,
+        identity=job_identity(schema, identity, VARYING), digest=identity["source_digest"], probe=probe(job),
+    )  # fmt: skip
+
+
+def made(plan: ClusterPlan, number: int) -> int:
+    """Samples that a new process packs for a range."""
+    packer = RangePacker(plan)
+    try:
+        result = packer(number)
+    finally:
+        packer.close()
+    assert isinstance(result, RangeDone), result
+    return result.packed
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return folder(tmp_path / "src")
+
+
+def test_a_whole_shard_is_left_alone(tmp_path: Path, source: Path) -> None:
+    """Also by a later driver's tasks, and where a file has another time and the same bytes."""
+    out = tmp_path / "out"
+    assert made(plan_of(source, out), 1) == EACH
+    os.utime(path_of(source, 7), ns=(1, 1))
+    before = files_of(out)
+    assert made(plan_of(source, out, "later"), 1) == 0
+    assert {name: data for name, data in files_of(out).items() if name != "progress.json"}.items() <= before.items()
+
+
+@pytest.mark.parametrize("name", ["shard-00001.lmdb", "shard-00001.section", "shard-00001.done"])
+@pytest.mark.parametrize("harm", ["gone", "short"])
+def test_what_is_not_whole_is_made_again(tmp_path: Path, source: Path, name: str, harm: str) -> None:
+    """A file that is missing or of another size: the same files are there after it."""
+    out = tmp_path / "out"
+    plan = plan_of(source, out)
+    made(plan, 1)
+    whole = files_of(out)
+    (out / name).unlink()
+    if harm == "short":
+        (out / name).write_bytes(whole[name][:-100])
+    assert made(plan, 1) == EACH
+    assert files_of(out) == whole
+
+
+@pytest.mark.parametrize("key", [b'"count": 6', b'"etag": null', b'"section": [', b'"log": "', b'"version": 1', b'"identity": "'])
+def test_damaged_records(tmp_path: Path, source: Path, key: bytes) -> None:
+    """A done-record of which a byte was changed is none."""
+    out = tmp_path / "out"
+    plan = plan_of(source, out)
+    made(plan, 1)
+    done = out / "shard-00001.done"
+    good = done.read_bytes()
+    assert key in good
+    done.write_bytes(good.replace(key, key[:-1] + bytes([key[-1] ^ 3])))
+    assert made(plan, 1) == EACH
+    assert done.read_bytes() == good
+
+
+def test_a_damaged_section(tmp_path: Path, source: Path) -> None:
+    """The driver compares sections with their checksums, and says what to remove."""
+    out = tmp_path / "out"
+    plan = plan_of(source, out)
+    packer = RangePacker(plan)
+    results = [packer(number) for number in range(7)]
+    packer.close()
+    section = out / "shard-00002.section"
+    data = bytearray(section.read_bytes())
+    data[-20] ^= 1
+    section.write_bytes(data)
+    records = [result.record for result in results if isinstance(result, RangeDone)]
+    shards = [record.shard.at(EACH * number) for number, record in enumerate(records) if record.shard is not None]
+    manifest = Manifest(schema_of(PackJob(open_source(source), PackOptions())), tuple(shards))
+    sections = {shard.file: record.section for shard, record in zip(shards, records, strict=True)}
+    with (
+        open_out(out, RunOptions(resume=True)) as place,
+        pytest.raises(DatasetError, match=r"shard-00002\.section cannot be used.*remove it"),
+    ):
+        place.commit(manifest, sections, {})
+    assert not (out / "manifest.json").exists()
+
+
+def test_changed_samples_are_packed_again(tmp_path: Path, source: Path) -> None:
+    """A sample of the range that changed, or one that was taken out before it, which moves all."""
+    out = tmp_path / "out"
+    made(plan_of(source, out), 0)
+    made(plan_of(source, out), 1)
+    path_of(source, 7).write_bytes(encoded(picture(99, 40, 40)))
+    assert (made(plan_of(source, out), 0), made(plan_of(source, out), 1)) == (0, EACH)
+    path_of(source, 8).unlink()
+    assert (made(plan_of(source, out), 0), made(plan_of(source, out), 1)) == (0, EACH)
+
+
+def test_records_of_another_job(tmp_path: Path, source: Path) -> None:
+    """A done-record of other options counts for nothing."""
+    out = tmp_path / "out"
+    made(plan_of(source, out), 0)
+    assert made(plan_of(source, out, quality=80), 0) == EACH
+
+
+def test_another_driver(tmp_path: Path, source: Path) -> None:
+    """Tasks of a driver stop once another one has begun, before they publish anything."""
+    out = tmp_path / "out"
+    packer = RangePacker(plan_of(source, out, "first"))
+    plan_of(source, out, "second")
+    result = packer(0)
+    assert isinstance(result, RangeFailed)
+    assert "another pack on a cluster was begun" in str(result.error)
+    assert not list(out.glob("shard-*"))
+
+
+def test_another_source(tmp_path: Path, source: Path) -> None:
+    """A node whose folder of that name has other samples is refused."""
+    out = tmp_path / "out"
+    plan = plan_of(source, out)
+    path_of(source, 3).unlink()
+    with pytest.raises(PackError, match="has other samples on node"):
+        RangePacker(plan)
+    with pytest.raises(PackError, match="cannot read the source"):
+        RangePacker(replace(plan, spec=SourceSpec.of(tmp_path / "nowhere", None, None)))
+
+
+def test_overwriting_and_cleaning(tmp_path: Path, source: Path) -> None:
+    """What tasks leave is fastload's: --overwrite of a pack on one machine removes it."""
+    out = tmp_path / "out"
+    made(plan_of(source, out), 0)
+    (out / f"shard-00003.lmdb.{'0a' * 8}.part").write_bytes(b"left by a task that was killed")
+    fastload.pack(source, out, shard_samples=EACH, overwrite=True)
+    fastload.pack(source, tmp_path / "one", shard_samples=EACH)
+    assert files_of(out) == files_of(tmp_path / "one")
