@@ -20,7 +20,7 @@ from fastload.execution.settings import EngineChoice, OnError, Settings
 from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
-from fastload.order import order_of
+from fastload.order import Shard, checked_shard, order_of
 from fastload.processes.iterator import WorkerIterator
 from fastload.resume.state_dict import load, state_of
 from fastload.rng import checked_epoch, checked_seed
@@ -95,6 +95,11 @@ class FastLoader(DataLoader[_T]):
             batches of the loop (0 or None: only at the epoch's end). A loader's state is exact after every batch all the same: what came
             after the dataset's is drawn again and dropped, so that 1 makes the fastest resume, and more is for large states. Positions
             of other datasets cost nothing, and the own state of a map-style dataset is sent with every batch: neither is affected.
+        shard: which part of each epoch is this process's. "auto": that of its rank in the process group, else by torchrun's variables, else
+            all, as found out at each `iter()`; or (rank, world). Indices are those of a DistributedSampler of the same seed (None: 0),
+            shuffle and drop_last. With a sampler or batch_sampler: every rank draws all, and takes its stride. None: all samples.
+        even: with shard, whether ranks have equal numbers of samples: the first ones come again at the end, or with drop_last the last ones
+            are left out. False: each sample once, for evaluation.
 
     Raises:
         SampleError: a sample cannot be made and on_error="raise"; no substitute can be made; or every sample of an epoch was skipped.
@@ -125,6 +130,8 @@ class FastLoader(DataLoader[_T]):
     on_error: OnError
     seed_by: Literal["sample"] | None
     snapshot_every_n_steps: int | None
+    shard: Shard | None
+    even: bool
     _fastload: LoaderState
 
     def __init__(
@@ -159,6 +166,8 @@ class FastLoader(DataLoader[_T]):
         on_error: OnError = "raise",
         seed_by: Literal["sample"] | None = None,
         snapshot_every_n_steps: int | None = 1,
+        shard: Shard | None = None,
+        even: bool = True,
     ) -> None:
         if isinstance(dataset, str | os.PathLike):
             dataset = PackedDataset(dataset, transform=transform)
@@ -170,11 +179,21 @@ class FastLoader(DataLoader[_T]):
         packed = state.planner.is_packed(dataset, engine, index_cache, device=device is not None)
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
-        order = order_of(dataset, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, generator=generator, seed=seed)
+        order = order_of(
+            dataset,
+            shuffle=shuffle,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            generator=generator,
+            seed=checked_seed(seed),
+            drop_last=drop_last,
+            shard=checked_shard(shard),
+            even=even,
+        )
         settings = Settings(
             dataset=dataset,
             batch_size=batch_size,
-            drop_last=drop_last,
+            drop_last=order.drop_last,
             sampler=order.sampler,
             batch_sampler=order.batch_sampler,
             num_workers=num_workers,
@@ -199,11 +218,15 @@ class FastLoader(DataLoader[_T]):
             on_error=on_error,
             seed_by=seed_by,
             snapshot_every_n_steps=snapshot_every_n_steps,
+            shard=shard,
+            even=even,
             own_generator=order.own_generator,
         )
         settings.show_on(self)
         super().__init__(shuffle=order.shuffle, **settings.torch_arguments())
         state.settings = settings
+        if shard is not None:
+            self._is_accelerate_prepared = True  # Accelerate's prepare() takes the loader as it is, and does not split batches again
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
         if plan.engine == "threads":
             _warn_unused(worker_init_fn, multiprocessing_context)

@@ -10,11 +10,12 @@ from functools import cache
 from typing import Any, Literal, cast
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, _DatasetKind, default_collate
 from torch.utils.data._utils.collate import default_convert
 
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
+from fastload.order import Shard, Sharded, ShardSampler
 from fastload.rng import checked_seed, order_seed
 from fastload.transforms import Normalize, ToFloat
 
@@ -22,7 +23,7 @@ OnError = Literal["raise", "replace", "skip"]
 EngineChoice = Literal["auto", "native", "python"]
 SHOWN = (
     *("engine", "index_cache", "device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by"),
-    "snapshot_every_n_steps",
+    *("snapshot_every_n_steps", "shard", "even"),
 )
 """Arguments that DataLoader does not have; they are attributes of the loader as well."""
 _TORCHS = (
@@ -41,7 +42,7 @@ class Settings:
 
     Attributes:
         dataset ... in_order: as DataLoader's attributes of those names.
-        engine ... snapshot_every_n_steps: as FastLoader's arguments.
+        engine ... even: as FastLoader's arguments.
         own_generator: the order follows (seed, epoch), by a generator that the loader made.
         kind: torch's _DatasetKind.
         auto_collation: batches are made of samples; False for batch_size=None.
@@ -78,6 +79,8 @@ class Settings:
     on_error: OnError
     seed_by: Literal["sample"] | None
     snapshot_every_n_steps: int | None
+    shard: Shard | None
+    even: bool
     own_generator: bool
     kind: int = _DatasetKind.Map
     auto_collation: bool = True
@@ -202,9 +205,21 @@ class Settings:
         return size if isinstance(size, int) else None
 
     @property
+    def innermost(self) -> Any:
+        """The sampler that decides the order: of torch's own BatchSampler the one in it, else what gives the indices of a batch."""
+        index = self.index_sampler
+        return index.sampler if type(index) is BatchSampler else index
+
+    @property
+    def sharded(self) -> Sharded | None:
+        """The sampler that gives this rank its part, under shard=."""
+        sampler = self.innermost
+        return sampler if isinstance(sampler, Sharded) else None
+
+    @property
     def ordered_by_seed(self) -> bool:
-        """Whether the order is a function of (seed, epoch) alone."""
-        return self.own_generator and self.seed is not None
+        """Whether the order is a function of (seed, epoch) alone, and nothing of it is drawn from a generator that others use."""
+        return (self.own_generator and self.seed is not None) or isinstance(self.innermost, ShardSampler)
 
     def seed_order(self, epoch: int) -> None:
         """Seeds the loader's own generator for that epoch."""

@@ -1,14 +1,17 @@
-"""order_of: the sampler that a loader's arguments about order ask for, made where torch's DataLoader does not make it."""
+"""order_of: the samplers that a loader's arguments about order ask for, made where torch's DataLoader does not make them."""
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import DistributedSampler, IterableDataset
 
+from fastload.errors import ArgumentError
+from fastload.order.sampler import Sharded, ShardedBatchSampler, ShardedSampler, ShardSampler
+from fastload.order.shard import Shard
 from fastload.window import shuffle_class
 
 
@@ -17,7 +20,7 @@ class OrderArguments:
     """Arguments about order, as torch's DataLoader takes them.
 
     Attributes:
-        shuffle, sampler, batch_sampler, generator: DataLoader's arguments of those names.
+        shuffle, sampler, batch_sampler, generator, drop_last: DataLoader's arguments of those names.
         own_generator: the generator was made here, for an order that follows (seed, epoch).
     """
 
@@ -25,20 +28,80 @@ class OrderArguments:
     sampler: Any
     batch_sampler: Any
     generator: torch.Generator | None
-    own_generator: bool
+    drop_last: bool
+    own_generator: bool = False
 
 
 def order_of(
-    dataset: Any, *, shuffle: Any, sampler: Any, batch_sampler: Any, generator: torch.Generator | None, seed: int | None
+    dataset: Any,
+    *,
+    shuffle: Any,
+    sampler: Any,
+    batch_sampler: Any,
+    generator: torch.Generator | None,
+    seed: int | None,
+    drop_last: bool,
+    shard: Shard | None,
+    even: bool,
 ) -> OrderArguments:
-    """Makes the sampler of a loader that shuffles in another way than torch's; everything else is left to torch.
+    """Makes the sampler of a loader that shards, or shuffles in another way than torch's; everything else is left to torch.
 
     Raises:
-        ArgumentError: `shuffle` is a text that names no order.
+        ArgumentError: `shuffle` is a text that names no order; or `shard` contradicts another argument.
     """
+    named = shuffle_class(shuffle)
+    if shard is not None:
+        given = OrderArguments(shuffle, sampler, batch_sampler, generator, drop_last)
+        return _sharded(dataset, given, seed, shard, even)
+    if not even:
+        raise ArgumentError("even=False is about the samples that ranks cannot share evenly: give shard= as well")
     own_generator = seed is not None and generator is None and bool(shuffle)
     generator = torch.Generator() if own_generator else generator
-    named = shuffle_class(shuffle)
     if named is not None and sampler is None and batch_sampler is None and not isinstance(dataset, IterableDataset):
         sampler, shuffle = named(cast("Sized", dataset), generator), None
-    return OrderArguments(shuffle, sampler, batch_sampler, generator, own_generator)
+    return OrderArguments(shuffle, sampler, batch_sampler, generator, drop_last, own_generator)
+
+
+def _sharded(dataset: Any, given: OrderArguments, seed: int | None, shard: Shard, even: bool) -> OrderArguments:
+    """The arguments of a loader with shard=. What torch refuses is left to torch, such as a sampler beside a batch sampler."""
+    if isinstance(dataset, IterableDataset):
+        raise ArgumentError(
+            f"shard={shard!r} shares out samples by their index, and {type(dataset).__name__} is an IterableDataset, which has none: "
+            "split it in its own __iter__, by torch.distributed.get_rank()"
+        )
+    inside = list(_chain(given.batch_sampler if given.sampler is None else given.sampler))
+    if any(isinstance(each, Sharded) for each in inside):
+        return given  # a loader is made again of another's attributes: its sampler shards
+    found = next((each for each in inside if isinstance(each, DistributedSampler)), None)
+    if found is not None:
+        raise ArgumentError(
+            f"shard={shard!r} and a {type(found).__name__} would both split the samples: leave one of them out "
+            '(shard= alone gives the same indices, and with shuffle="window" those of a WindowSampler)'
+        )
+    stateful = next((each for each in inside if callable(getattr(each, "load_state_dict", None))), None)
+    if stateful is not None:
+        raise ArgumentError(
+            f"shard={shard!r} with a {type(stateful).__name__}, which has a state of its own: ranks that resume would each need "
+            "another one. Split the samples in that sampler"
+        )
+    drop_last = given.drop_last
+    if given.batch_sampler is not None and given.sampler is None and not given.shuffle:
+        batches = ShardedBatchSampler(given.batch_sampler, shard, drop_last=drop_last, even=even)
+        return OrderArguments(None, None, batches, given.generator, False)
+    if given.sampler is not None and given.batch_sampler is None and not given.shuffle:
+        sampler: Any = ShardedSampler(dataset, given.sampler, shard, drop_last=drop_last, even=even)
+        return OrderArguments(None, sampler, None, given.generator, drop_last)
+    if given.sampler is not None or given.batch_sampler is not None:
+        return given
+    sampler = ShardSampler(dataset, shard, shuffle=given.shuffle, seed=seed, drop_last=drop_last, even=even)
+    return OrderArguments(None, sampler, None, given.generator, drop_last)
+
+
+def _chain(sampler: Any) -> Iterator[Any]:
+    """A sampler, and those that it is made of."""
+    found: list[Any] = []
+    while sampler is not None and all(sampler is not each for each in found):
+        found.append(sampler)
+        yield sampler
+        inner = getattr(sampler, "sampler", None)
+        sampler = inner if inner is not None else getattr(sampler, "batch_sampler", None)

@@ -24,8 +24,10 @@ from torch.utils.data.distributed import DistributedSampler
 
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
+from fastload.order import Sharded
 from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
+from fastload.resume.rank_states import splits_of
 from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
 
 _DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
@@ -48,13 +50,21 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
     if state is None or state["epoch"] != epoch:
         progress.epoch_state = epoch_state = fresh(settings, epoch, base_drawn=base_drawn, kept=kept)
         epoch_state.rewind = previous is not None and previous.resumed and previous.batches == previous.first
+        _begin_part(settings, epoch_state)
         return epoch_state
     progress.epoch_state = epoch_state = resumed(state)
+    _begin_part(settings, epoch_state)
     if epoch_state.replicas and settings.num_workers == 0:  # before set_generators: a dataset's state may contain the state of a generator
         load_at_start(epoch_state.replicas[0], settings.dataset, lambda: _fetcher(settings))
     set_generators(settings, epoch_state.start)
     _load_sampler(settings, epoch_state)
     return epoch_state
+
+
+def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
+    if settings.sharded is not None:
+        epoch_state.splits = settings.sharded.continued(epoch_state.splits)
+        settings.sharded.begin(epoch_state.sampler["epoch"])
 
 
 def _fetcher(settings: Settings) -> Any:
@@ -65,12 +75,14 @@ def _fetcher(settings: Settings) -> Any:
 
 def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
     """State of an epoch that begins at its first batch. See begin()."""
-    sampler = innermost(settings)
-    position = {"name": type(sampler).__name__, "epoch": getattr(sampler, "epoch", None)}
+    sampler, sharded = settings.innermost, settings.sharded
+    its_epoch = getattr(sampler, "epoch", None) if sharded is None else sharded.epoch_of(epoch)
+    position = {"name": type(sampler).__name__, "epoch": its_epoch}
     stateful = _stateful(settings)
     if stateful is not None:
         position["state"] = stateful.state_dict()
-    return EpochState(epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position)
+    splits = () if sharded is None else sharded.continued(())
+    return EpochState(epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position, splits=splits)
 
 
 def resumed(state: dict[str, Any]) -> EpochState:
@@ -93,6 +105,8 @@ def resumed(state: dict[str, Any]) -> EpochState:
         exhausted=state["exhausted"],
         first=state["batches"],
         rewind=not state["batches"],
+        splits=splits_of(state),
+        split_at=state["position"],
     )
 
 
@@ -105,8 +119,11 @@ def _load_sampler(settings: Settings, epoch_state: EpochState) -> None:
 def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], skipped: Callable[[Any], object] = id) -> IndexBatches:
     """The epoch's index batches from its position on. Then sets the generators as they were when the state was taken.
 
-    `skipped` is called with each batch before that position.
+    `skipped` is called with each batch before that position. Under shard= the indices are not the sampler's own iterator's: they are bound
+    to the epoch and to what was had of it, whatever the sampler is told meanwhile.
     """
+    if settings.sharded is not None:
+        indices = _part_of(settings, settings.sharded, epoch_state)
     sampler = _stateful(settings)
     get_state: Callable[[], Any] | None = None
     again: Callable[[], Iterator[Any]] | None = None
@@ -142,14 +159,14 @@ def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: Epoch
     iterator._sampler_iter = follow(settings, epoch_state, iterator._sampler_iter)
 
 
-def innermost(settings: Settings) -> Any:
-    """The sampler whose draws decide the order."""
+def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> Iterator[Any]:
+    part = sharded.part(epoch_state.sampler["epoch"], epoch_state.splits, sharded.rank)
     index = settings.index_sampler
-    return index.sampler if type(index) is BatchSampler else index
+    return iter(BatchSampler(part, index.batch_size, index.drop_last)) if type(index) is BatchSampler else part
 
 
 def _stateful(settings: Settings) -> Any:
-    sampler = innermost(settings)
+    sampler = settings.innermost
     return sampler if is_stateful(sampler) else None
 
 
@@ -162,7 +179,7 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
     if settings.ordered_by_seed:
         return {}  # seeded again for every epoch
     found: list[Any] = [settings.generator or torch.default_generator] if base_drawn else []
-    sampler = innermost(settings)
+    sampler = settings.innermost
     own = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
     found += own
     if not _iterates_as(sampler, _DRAWS_NOTHING) and not any(own):
@@ -178,8 +195,9 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
     """States of the generators that the next pass draws from; for a sampler of an unknown class also those of random and NumPy."""
     out: dict[str, Any] = {name: each.get_state() for name, each in _generators(settings, base_drawn).items()}
-    sampler = innermost(settings)
-    if not _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) and not is_stateful(sampler):
+    sampler = settings.innermost
+    settled = settings.ordered_by_seed or _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or is_stateful(sampler)
+    if not settled:
         out["random"] = random.getstate()
         out["numpy"] = np.random.get_state()
     return out
@@ -187,7 +205,7 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
     """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
-    sampler = innermost(settings)
+    sampler = settings.innermost
     settled = _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or is_stateful(sampler)
     if "default" not in epoch_state.start or not settled or getattr(sampler, "generator", None) is torch.default_generator:
         return {}

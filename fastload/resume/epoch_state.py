@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastload.order import Split
 from fastload.resume.dataset_state import DatasetState
 
 
@@ -36,6 +37,8 @@ class EpochState:
         rewind: a loaded state may have left the sampler or dataset at its own end: if it yields nothing, it is iterated once more.
         ended: whether the iterator has raised StopIteration.
         live: returns the state of a dataset in this process.
+        splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
+        split_at: `position` when the pass began.
     """
 
     epoch: int = 0
@@ -59,6 +62,8 @@ class EpochState:
     ended: bool = False
     live: Callable[[], DatasetState] | None = None
     index_batches: IndexBatches | None = None
+    splits: tuple[Split, ...] = ()
+    split_at: int = 0
     _taken: list[tuple[int | None, int, int | None, DatasetState | None]] = field(default_factory=list)
 
     def take(self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None) -> None:
@@ -103,7 +108,7 @@ class IndexBatches(Iterator[Any]):
     """Iterator over an epoch's index batches, numbered, from its position on.
 
     1. Batches below the position are drawn and dropped, so that the sampler draws as in an uninterrupted epoch; `skipped` is called with
-       each. A stateful sampler, whose state `get_state` returns, was set to that position already.
+       each. A stateful sampler, whose state `get_state` returns, was set to that position already; under shard= the indices begin there.
     2. The sampler's state after each draw is kept until that batch, and all before it, were returned to the caller.
     3. If a sampler that was set to a state yields nothing at all, and the epoch has `rewind`, it is iterated again by `again`.
     """
@@ -123,7 +128,8 @@ class IndexBatches(Iterator[Any]):
         self._over = epoch_state.exhausted
         self._last: Any = epoch_state.sampler.get("state") if epoch_state.exhausted else None
         self._states: dict[int, Any] = {epoch_state.position: epoch_state.sampler.get("state")}
-        self._next = epoch_state.position if self._states[epoch_state.position] is not None else 0
+        there = bool(epoch_state.splits) or self._states[epoch_state.position] is not None
+        self._next = epoch_state.position if there else 0
         self._peeked: list[tuple[int, Any]] = []
         epoch_state.at = epoch_state.position - 1
         epoch_state.index_batches = self

@@ -14,6 +14,7 @@ from fastload.resume import epoch_start
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, is_stateful
 from fastload.resume.epoch_state import EpochState, Progress
 from fastload.resume.packed_versions import check_versions, is_versions, packed_state
+from fastload.resume.rank_states import check_split, is_split, rank_state
 
 VERSION = 2
 
@@ -119,6 +120,7 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "turn": epoch_state.turn if epoch_state.batches else 0,
         "exhausted": epoch_state.exhausted,
         **packed_state(settings.dataset),
+        **({} if settings.sharded is None else rank_state(settings, settings.sharded, epoch_state)),
     }
 
 
@@ -145,7 +147,7 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
     if not state:
         return
     progress.next_epoch = state["epoch"]
-    sampler = epoch_start.innermost(settings)
+    sampler = settings.innermost
     if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
         sampler.set_epoch(state["sampler"]["epoch"])
     if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
@@ -178,13 +180,16 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         raise _damaged("replicas has other keys")
     if not is_versions(state.get("packed", [])):
         raise _damaged("packed is no list of versions")
+    if not is_split(state.get("split")):
+        raise _damaged("split is not how ranks went through an epoch")
     if state["turn"] >= max(1, len(state["replicas"])):
         raise _damaged(f"turn is {state['turn']} of {len(state['replicas'])}")
     try:
         unpacked = {name: epoch_start.unpacked_states(state[name]) for name in ("start", "now")}
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
-    kept = {name: state[name] for name in _FIELDS if name not in unpacked} | {"packed": state.get("packed", [])}
+    optional = {"packed": state.get("packed", []), "split": state.get("split")}
+    kept = {name: state[name] for name in _FIELDS if name not in unpacked} | optional
     return {**copy.deepcopy(kept), **unpacked}
 
 
@@ -215,9 +220,12 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
     ours: dict[str, Any] = {"kind": _kind(settings)}
     if state["batches"] or state["position"] or state["beyond"]:
         check_versions(settings.dataset, state["packed"])
+        check_split(settings, state)
         ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
+        if settings.sharded is not None and settings.sharded is not settings.index_sampler and not state["beyond"]:
+            del ours["batch_size"]  # what ranks had is counted in samples
         ours["seed"] = settings.seed
-        name = type(epoch_start.innermost(settings)).__name__
+        name = type(settings.innermost).__name__
         if state["sampler"].get("name") != name:
             raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
     for name, value in ours.items():

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from fastload.execution.settings import Settings
+from fastload.order import ShardSampler
+from fastload.resume.epoch_state import EpochState
 from fastload.window import SHUFFLES, blocks_of, coverage
 
 
@@ -38,8 +40,8 @@ class Coverage:
         self.needed[positions] = False
 
 
-def known_coverage(settings: Settings) -> Coverage | None:
-    """The coverage of a pass; None: a sampler that is not known here decides.
+def known_coverage(settings: Settings, epoch_state: EpochState) -> Coverage | None:
+    """The coverage of a pass, of which nothing was drawn yet; None: a sampler that is not known here decides.
 
     Nothing is drawn from a generator, and no sampler is advanced.
     """
@@ -47,12 +49,17 @@ def known_coverage(settings: Settings) -> Coverage | None:
         return None
     sampler = settings.batch_sampler.sampler if settings.auto_collation else settings.sampler
     count = len(settings.dataset)
-    positions = _positions(sampler, count)
+    if isinstance(sampler, ShardSampler):
+        found = np.sort(sampler.positions(epoch_state.sampler["epoch"], epoch_state.splits))
+        positions: npt.NDArray[np.int64] | None = found
+    else:
+        positions = _positions(sampler, count)
     if positions is None or (len(positions) and positions[-1] >= count):
         return None
     needed = np.zeros(count, bool)
     needed[positions] = True
-    return Coverage(needed, *(blocks_of(sampler) or ()))
+    blocks = sampler.blocks if isinstance(sampler, ShardSampler) else blocks_of(sampler)
+    return Coverage(needed, *(blocks or ()))
 
 
 def _positions(sampler: object, count: int) -> npt.NDArray[np.int64] | None:

@@ -25,6 +25,7 @@ from fastload.device import pinning
 from fastload.execution.packed_data import same_objects
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
+from fastload.order import ShardSampler
 from fastload.resume.epoch_start import begin, follow, fresh
 from fastload.resume.epoch_state import EpochState, Progress
 from fastload.threads.coverage import known_coverage
@@ -64,7 +65,7 @@ class ThreadEpochs:
         engine = self.engine(plan)
         early, self._early = self._early, None
         epoch_state = begin(plan.settings, self._progress, self._progress.count_epoch(), base_drawn=plan.settings.seed is None)
-        if early is not None and not epoch_state.resumed and self._is_right(plan, early):
+        if early is not None and not epoch_state.resumed and self._is_right(plan, early, epoch_state):
             _set_states(_generators(plan.settings), early.after)
             self._progress.epoch_state = early.iterator.epoch_state
             return early.iterator.start()
@@ -133,7 +134,7 @@ class ThreadEpochs:
         else:
             seed, drawn_epoch = settings.seed, epoch_state.epoch
         epoch_state.base_seed = seed
-        coverage = known_coverage(settings) if engine.in_buckets else None
+        coverage = known_coverage(settings, epoch_state) if engine.in_buckets else None
         indices = follow(settings, epoch_state, batches, id if coverage is None else coverage.leave_out)
         of = engine.bucket_pass(coverage)
         successor = self._successor(plan, engine)
@@ -153,18 +154,18 @@ class ThreadEpochs:
         before = _states(generators)
         epoch_state = fresh(settings, self._progress.next_epoch, base_drawn=settings.seed is None)
         iterator = self._start(plan, engine, epoch_state).start(1)
-        self._early = EarlyEpoch(iterator, plan, _drawn_from(settings, epoch_state.epoch), before, _states(generators))
+        self._early = EarlyEpoch(iterator, plan, _drawn_from(settings, epoch_state), before, _states(generators))
         _set_states(generators, before)
         return iterator
 
-    def _is_right(self, plan: ExecutionPlan, early: EarlyEpoch) -> bool:
-        """Whether the early epoch was made from what iter() finds now, after its epoch was counted."""
+    def _is_right(self, plan: ExecutionPlan, early: EarlyEpoch, epoch_state: EpochState) -> bool:
+        """Whether the early epoch was made from what iter() finds now, which has begun its epoch with `epoch_state`."""
         settings = plan.settings
         if early.plan is not plan or not _can_begin_early(settings):
             return False
-        if not same_objects(early.drawn_from, _drawn_from(settings, self._progress.epoch)):
+        if not same_objects(early.drawn_from, _drawn_from(settings, epoch_state)):
             return False
-        if settings.own_generator:
+        if settings.ordered_by_seed and settings.seed is not None:
             return True  # the order is a function of (seed, epoch) alone
         return all(torch.equal(a, b) for a, b in zip(early.before, _states(_generators(settings)), strict=True))
 
@@ -174,9 +175,11 @@ def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine:
     return None if alive is None else alive.begin_early(plan, engine)
 
 
-def _drawn_from(settings: Settings, epoch: int) -> tuple[Any, ...]:
+def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
     """Everything that determines an epoch's order and draws, but for the generators' states."""
-    found: list[Any] = [epoch, settings.batch_sampler, settings.sampler]
+    found: list[Any] = [epoch_state.epoch, settings.batch_sampler, settings.sampler]
+    if settings.sharded is not None:
+        return (*found, epoch_state.sampler["epoch"], *settings.sharded.identity())
     for sampler in (settings.batch_sampler, getattr(settings.batch_sampler, "sampler", settings.sampler)):
         if sampler is not None:
             found += [value for _, value in sorted(vars(sampler).items())]
@@ -189,7 +192,7 @@ def _can_begin_early(settings: Settings) -> bool:
     sampler = settings.batch_sampler.sampler if type(settings.batch_sampler) is BatchSampler else settings.sampler
     if settings.auto_collation and type(settings.batch_sampler) is not BatchSampler:
         return False  # .sampler is then a default that is not used
-    if type(sampler) is SequentialSampler:
+    if type(sampler) in (SequentialSampler, ShardSampler):
         return True
     if not isinstance(sampler, RandomSampler) or type(sampler) not in SHUFFLES:
         return False

@@ -187,6 +187,14 @@ def batch_sampler(on: Engine) -> bool:
     return on.labels(batch_sampler=[[4, 2], [1]]) == [[4, 2], [1]]
 
 
+def shard(on: Engine) -> bool:
+    return [on.labels(shard=(rank, 2)) for rank in range(2)] == [[[0, 2, 4, 6]], [[1, 3, 5, 0]]]
+
+
+def even(on: Engine) -> bool:
+    return [on.labels(shard=(rank, 2), even=False) for rank in range(2)] == [[[0, 2, 4, 6]], [[1, 3, 5]]]
+
+
 def collate_fn(on: Engine) -> bool:
     return on.batches(collate_fn=lambda samples: [label for _, label in samples]) == [[0, 1, 2, 3], [4, 5, 6]]
 
@@ -321,6 +329,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "dtype": {"dtype": torch.float16},
     "seed_by": {"seed_by": "sample"},
     "on_error": {"on_error": "skip"},
+    "shard": {"shard": "auto"},
+    "even": {"shard": "auto", "even": False},
 }
 IDLE: dict[str, dict[str, Any]] = {
     "worker_init_fn": {"worker_init_fn": begin},

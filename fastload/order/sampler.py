@@ -1,0 +1,265 @@
+"""Samplers of shard=: each gives one rank its part of an order, from where all ranks stand in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DistributedSampler, Sampler
+
+from fastload.errors import ArgumentError
+from fastload.order.shard import Shard, rank_and_world
+from fastload.order.splits import Positions, Rule, Split, begun_at, continued, left_of, rule_of, share, stretch, strided, strided_places
+from fastload.permutation import KeyedPermutation
+from fastload.rng import checked_epoch, order_seed
+from fastload.window import WindowOrder
+from fastload.window.order import usable_block
+from fastload.window.sampler import BLOCK, BUFFER, window_sizes
+
+_WORDS = 1 << 64
+
+
+class Sharded:
+    """What samplers of shard= have in common. See NOTE [ splits: states without a rank ].
+
+    1. Which rank of how many this process is, is found out when a pass begins, and when its length is asked for.
+    2. The loader says which epoch a pass has. Where a program or a framework has called set_epoch() itself, that holds for one pass.
+    3. Iterating the sampler itself gives the whole part of the epoch that set_epoch() said last.
+
+    Attributes:
+        shard: the argument shard=.
+        rule: what becomes of the last round, where the ranks do not divide the order.
+        epoch: the epoch of the pass that was begun last, or that set_epoch() said.
+        num_replicas, rank: what the process was when that was found out last.
+        num_samples: the length of its part of an epoch.
+        total_size: of all parts.
+    """
+
+    kind = ""
+    """What the order is, by name: a state is of one kind."""
+
+    def __init__(self, shard: Shard, drop_last: bool, even: bool) -> None:
+        self.shard = shard
+        self.drop_last, self.even = drop_last, even
+        self.rule: Rule = rule_of(drop_last, even)
+        self.epoch = 0
+        self._told: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of samples, or of batches, in an epoch of all ranks."""
+        raise NotImplementedError
+
+    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
+        """What a rank gets in the rest of the last split."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        self.find_rank()
+        return self.part(self.epoch, (Split(self.num_replicas),), self.rank)
+
+    def __len__(self) -> int:
+        self.find_rank()
+        return share(self.count, self.num_replicas, self.rank, self.rule)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next pass has."""
+        self.epoch = self._told = checked_epoch(epoch)
+
+    def epoch_of(self, loaders: int) -> int:
+        """The epoch of the order in the pass that would begin now as the loader's epoch of that number."""
+        return loaders if self._told is None else self._told
+
+    def identity(self) -> tuple[Any, ...]:
+        """All that a pass which would begin now follows from, but for its epoch, as objects and numbers."""
+        self.find_rank()
+        return self.rank, self.num_replicas, self.count, self.rule, self.kind
+
+    def begin(self, epoch: int) -> None:
+        """Notes that a pass begins, with the order of that epoch."""
+        self.epoch, self._told = epoch, None
+
+    def find_rank(self) -> None:
+        """Sets num_replicas and rank to what this process is now, and the lengths by them where the order has one."""
+        self.rank, self.num_replicas = rank_and_world(self.shard)
+        try:
+            count = self.count
+        except (TypeError, NotImplementedError):
+            return  # a user's sampler may have no length
+        self.num_samples = share(count, self.num_replicas, self.rank, self.rule)
+        self.total_size = count if self.rule == "uneven" else self.num_samples * self.num_replicas
+
+    def continued(self, splits: Sequence[Split]) -> tuple[Split, ...]:
+        """The splits of a pass that goes on after `splits`, with the ranks that there are now."""
+        self.find_rank()
+        return continued(splits, self.num_replicas)
+
+
+class ShardSampler(Sharded, DistributedSampler[int]):
+    """The sampler of FastLoader(shard=): a DistributedSampler, to torch and to frameworks, whose position can be moved to other ranks.
+
+    Its indices are DistributedSampler's for the same seed, epoch and ranks, but with even=False, where nothing is repeated, and for the
+    orders that DistributedSampler does not have. It draws from no generator.
+
+    Args:
+        dataset: has a length.
+        shard: "auto", or (rank, world).
+        shuffle: False, True, "window" or "huge".
+        seed: of the order; None is 0, as DistributedSampler's.
+        drop_last: leave out the samples at the end that the ranks cannot share evenly.
+        even: False: ranks get different numbers of samples where need be, and nothing is repeated.
+    """
+
+    def __init__(self, dataset: Any, shard: Shard, *, shuffle: Any, seed: int | None, drop_last: bool, even: bool) -> None:
+        Sharded.__init__(self, shard, drop_last, even)
+        self.dataset: Any = dataset
+        self.shuffle = shuffle
+        self.seed = seed or 0
+        self.kind = shuffle if isinstance(shuffle, str) else "shuffled" if shuffle else "sequential"
+        self.find_rank()
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return len(self.dataset)
+
+    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[int]:
+        """Indices that a rank gets in the rest of the last split."""
+        for chunk in self._part_chunks(epoch, splits, rank):
+            yield from chunk.tolist()
+
+    def positions(self, epoch: int, splits: Sequence[Split]) -> Positions:
+        """The indices of this rank in the rest of the last split, in no promised order."""
+        return np.concatenate([_NONE, *self._part_chunks(epoch, splits, self.rank)])
+
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        """(samples of a block, samples of the buffer) of an order of blocks; None: of any other order."""
+        if self.kind != "window":
+            return None
+        block, buffer = window_sizes(self.dataset, BLOCK, BUFFER)
+        return usable_block(self.count, block, buffer), buffer
+
+    def _part_chunks(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Positions]:
+        if self.kind == "window":
+            return self._window_chunks(epoch, splits, rank)
+        return map(self._order(epoch), strided_places(self.count, splits, rank, self.rule))
+
+    def _order(self, epoch: int) -> Callable[[Positions], Positions]:
+        """The order of an epoch, as a function of places in it."""
+        if self.kind == "sequential":
+            return lambda places: places
+        if self.kind == "huge":
+            return KeyedPermutation(self.count, order_seed(self.seed, epoch)).at
+        generator = torch.Generator().manual_seed((self.seed + epoch) % _WORDS)
+        return torch.randperm(self.count, generator=generator).numpy().__getitem__
+
+    def _window_chunks(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Positions]:
+        if len(splits) > 1:
+            yield self._window_part(epoch, splits, rank)
+            return
+        skipped = splits[0].had
+        for chunk in self._window(epoch, splits[0].world, rank).chunks():
+            if skipped < len(chunk):
+                yield chunk[skipped:]
+            skipped = max(0, skipped - len(chunk))
+
+    def _window_part(self, epoch: int, splits: Sequence[Split], rank: int) -> Positions:
+        """A rank's part of what earlier splits left over: a stretch, so that it has blocks of its own as far as that goes."""
+        first, *others = splits
+        parts = [self._window(epoch, first.world, each).indices() for each in range(first.world)]
+        order, had = np.arange(self.count), first.had
+        for split in others:
+            order = left_of(order, parts, had)
+            stretches = (stretch(len(order), split.world, each, self.rule) for each in range(split.world))
+            parts = [order[np.arange(begin, begin + length) % max(1, len(order))] for begin, length in stretches]
+            had = split.had
+        return parts[rank][had:]
+
+    def _window(self, epoch: int, world: int, rank: int) -> WindowOrder:
+        first, length = stretch(self.count, world, rank, self.rule)
+        return WindowOrder(self.count, *window_sizes(self.dataset, BLOCK, BUFFER), order_seed(self.seed, epoch), first, length)
+
+
+class ShardedSampler(Sharded, DistributedSampler[Any]):
+    """A user's sampler under shard=: every rank draws the whole order, and takes its stride of it.
+
+    The sampler has to give the same order on every rank: by a seed, or from a generator that is seeded alike.
+    """
+
+    kind = "sampler"
+
+    def __init__(self, dataset: Any, sampler: Any, shard: Shard, *, drop_last: bool, even: bool) -> None:
+        Sharded.__init__(self, shard, drop_last, even)
+        self.dataset, self.sampler = dataset, sampler
+        self.shuffle, self.seed = False, 0
+        self.find_rank()
+
+    @property
+    def count(self) -> int:
+        """Number of samples in the user's order."""
+        return len(self.sampler)
+
+    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
+        """Indices that a rank gets in the rest of the last split."""
+        return _strided(self, self.sampler, splits, rank)
+
+    def begin(self, epoch: int) -> None:
+        """Notes that a pass begins, and tells the user's sampler its epoch."""
+        Sharded.begin(self, epoch)
+        _tell(self.sampler, epoch)
+
+
+class ShardedBatchSampler(Sharded, Sampler[Any]):
+    """A user's batch sampler under shard=: every rank draws all batches, and takes its stride of them."""
+
+    kind = "batch_sampler"
+
+    def __init__(self, batch_sampler: Any, shard: Shard, *, drop_last: bool, even: bool) -> None:
+        Sharded.__init__(self, shard, drop_last, even)
+        self.batches = batch_sampler
+        self.find_rank()
+
+    @property
+    def count(self) -> int:
+        """Number of batches of the user's batch sampler."""
+        return len(self.batches)
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch size, where the user's batch sampler has one."""
+        return getattr(self.batches, "batch_size", None)
+
+    def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
+        """Batches that a rank gets in the rest of the last split."""
+        return _strided(self, self.batches, splits, rank)
+
+    def begin(self, epoch: int) -> None:
+        """Notes that a pass begins, and tells the user's batch sampler, and the sampler in it, its epoch."""
+        Sharded.begin(self, epoch)
+        _tell(self.batches, epoch)
+        _tell(getattr(self.batches, "sampler", None), epoch)
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _strided(sharded: Sharded, units: Any, splits: Sequence[Split], rank: int) -> Iterator[Any]:
+    if len(splits) == 1:
+        return strided(units, 0, splits[0], rank, sharded.rule)
+    try:
+        count = sharded.count
+    except (TypeError, NotImplementedError):
+        raise ArgumentError(
+            f"{type(units).__name__} has no length, by which what other ranks had could be left out: resume with "
+            f"{splits[-2].world} ranks, or give it a __len__"
+        ) from None
+    return strided(units, begun_at(count, splits), splits[-1], rank, sharded.rule)
+
+
+def _tell(sampler: Any, epoch: int) -> None:
+    tell = getattr(sampler, "set_epoch", None)
+    if callable(tell):
+        tell(epoch)

@@ -1,0 +1,98 @@
+"""States under shard=: the same on every rank, and loaded by any number of ranks. See NOTE [ splits: states without a rank ]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastload.errors import ArgumentError
+from fastload.execution.settings import Settings
+from fastload.order import Sharded, Split, advanced
+from fastload.resume.epoch_state import EpochState
+
+SPLITS_LIMIT = 1 << 16
+"""Limit on the splits of one epoch: how often it was resumed by another number of ranks."""
+_UNKNOWN = 1 << 62
+"""Length of an order whose sampler has none."""
+
+
+def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> dict[str, Any]:
+    """What a state has of its own, or in another way than other states, under shard=: nothing in it is about one rank."""
+    size, least = _batch(settings)
+    samples = (epoch_state.position - epoch_state.split_at) * size
+    splits, over = advanced(epoch_state.splits, _length(sharded), sharded.rule, samples, least)
+    ahead = {"rank": sharded.rank} if epoch_state.beyond else {}  # in_order=False: what this rank had ahead of others
+    return {
+        "split": {"order": sharded.kind, "rule": sharded.rule, "ranks": [[each.world, each.had] for each in splits], **ahead},
+        "batches": epoch_state.position + len(epoch_state.beyond),
+        "samples": sum(each.had for each in splits),
+        "exhausted": epoch_state.exhausted or (over and epoch_state.position > 0 and not epoch_state.beyond),
+        "base_seed": None,
+    }
+
+
+def splits_of(state: dict[str, Any]) -> tuple[Split, ...]:
+    """The splits that a state holds; none if it was not taken under shard=."""
+    return tuple(Split(world, had) for world, had in state["split"]["ranks"]) if state.get("split") else ()
+
+
+def is_split(split: Any) -> bool:
+    """Whether a value has the form of a state's "split"."""
+    if split is None:
+        return True
+    if not isinstance(split, dict) or not isinstance(split.get("order"), str) or not isinstance(split.get("rule"), str):
+        return False
+    ranks, rank = split.get("ranks"), split.get("rank", 0)
+    return isinstance(ranks, list) and len(ranks) <= SPLITS_LIMIT and all(map(_is_pair, ranks)) and isinstance(rank, int)
+
+
+def check_split(settings: Settings, state: dict[str, Any]) -> None:
+    """Checks that a state of mid-epoch, under shard= or not, fits a loader.
+
+    Raises:
+        ArgumentError: it was taken under another order, or goes on with as many ranks only.
+    """
+    split, sharded = state["split"], settings.sharded
+    if (split is None) != (sharded is None):
+        raise ArgumentError(
+            "the state was taken in mid-epoch without shard=, this loader has it: resume without it as well"
+            if split is None
+            else "the state was taken in mid-epoch with shard=, this loader has none: resume with shard=, on any number of ranks"
+        )
+    if split is None or sharded is None:
+        return
+    for name, theirs, ours in (("shuffle", split["order"], sharded.kind), ("drop_last and even", split["rule"], sharded.rule)):
+        if theirs != ours:
+            raise ArgumentError(
+                f"the state was taken in mid-epoch with another {name} ({theirs!r}, this loader has {ours!r}): resume with the same"
+            )
+    sharded.find_rank()
+    world = split["ranks"][-1][0] if split["ranks"] else sharded.num_replicas
+    if world != sharded.num_replicas and any(each["state"] for each in state["replicas"]):
+        raise ArgumentError(
+            f"the state holds one of the dataset, which each of {world} ranks has another one of, and there are now "
+            f"{sharded.num_replicas}: resume with as many ranks, each with its own state"
+        )
+    if state["beyond"] and (world, split.get("rank")) != (sharded.num_replicas, sharded.rank):
+        raise ArgumentError(
+            f"the state was taken with in_order=False, when rank {split.get('rank')} of {world} had batches ahead of its turn, and this is "
+            f"rank {sharded.rank} of {sharded.num_replicas}: resume with as many ranks, each with its own state, or save with in_order=True"
+        )
+
+
+def _batch(settings: Settings) -> tuple[int, int]:
+    """What one index of the index sampler stands for in the order: how many at most, and how many at least."""
+    index = settings.index_sampler
+    if index is settings.sharded:
+        return 1, 1
+    return index.batch_size, index.batch_size if index.drop_last else 1
+
+
+def _length(sharded: Sharded) -> int:
+    try:
+        return sharded.count
+    except (TypeError, NotImplementedError):
+        return _UNKNOWN
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) and pair[0] > 0 <= pair[1]
