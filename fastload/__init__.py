@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fastload.health import HealthMonitor
     from fastload.in_place.on_images import OnImages
     from fastload.loader import FastLoader
+    from fastload.mixture import Mixture
     from fastload.packing import attach, export, index, pack
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
@@ -21,6 +22,7 @@ __all__ = [
     "FastLoader",
     "HealthMonitor",
     "KeyedSampler",
+    "Mixture",
     "OnImages",
     "PackedDataset",
     "WindowSampler",
@@ -45,6 +47,7 @@ _HOMES = {
     "FastLoader": ("fastload.loader", "FastLoader"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "KeyedSampler": ("fastload.window", "KeyedSampler"),
+    "Mixture": ("fastload.mixture", "Mixture"),
     "OnImages": ("fastload.in_place.on_images", "OnImages"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
     "WindowSampler": ("fastload.window", "WindowSampler"),

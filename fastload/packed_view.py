@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.in_place.base import InPlaceDataset
 from fastload.in_place.datasets import LIBRARIES, InPlaceDatasets
+from fastload.mixture import Mixture, MixtureOrder
+from fastload.mixture.order import Changes
 from fastload.positions import as_positions
 
 _MAKERS = (
@@ -32,12 +34,38 @@ _MAKERS = (
 )
 """Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
 
-Draws = tuple[int | None, int]
-"""What random transforms follow from in one pass: the seed (None: that of each dataset), and the epoch."""
+Draws = tuple[int | None, int, Changes | None]
+"""What samples follow from in one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
 
 
 NativeDataset = PackedDataset | InPlaceDataset
 """What the native engine reads: records of a packed dataset, or images in place."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixedRows:
+    """Rows of a Mixture.
+
+    Attributes:
+        order: which sample of which source is where.
+        parts: of each source, the number of its first native dataset among the view's, and its rows.
+        epoch: of the pass.
+    """
+
+    order: MixtureOrder
+    parts: tuple[tuple[int, PackedView], ...]
+    epoch: int = 0
+
+    def rows(self, positions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+        """Native dataset, by its number, and index there, of each position."""
+        numbers, places = self.order.rows(self.epoch, positions)
+        source, index = np.empty(len(positions), np.uint32), np.empty(len(positions), np.uint64)
+        for number in np.unique(numbers).tolist():
+            mine = numbers == number
+            first, view = self.parts[number]
+            of, at = view.rows(places[mine])
+            source[mine], index[mine] = of + np.uint32(first), at
+        return source, index
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +74,23 @@ class PackedView:
 
     Attributes:
         datasets: the native datasets, by source number; all packed, or all in place.
-        source, index: by position; None where position i is simply sample i of dataset 0.
+        source, index: by position; None where position i is simply sample i of dataset 0, and of a Mixture.
+        mixed: the rows of a Mixture, in one epoch; else None.
     """
 
     datasets: tuple[NativeDataset, ...]
     source: npt.NDArray[np.uint32] | None = None
     index: npt.NDArray[np.int64] | None = None
+    mixed: MixedRows | None = None
 
     def __len__(self) -> int:
+        if self.mixed is not None:
+            return len(self.mixed.order)
         return len(self.datasets[0]) if self.index is None else len(self.index)
+
+    def at(self, epoch: int) -> PackedView:
+        """The view of one epoch's pass: itself, but for a Mixture."""
+        return self if self.mixed is None else replace(self, mixed=replace(self.mixed, epoch=epoch))
 
     def rows(self, positions: Sequence[int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
         """Source and index of each position.
@@ -70,6 +106,8 @@ class PackedView:
             raise IndexError(f"index {low if low < -count else high} is out of range for {count} samples")
         if low < 0:
             where = np.where(where < 0, where + count, where)
+        if self.mixed is not None:
+            return self.mixed.rows(where)
         if self.index is None or self.source is None:
             return np.zeros(len(where), np.uint32), where.astype(np.uint64)
         return self.source[where], self.index[where].astype(np.uint64)
@@ -90,7 +128,7 @@ class _Leaf:
 class _Picked:
     """Some positions of what is inside."""
 
-    inner: _Node
+    inner: _Part
     positions: npt.NDArray[np.int64]
 
     @property
@@ -102,7 +140,7 @@ class _Picked:
 class _Joined:
     """Several, one after another, each with the length that ConcatDataset noted when it was made."""
 
-    parts: tuple[_Node, ...]
+    parts: tuple[_Part, ...]
     counts: tuple[int, ...]
 
     @property
@@ -110,7 +148,20 @@ class _Joined:
         return "joined", self.counts, *(part.key for part in self.parts)
 
 
-_Node = _Leaf | _Picked | _Joined
+@dataclass(frozen=True)
+class _Mixed:
+    """Several by the order of a Mixture, which is nothing's part."""
+
+    order: MixtureOrder
+    parts: tuple[_Part, ...]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return "mixed", self.order.identity, *(part.key for part in self.parts)
+
+
+_Part = _Leaf | _Picked | _Joined
+_Node = _Part | _Mixed
 _Rows = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]
 
 
@@ -137,7 +188,7 @@ class Resolver:
         before, self._picked = self._picked, {}
         if self.files.asked:
             self.files.begin()
-        node = self._node(dataset, before)
+        node = self._mixed(dataset, before) if isinstance(dataset, Mixture) else self._node(dataset, before)
         if node is None:
             self._last = None
             return None
@@ -146,7 +197,17 @@ class Resolver:
             self._last = None if found is None else (node.key, found)
         return None if self._last is None else self._last[1]
 
-    def _node(self, dataset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> _Node | None:
+    def _mixed(self, mixture: Mixture, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> _Mixed | None:
+        order, parts = mixture.order, [self._node(part, before) for part in mixture.sources]
+        nodes = tuple(part for part in parts if part is not None)
+        return _Mixed(order, nodes) if type(mixture) is Mixture and len(nodes) == len(parts) else None
+
+    def _node(self, dataset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> _Part | None:
+        if isinstance(dataset, Mixture):
+            raise ArgumentError(
+                "a Mixture within a Subset or a ConcatDataset has no epochs, which a loader tells its own dataset only: "
+                "make a Mixture of Subsets, or of ConcatDatasets"
+            )
         if isinstance(dataset, PackedDataset):
             return _Leaf(dataset) if is_plain(dataset) else None
         if type(dataset) is Subset:
@@ -195,10 +256,26 @@ def _view(node: _Node) -> PackedView | None:
     datasets: list[NativeDataset] = []
     if isinstance(node, _Leaf):
         return PackedView((node.dataset,))
+    if isinstance(node, _Mixed):
+        return _mixed_view(node)
     source, index = _rows(node, datasets)
     if not datasets or len(set(map(_form, datasets))) != 1:
         return None
     return PackedView(tuple(datasets), source, index)
+
+
+def _mixed_view(node: _Mixed) -> PackedView | None:
+    datasets: list[NativeDataset] = []
+    parts = []
+    for part in node.parts:
+        found = _view(part)
+        if found is None:
+            return None
+        parts.append((len(datasets), found))
+        datasets += found.datasets
+    if len(set(map(_form, datasets))) != 1:
+        return None
+    return PackedView(tuple(datasets), mixed=MixedRows(node.order, tuple(parts)))
 
 
 def _form(dataset: NativeDataset) -> tuple[Any, ...]:
@@ -208,7 +285,7 @@ def _form(dataset: NativeDataset) -> tuple[Any, ...]:
     return PackedDataset, dataset.fields
 
 
-def _rows(node: _Node, datasets: list[NativeDataset]) -> _Rows:
+def _rows(node: _Part, datasets: list[NativeDataset]) -> _Rows:
     if isinstance(node, _Leaf):
         datasets.append(node.dataset)
         count = len(node.dataset)
@@ -233,6 +310,8 @@ def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any
     """A copy of a tree that a Resolver has resolved, with `leaf` of each packed dataset in its place; Subsets share their indices."""
     if isinstance(dataset, PackedDataset):
         return leaf(dataset)
+    if isinstance(dataset, Mixture):
+        return dataset.with_sources([rebuilt(source, leaf) for source in dataset.sources])
     out = copy.copy(dataset)
     if isinstance(dataset, Subset):
         out.dataset = rebuilt(dataset.dataset, leaf)
@@ -243,13 +322,23 @@ def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any
 
 def set_draws(dataset: Any, draws: Draws) -> None:
     """Sets seed and epoch of a tree that rebuilt() made: a worker process does that to its own copy, at every epoch."""
+    set_mixture(dataset, draws)
     for packed in _leaves(dataset):
         packed.seed, packed.epoch = packed.seed if draws[0] is None else draws[0], draws[1]
+
+
+def set_mixture(dataset: Any, draws: Draws) -> None:
+    """Sets the epoch, and the weights of all epochs, of a copy of a Mixture; any other dataset stays as it is."""
+    if isinstance(dataset, Mixture):
+        dataset.set_state(draws[1], draws[2])
 
 
 def _leaves(dataset: Any) -> Iterator[PackedDataset]:
     if isinstance(dataset, PackedDataset):
         yield dataset
+    elif isinstance(dataset, Mixture):
+        for source in dataset.sources:
+            yield from _leaves(source)
     else:
         for part in [dataset.dataset] if isinstance(dataset, Subset) else dataset.datasets:
             yield from _leaves(part)

@@ -91,12 +91,18 @@ class KeyedPermutation:
     @staticmethod
     def _round(changed: _Words, other: _Words, size: np.uint64, key: np.uint64) -> None:
         """Adds a number below `size`, random in `other` and `key`, to one half, modulo its size."""
-        drawn = other ^ key
-        drawn *= _MULTIPLIER
-        drawn ^= drawn >> _HALF_WORD
-        drawn *= _MIXER
+        drawn = mixed(other, key)
         drawn >>= _HALF_WORD  # the upper half of the product has all bits mixed
         drawn *= size
         drawn >>= _HALF_WORD
         changed += drawn
         np.minimum(changed, changed - size, out=changed)  # below the size it wraps to a large number
+
+
+def mixed(words: _Words, key: int | np.uint64) -> _Words:
+    """New words whose upper bits are random in (word, key): the round function, of two multiplications."""
+    out: _Words = words ^ np.uint64(key)
+    out *= _MULTIPLIER
+    out ^= out >> _HALF_WORD
+    out *= _MIXER
+    return out

@@ -5,6 +5,8 @@ A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw 
   0 ...            the native transforms, by their position in the transform
   OP_STREAM ...      the ops of AugmentBatch, counted over all batch transforms of a loader
   MIX_STREAM ...     MixUp, CutMix and the choice between them, and the batch seeds of Seeded: draws for a whole batch
+  INTERLEAVING_STREAM  the key of a mixture's order of sources in one epoch
+  SOURCE_STREAM      the keys of a mixture's passes over its sources
   SUBSTITUTE_STREAM  the substitutes of a bad sample
   ORDER_STREAM       the seed of an epoch's order
   SAMPLE_STREAM      the seeds of Python's, NumPy's and torch's generators under seed_by="sample"
@@ -20,6 +22,8 @@ from fastload.positions import position_of
 
 OP_STREAM = 0x8000
 MIX_STREAM = 0xC000
+INTERLEAVING_STREAM = 0xFFFB
+SOURCE_STREAM = 0xFFFC
 SUBSTITUTE_STREAM = 0xFFFD
 ORDER_STREAM = 0xFFFE
 SAMPLE_STREAM = 0xFFFF
@@ -64,7 +68,21 @@ def _natural(value: Any) -> int | None:
 
 def order_seed(seed: int, epoch: int) -> int:
     """The seed of one epoch's order, a pure function of (seed, epoch); 63 bits."""
-    low, high = core.random_words(seed, epoch, 0, ORDER_STREAM, 2)
+    return _key(seed, epoch, 0, ORDER_STREAM)
+
+
+def interleaving_seed(seed: int, epoch: int) -> int:
+    """The key of a mixture's order of sources in one epoch; 63 bits."""
+    return _key(seed, epoch, 0, INTERLEAVING_STREAM)
+
+
+def source_seed(seed: int, source: int, number: int) -> int:
+    """The key of one pass over a source of a mixture, of the passes that are counted through all epochs; 63 bits."""
+    return _key(seed, source, number, SOURCE_STREAM)
+
+
+def _key(seed: int, epoch: int, index: int, stream: int) -> int:
+    low, high = core.random_words(seed, epoch, index, stream, 2)
     return (high << 32 | low) & 0x7FFF_FFFF_FFFF_FFFF
 
 

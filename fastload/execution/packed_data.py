@@ -10,7 +10,7 @@ import cloudpickle
 
 from fastload.dataset import PackedDataset
 from fastload.in_place.base import InPlaceDataset
-from fastload.packed_view import Draws, NativeDataset, PackedView, Resolver, rebuilt
+from fastload.packed_view import Draws, NativeDataset, PackedView, Resolver, rebuilt, set_mixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,9 @@ class PackedData:
 
     def for_python(self, dataset: Any, draws: Draws) -> Any:
         """A copy of the user's dataset tree for engines that run Python per sample: its plans fixed, its draws those of one epoch."""
-        return rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(*draws))
+        out = rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1]))
+        set_mixture(out, draws)
+        return out
 
 
 class PackedDataReader:

@@ -30,6 +30,7 @@ from fastload.execution.batch_stages import BatchStages, form_of
 from fastload.execution.packed_data import PackedData, PackedDataReader, same_objects
 from fastload.execution.settings import EngineChoice, Settings
 from fastload.in_place.base import InPlaceDataset
+from fastload.mixture import Mixture
 from fastload.packed_view import Draws, NativeDataset, PackedView
 from fastload.plan import output_of
 
@@ -131,10 +132,11 @@ class ExecutionPlan:
         return self.native is None or self.settings.seed is None
 
     def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
-        """The dataset as engines that run Python per sample read it, and, if it is packed, what its draws follow from."""
+        """The dataset as engines that run Python per sample read it, and, if it is packed or a Mixture, what its draws follow from."""
+        dataset = self.settings.dataset
+        draws = self.settings.seed, epoch, dataset.changes if isinstance(dataset, Mixture) else None
         if self.data is None:
-            return self.settings.dataset, None
-        draws = self.settings.seed, epoch
+            return (dataset.at_epoch(epoch), draws) if isinstance(dataset, Mixture) else (dataset, None)
         return self.data.for_python(self.settings.dataset, draws), draws
 
 

@@ -82,7 +82,7 @@ def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
     engine = ThreadEngine(plan.native, 0, plan.output, 1, len(rows))
     try:
         on_host = replace(plan, transfer=TransferPlan(), settings=replace(plan.settings, on_error="skip"))
-        assembler = BatchAssembler(engine, on_host, Counts(), 0, 0)
+        assembler = BatchAssembler(engine, engine.view, on_host, Counts(), 0, 0)
         batch = engine.announce(rows, 0, 0)
         batch.submit()
         core.wait_any([batch], _SECONDS)

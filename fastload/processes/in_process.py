@@ -42,7 +42,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         settings, epoch_state, epoch = plan.settings, progress.epoch_state, progress.epoch
         assert epoch_state is not None
         self._dataset: Any
-        dataset, draws = plan.python_dataset(epoch)
+        dataset, _ = plan.python_dataset(epoch)
         arguments = IteratorArguments.of(plan, dataset, length_called)
         super().__init__(arguments)
         self._iterable = settings.iterable
@@ -55,7 +55,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._transfer = Transfer(plan.transfer)
         self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, epoch)
         self._by_sample = settings.seed_by == "sample"
-        self._policy = Policy(settings.on_error, draws is not None, *self._seeds)
+        self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
         self._losses = PassLosses(counts)
         self._lost = Lost()  # of the current batch
         if self._by_sample:

@@ -23,9 +23,8 @@ from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import Settings
 from fastload.execution.torch_loader import IteratorArguments
-from fastload.packed_view import set_draws
+from fastload.packed_view import set_draws, set_mixture
 from fastload.processes.job import Job
 from fastload.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
 from fastload.resume.dataset_state import is_stateful
@@ -80,7 +79,7 @@ class WorkerIterator(LoaderIterator):
         schedule = Schedule(self._depth, self._depth + self._ahead + 2, self._shared, self._in_order)
         prepare = pinning.register if plan.pinned else None
         ended = weakref.WeakMethod(self._ended_early)
-        self._scheduler = TaskScheduler(context, self._job(settings), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks))
+        self._scheduler = TaskScheduler(context, self._job(plan), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks))
         self._set_turns()
         with self._scheduler.pool.together():
             self._fill()
@@ -109,7 +108,8 @@ class WorkerIterator(LoaderIterator):
         self._scheduler.turn = self._epoch_state.turn
         self._scheduler.active = [not each.ended for each in self._epoch_state.replicas] or [True] * self._num_workers
 
-    def _job(self, settings: Settings) -> Job:
+    def _job(self, plan: ExecutionPlan) -> Job:
+        settings = plan.settings
         init_fn = settings.worker_init_fn
         if isinstance(self._dataset, IterDataPipe | MapDataPipe):
             init_fn = functools.partial(_sharding_worker_init_fn, init_fn, self._world_size, self._rank)
@@ -129,7 +129,7 @@ class WorkerIterator(LoaderIterator):
             replicas=tuple(self._epoch_state.replicas) if self._epoch_state.resumed else (),
             batch_size=settings.batch_size or 1,
             snapshot_every=-(-(settings.snapshot_every_n_steps or 0) // self._num_workers),
-            set_draws=None if self._draws is None else set_draws,
+            set_draws=None if self._draws is None else set_mixture if plan.data is None else set_draws,
             policy=self._policy,
         )
 

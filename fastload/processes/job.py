@@ -25,7 +25,7 @@ class Job:
         replicas: for a resumed pass, the state of each worker's copy of the dataset; else empty.
         batch_size: samples in a batch of an iterable dataset.
         snapshot_every: a worker sends the state of an iterable dataset after each so many of its batches; 0: only at the end.
-        set_draws: for packed data, sets the seeds of random transforms for a new epoch.
+        set_draws: for packed data and mixtures, sets what a new epoch's samples and random transforms follow from.
         policy: how the first epoch treats samples that fail.
     """
 

@@ -24,6 +24,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
+from fastload.mixture import Mixture
 from fastload.order import Sharded
 from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
@@ -45,6 +46,8 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         base_drawn: whether the epoch will draw a base seed.
         kept: whether persistent workers of an earlier epoch continue, with the base seed that was drawn then.
     """
+    if isinstance(settings.dataset, Mixture):
+        settings.dataset.set_epoch(epoch)
     state, progress.pending = progress.pending, None
     previous = progress.epoch_state
     if state is None or state["epoch"] != epoch:

@@ -13,7 +13,7 @@ from fastload.execution.settings import Settings
 from fastload.resume import epoch_start
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, is_stateful
 from fastload.resume.epoch_state import EpochState, Progress
-from fastload.resume.packed_versions import check_versions, is_versions, packed_state
+from fastload.resume.packed_versions import check_mixture, check_versions, is_versions, packed_state
 from fastload.resume.rank_states import check_split, is_split, rank_state
 
 VERSION = 2
@@ -140,12 +140,15 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
     """
     if state:
         state = _checked(state)
+        check_mixture(settings.dataset, state["mixture"])
         _check_fits(settings, state)
         _check_generators(settings, state)
     progress.epoch_state = None
     progress.pending = state or None
     if not state:
         return
+    if state["mixture"] is not None:
+        settings.dataset.restore(state["mixture"])
     progress.next_epoch = state["epoch"]
     sampler = settings.innermost
     if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
@@ -188,7 +191,7 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         unpacked = {name: epoch_start.unpacked_states(state[name]) for name in ("start", "now")}
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
-    optional = {"packed": state.get("packed", []), "split": state.get("split")}
+    optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split")}
     kept = {name: state[name] for name in _FIELDS if name not in unpacked} | optional
     return {**copy.deepcopy(kept), **unpacked}
 

@@ -19,6 +19,7 @@ from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan
 from fastload.in_place.base import InPlaceDataset
+from fastload.packed_view import PackedView
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
 
@@ -44,8 +45,9 @@ class AssembledBatch:
 class BatchAssembler:
     """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at a time."""
 
-    def __init__(self, engine: ThreadEngine, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
+    def __init__(self, engine: ThreadEngine, view: PackedView, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
         self._engine = engine
+        self._view = view
         self._seed = seed
         self._epoch = epoch
         self._collate = plan.settings.own_collate_fn
@@ -155,7 +157,7 @@ class BatchAssembler:
 
     def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored]) -> int:
         """Makes another sample in the place of a failed row, and returns its position."""
-        view = self._engine.view
+        view = self._view
         tried = substitutes(self._seed, self._epoch, index, len(view))
         for position in tried:
             sources, indices = view.rows([position])

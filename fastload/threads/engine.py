@@ -67,14 +67,16 @@ class ThreadEngine:
         sizes = {d.plan.fixed_size for d in self.view.datasets}
         return sizes.pop() if len(sizes) == 1 else None
 
-    def announce(self, positions: Sequence[int], seed: int, epoch: int, of: BucketPass | None = None) -> core.Batch:
-        """Makes a batch of the samples at these positions, in the pass `of`, and starts to read them ahead.
+    def announce(
+        self, positions: Sequence[int], seed: int, epoch: int, of: BucketPass | None = None, view: PackedView | None = None
+    ) -> core.Batch:
+        """Makes a batch of the samples at these positions of a pass's view, in the pass `of`, and starts to read them ahead.
 
         Raises:
             IndexError: a position is out of range.
             BatchShapeError: the transform gives the samples different sizes.
         """
-        sources, indices = self.view.rows(positions)
+        sources, indices = (self.view if view is None else view).rows(positions)
         height, width = self._batch_size(sources, indices)
         batch = core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
         if self._remote:
@@ -108,9 +110,9 @@ class ThreadEngine:
         """Samples that are read ahead before their turn; from buckets, as many as make READ_AHEAD_BYTES."""
         return max([READ_AHEAD, *(READ_AHEAD_BYTES // files.mean_bytes for files in self._remote.values())])
 
-    def bucket_pass(self, coverage: Coverage | None) -> BucketPass | None:
+    def bucket_pass(self, coverage: Coverage | None, view: PackedView) -> BucketPass | None:
         """Begins a pass of which something is known, over datasets in buckets."""
-        return None if coverage is None or not self._remote else BucketPass(self.view, self._remote, coverage)
+        return None if coverage is None or not self._remote else BucketPass(view, self._remote, coverage)
 
     @property
     def in_buckets(self) -> bool:

@@ -136,7 +136,7 @@ class ThreadEpochs:
         epoch_state.base_seed = seed
         coverage = known_coverage(settings, epoch_state) if engine.in_buckets else None
         indices = follow(settings, epoch_state, batches, id if coverage is None else coverage.leave_out)
-        of = engine.bucket_pass(coverage)
+        of = engine.bucket_pass(coverage, engine.view.at(epoch_state.epoch))
         successor = self._successor(plan, engine)
         iterator = PackedIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, of)
         self._iterators.add(iterator)

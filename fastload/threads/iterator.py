@@ -59,7 +59,8 @@ class PackedIterator(LoaderIterator):
         self._numbers: deque[int] = deque()  # of the batches in flight, then of the announced ones
         self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
         self._threaded = plan.finished_ahead and bool(engine.core.threads)
-        self._assembler = BatchAssembler(engine, plan, counts, seed, epoch)
+        self._view = engine.view.at(epoch_state.epoch)
+        self._assembler = BatchAssembler(engine, self._view, plan, counts, seed, epoch)
         self._prefetcher: DevicePrefetcher | None = None
         self._closing: weakref.finalize[..., Any] | None = None
         self._appear_as_torchs()
@@ -110,7 +111,7 @@ class PackedIterator(LoaderIterator):
             positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
-                batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass)
+                batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass, self._view)
             except (FastloadError, IndexError, RuntimeError, TypeError, ValueError) as error:
                 batch = error
             self._announced.append(batch)

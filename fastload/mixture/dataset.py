@@ -1,0 +1,275 @@
+"""Mixture: a map-style dataset whose samples are those of several datasets, by weights."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
+
+from fastload.dataset import PackedDataset
+from fastload.errors import ArgumentError
+from fastload.mixture.order import SAMPLES_LIMIT, Changes, MixtureOrder
+from fastload.positions import as_positions, position_of
+from fastload.rng import checked_epoch, checked_seed
+
+
+class Mixture(Dataset[Any]):
+    """Samples of several datasets, mixed by weights: a map-style dataset of `samples_per_epoch` samples, in random order as it is.
+
+    1. An epoch has an exact number of samples of each source: its share of `samples_per_epoch`, rounded by largest remainders. Every 64
+       positions from a multiple of 64 on have the sources in these proportions, to within a few samples.
+    2. Each source is gone through in a random order of its own until it is used up, then in another. It goes on from epoch to epoch where
+       it stood: an epoch is no beginning.
+    3. `mixture[i]` is a pure function of (seed, epoch, weights of the epochs up to this one, i). FastLoader sets the epoch at each
+       `iter()`; under another loader call `set_epoch`.
+    4. FastLoader reads it by native threads where all sources are packed, or all images in place, with the same fields and native
+       transforms. Its state_dict() holds the weights of all epochs. The order is random already: leave `shuffle` off.
+
+    Args:
+        sources: weight by dataset; or (dataset, weight) pairs. Only their proportions matter.
+        samples_per_epoch: number of samples; None: as many as all sources have.
+        seed: of the order, 0 .. 2**64-1; the same on every rank.
+
+    Raises:
+        ArgumentError: a weight is negative or no number, or all are zero; a source has no samples, no length, or is a Mixture itself;
+            packed sources differ in their fields; an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[Any, float] | Sequence[tuple[Any, float]],
+        *,
+        samples_per_epoch: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        pairs = list(sources.items() if isinstance(sources, Mapping) else sources)
+        if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+            raise ArgumentError("a Mixture has sources: give {dataset: weight, ...}, or (dataset, weight) pairs")
+        self.sources: tuple[Any, ...] = tuple(pair[0] for pair in pairs)
+        for number, source in enumerate(self.sources):
+            _check_source(number, source)
+        _check_fields(self.sources)
+        self.samples_per_epoch = sum(map(len, self.sources)) if samples_per_epoch is None else _samples(samples_per_epoch)
+        given = checked_seed(seed)
+        if given is None:
+            raise ArgumentError("seed=None: a Mixture's order follows its seed; give an integer from 0 to 2**64 - 1")
+        self.seed = given
+        self.epoch = 0
+        self._next = 0  # the epoch that begins next, as far as it was told
+        self._changes: Changes = ((0, self._checked([pair[1] for pair in pairs])),)
+        self._order: MixtureOrder | None = None
+
+    @property
+    def order(self) -> MixtureOrder:
+        """The order of all epochs, by the sources' lengths and the weights as they are now; the same object where nothing has changed."""
+        for number, source in enumerate(self.sources):
+            _check_source(number, source)
+        identity = self.seed, self.samples_per_epoch, tuple(map(len, self.sources)), self._changes
+        if self._order is None or self._order.identity != identity:
+            self._order = MixtureOrder(*identity)
+        return self._order
+
+    @property
+    def changes(self) -> Changes:
+        """The weights by the epoch from which they hold."""
+        return self._changes
+
+    def weights(self, epoch: int | None = None) -> tuple[float, ...]:
+        """The weights of the sources in an epoch; None: in this one."""
+        at = self.epoch if epoch is None else checked_epoch(epoch)
+        return next(weights for first, weights in reversed(self._changes) if first <= at)
+
+    def counts(self, epoch: int | None = None) -> tuple[int, ...]:
+        """Samples of each source in an epoch; None: in this one."""
+        return self.order.counts(self.epoch if epoch is None else checked_epoch(epoch))
+
+    def set_weights(self, weights: Mapping[Any, float] | Sequence[float], epoch: int | None = None) -> None:
+        """Sets the weights from an epoch on, and forgets those that were set for later ones.
+
+        Args:
+            weights: by dataset, or in the order of the sources; each source has one.
+            epoch: None: the one that begins next, after that which a FastLoader, or set_epoch, has begun. Where an epoch before has run
+                already, later ones begin elsewhere in the sources than they would have.
+
+        Raises:
+            ArgumentError: a weight is negative or no number, all are zero, or there are not as many as sources.
+        """
+        if isinstance(weights, Mapping):
+            if len(weights) != len(self.sources) or any(all(each is not source for source in self.sources) for each in weights):
+                raise ArgumentError(f"set_weights: give a weight for each of the Mixture's {len(self.sources)} datasets, and no other")
+            weights = [weights[source] for source in self.sources]
+        values, first = self._checked(list(weights)), self._next if epoch is None else checked_epoch(epoch)
+        self._changes = (*((at, each) for at, each in self._changes if at < first), (first, values))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch whose samples it has."""
+        self.epoch = checked_epoch(epoch)
+        self._next = self.epoch + 1
+
+    def set_state(self, epoch: int, changes: Changes | None) -> None:
+        """Sets the epoch and, unless None, the weights of all epochs; for copies of it."""
+        self.set_epoch(epoch)
+        self._changes = self._changes if changes is None else changes
+
+    def at_epoch(self, epoch: int) -> Mixture:
+        """A copy with another epoch; it shares the sources."""
+        out = copy.copy(self)
+        out.set_epoch(epoch)
+        return out
+
+    def with_sources(self, sources: Sequence[Any]) -> Mixture:
+        """A copy with other datasets, of the same lengths, in the sources' places."""
+        out = copy.copy(self)
+        out.sources = tuple(sources)
+        return out
+
+    def rows(self, positions: Any) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """Number of the source, and index in it, of the samples at some positions.
+
+        Raises:
+            IndexError, TypeError: a position is out of range, or no integer.
+        """
+        where, count = as_positions(positions), self.samples_per_epoch
+        if len(where) and not (-count <= where.min() and where.max() < count):
+            bad = where.min() if where.min() < -count else where.max()
+            raise IndexError(f"index {bad} is out of range for {count} samples")
+        return self.order.rows(self.epoch, where % count)
+
+    def __len__(self) -> int:
+        return self.samples_per_epoch
+
+    def __getitem__(self, index: Any) -> Any:
+        source, at = self.rows([position_of(index)])
+        return self.sources[int(source[0])][int(at[0])]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        sources, at = self.rows(indices)
+        out: list[Any] = [None] * len(sources)
+        for number in np.unique(sources).tolist():
+            mine, source = np.flatnonzero(sources == number).tolist(), self.sources[number]
+            several = getattr(source, "__getitems__", None)
+            wanted = at[mine].tolist()
+            made = [source[each] for each in wanted] if several is None else several(wanted)
+            for row, sample in zip(mine, made, strict=True):
+                out[row] = sample
+        return out
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{source!r}: {weight:g}" for source, weight in zip(self.sources, self.weights(), strict=True))
+        return f"Mixture({{{parts}}}, samples_per_epoch={self.samples_per_epoch}, seed={self.seed})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_order": None}
+
+    def described(self) -> dict[str, Any]:
+        """Part of a loader's state: what the order follows from, as JSON can hold it."""
+        lengths = [len(source) for source in self.sources]
+        weights = [[first, list(each)] for first, each in self._changes]
+        return {"seed": self.seed, "samples": self.samples_per_epoch, "lengths": lengths, "weights": weights}
+
+    def restore(self, described: Mapping[str, Any]) -> None:
+        """Takes over the weights by epoch of what described() gave, which fits().
+
+        Raises:
+            ArgumentError: the weights are damaged.
+        """
+        self._changes = self._restored(described)
+
+    def fits(self, described: Any) -> str:
+        """Why a state is of another mixture, or damaged; "" where it is of this one."""
+        if not isinstance(described, dict) or described.keys() != {"seed", "samples", "lengths", "weights"}:
+            return "it holds no mixture"
+        ours = self.described()
+        for name, what in (("seed", "seed"), ("samples", "samples_per_epoch"), ("lengths", "lengths of the sources")):
+            if described[name] != ours[name]:
+                return f"its mixture has {what} {described[name]}, this one {ours[name]}"
+        try:
+            self._restored(described)
+        except (ArgumentError, TypeError, ValueError) as error:
+            return f"the weights of its mixture are damaged ({error})"
+        return ""
+
+    def _restored(self, described: Mapping[str, Any]) -> Changes:
+        changes = tuple((checked_epoch(first), self._checked(weights)) for first, weights in described["weights"])
+        firsts = [first for first, _ in changes]
+        if not firsts or firsts[0] != 0 or sorted(set(firsts)) != firsts:
+            raise ArgumentError("their epochs do not ascend from 0")
+        return changes
+
+    def _checked(self, weights: Sequence[Any]) -> tuple[float, ...]:
+        if len(weights) != len(self.sources):
+            raise ArgumentError(f"{len(weights)} weights for {len(self.sources)} sources: give one for each")
+        for number, weight in enumerate(weights):
+            if not _is_weight(weight):
+                raise ArgumentError(f"the weight of {_name(number, self.sources[number])} is {weight!r}: give a number of 0 or more")
+        if not any(weights):
+            raise ArgumentError("all weights of the Mixture are zero: no source is left to draw from")
+        return tuple(map(float, weights))
+
+
+def _is_weight(weight: Any) -> bool:
+    try:
+        return not isinstance(weight, bool | str) and math.isfinite(weight) and weight >= 0
+    except TypeError:
+        return False
+
+
+def _samples(value: Any) -> int:
+    try:
+        number = position_of(value)
+    except TypeError:
+        number = 0
+    if not 0 < number < SAMPLES_LIMIT:
+        raise ArgumentError(f"samples_per_epoch={value!r}: give a number from 1 to {SAMPLES_LIMIT - 1:,}")
+    return number
+
+
+def _check_source(number: int, source: Any) -> None:
+    if isinstance(source, IterableDataset) or not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+        raise ArgumentError(f"{_name(number, source)} is no map-style dataset with a length, of which alone a Mixture is made")
+    if any(isinstance(each, Mixture) for each in _parts(source)):
+        raise ArgumentError(f"{_name(number, source)} holds a Mixture: give its sources, with their weights, to one Mixture")
+    if not len(source):
+        raise ArgumentError(f"{_name(number, source)} has no samples: leave it out of the Mixture")
+
+
+def _check_fields(sources: Sequence[Any]) -> None:
+    """Refuses packed datasets of which no batch can be made together."""
+    first: tuple[int, PackedDataset, list[tuple[str, str]]] | None = None
+    for number, source in enumerate(sources):
+        for packed in _parts(source):
+            if not isinstance(packed, PackedDataset):
+                continue
+            fields = [(name, packed.kinds[name]) for name in packed.fields]
+            if first is None:
+                first = number, packed, fields
+            elif fields != first[2]:
+                raise ArgumentError(
+                    f"{_name(number, packed)} has the fields {_shown(fields)}, and {_name(first[0], first[1])} has {_shown(first[2])}: "
+                    "samples of a Mixture have the same fields; choose some with PackedDataset(..., fields=)"
+                )
+
+
+def _parts(source: Any) -> Iterator[Any]:
+    """The datasets that Subset and ConcatDataset are made of."""
+    if isinstance(source, Subset):
+        yield from _parts(source.dataset)
+    elif isinstance(source, ConcatDataset):
+        for part in cast("list[Any]", source.datasets):
+            yield from _parts(part)
+    else:
+        yield source
+
+
+def _shown(fields: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in fields)
+
+
+def _name(number: int, source: Any) -> str:
+    path = f" {source.path}" if isinstance(source, PackedDataset) else ""
+    return f"source {number} of the Mixture ({type(source).__name__}{path})"
