@@ -70,6 +70,7 @@ def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
     write_folder(given / "photos" / "train", 36)
     write_tars(given)
     pack(given / "photos" / "train", given / "train.fl")
+    pack(given / "photos" / "train", given / "val.fl")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = Path(__file__).with_name("run_blocks.py")
     with bucket(given / "train.fl") as credentials:
