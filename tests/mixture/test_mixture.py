@@ -290,3 +290,26 @@ def test_weights_by_epoch() -> None:
     assert [mixture.counts(epoch) for epoch in (0, 4, 5, 99)] == [(6, 2), (6, 2), (4, 4), (4, 4)]
     assert mixture.weights(4) == (3, 1)
     assert np.bincount(mixture.rows(range(8))[0]).tolist() == [6, 2]
+
+
+@pytest.mark.parametrize("engine", ["threads", "map", "map, 0"])
+def test_shared_out_and_resumed_by_other_ranks(paths: tuple[Path, Path], engine: str) -> None:
+    """With shard= ranks have an epoch's positions together, and a state of two ranks goes on with three: each sample of the epoch once."""
+    weights = {1: (0.5, 0.5)}
+    had: list[int] = []
+    for rank in range(2):
+        mixture = mixture_on(engine, paths)
+        mixture.set_weights((0.5, 0.5), 1)
+        with loader_of(engine, mixture, shard=(rank, 2), batch_size=5, even=False) as loader:
+            first = labels(loader)
+            assert first == expected(1)[0][rank::2]
+            batches = iter(loader)
+            had += labels(next(batches) for _ in range(2))
+            state = loader.state_dict()
+            del batches
+    for rank in range(3):
+        mixture = mixture_on(engine, paths)
+        with loader_of(engine, mixture, shard=(rank, 3), batch_size=5, even=False) as loader:
+            loader.load_state_dict(state)
+            had += labels(loader)
+    assert sorted(had) == sorted(expected(2, weights)[1])
