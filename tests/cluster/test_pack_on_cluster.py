@@ -33,6 +33,18 @@ def test_the_same_bytes(tmp_path: Path, cluster: Any, how: dict[str, Any]) -> No
     assert many.packed_now == one.packed_now
 
 
+def test_relative_paths_and_objects(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source named from the working directory, with names as the user wrote them, and a Dataset that is sent to the tasks."""
+    folder(tmp_path / "src", bad=(9,))
+    monkeypatch.chdir(tmp_path)
+    rows = [{"image": encoded(picture(i, 16, 24)), "label": i % 3} for i in range(9)]
+    for name, source in (("path", "src"), ("rows", rows)):
+        one = fastload.pack(source, f"{name}-one", shard_samples=EACH, on_error="skip")
+        many = fastload.pack(source, f"{name}-many", shard_samples=EACH, on_error="skip", ray=cluster.address)
+        assert files_of(Path(f"{name}-many")) == files_of(Path(f"{name}-one"))
+        assert counts(many) == counts(one)
+
+
 def test_complete_datasets(tmp_path: Path, cluster: Any) -> None:
     """A complete dataset is left alone, replaced by overwrite, and found complete by resume; other options are refused."""
     source, out = folder(tmp_path / "src"), tmp_path / "out"

@@ -90,7 +90,7 @@ def by_step(text: str) -> dict[int, str]:
 
 def test_the_page_names_every_recipe() -> None:
     """The table has a command for each script, and for no other."""
-    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo", "demo_remote"}
+    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo", "demo_remote", "pack_on_ray"}
     assert {command.split()[1] for command in commands()} == scripts
 
 

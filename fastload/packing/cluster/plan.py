@@ -42,17 +42,11 @@ class SourceSpec:
             source = [expanded(each) for each in source]
         return cls(source, table, lmdb, os.getcwd())
 
-    @property
-    def by_path(self) -> bool:
-        """Whether a process opens the source by its path."""
-        return isinstance(self.source, str | list)
-
     def open(self) -> Source:
         """Opens the source, in a process that packs nothing else. Raises as `open_source` does, or OSError."""
-        if self.by_path and os.getcwd() != self.folder:
-            paths = self.source if isinstance(self.source, list) else [self.source]
-            if not all(os.path.isabs(str(path)) for path in paths):
-                os.chdir(self.folder)  # not absolute paths instead: messages and the summary name samples as the user named the source
+        paths = self.source if isinstance(self.source, list) else [self.source]
+        if any(isinstance(path, str) and not os.path.isabs(path) for path in paths) and os.getcwd() != self.folder:
+            os.chdir(self.folder)  # not absolute paths instead: messages and the summary name samples as the user named the source
         return open_source(self.source, self.table, self.lmdb)
 
 
