@@ -13,24 +13,24 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
-
-import fastload
-from fastload import transforms as T
-
 
 def train(config: dict[str, Any]) -> None:
-    """The loop of one worker."""
+    """The loop of one worker. Ray sends it there by pickle, which modules of torch do not go through: it imports what it needs."""
     import ray.train
+    import torch
     from ray.train.torch import prepare_data_loader, prepare_model
+    from torch import nn
+    from torch.nn.functional import cross_entropy
+
+    import fastload
+    from fastload import transforms as T
 
     data = fastload.PackedDataset(config["data"], [T.RandomResizedCrop(config["size"]), T.RandomHorizontalFlip()])
     loader = fastload.FastLoader(data, config["batch_size"], shuffle=True, shard="auto", seed=config["seed"], dtype=torch.float32)
     batches = prepare_data_loader(loader)  # moves batches to the worker's device; it leaves the order to shard="auto"
     torch.manual_seed(config["seed"])
-    model = prepare_model(nn.Sequential(nn.Conv2d(3, 32, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LazyLinear(len(data.classes))))
+    layers = nn.Conv2d(3, 32, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, len(data.classes))
+    model = prepare_model(nn.Sequential(*layers))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for epoch in range(config["epochs"]):
         total, count = 0.0, 0
@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--storage", help="folder of Ray Train's reports")
     args = parser.parse_args()
 
+    import torch
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
