@@ -313,3 +313,24 @@ def test_shared_out_and_resumed_by_other_ranks(paths: tuple[Path, Path], engine:
             loader.load_state_dict(state)
             had += labels(loader)
     assert sorted(had) == sorted(expected(2, weights)[1])
+
+
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_images_in_place(tmp_path: Path, engine: Any) -> None:
+    """torchvision's ImageFolders are read where they lie, by native threads, and as Python gives them, in the same order."""
+    folders, v2 = pytest.importorskip("torchvision.datasets"), pytest.importorskip("torchvision.transforms.v2")
+    for name, count in (("a", 9), ("b", 4)):
+        for label in range(count):
+            place = tmp_path / name / f"{label:02d}"
+            place.mkdir(parents=True)
+            photo(label, 24, 24).save(place / "image.jpg", "JPEG")
+    transform = v2.Compose([v2.CenterCrop(16), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    one, two = (folders.ImageFolder(tmp_path / name, transform) for name in ("a", "b"))
+    mixture = Mixture({one: 1, two: 1}, samples_per_epoch=20)
+    with FastLoader(mixture, 5, num_workers=0, engine=engine, seed=1) as loader:
+        assert ("images in place" in loader.explain() or "files in place" in loader.explain()) == (engine == "native")
+        found = [labels(loader) for _ in range(2)]
+    plain = Mixture([(range(9), 1), (range(4), 1)], samples_per_epoch=20)
+    for epoch in range(2):
+        plain.set_epoch(epoch)
+        assert found[epoch] == [plain[i] for i in range(20)]
