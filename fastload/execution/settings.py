@@ -205,21 +205,16 @@ class Settings:
         return size if isinstance(size, int) else None
 
     @property
-    def innermost(self) -> Any:
-        """The sampler that decides the order: of torch's own BatchSampler the one in it, else what gives the indices of a batch."""
-        index = self.index_sampler
-        return index.sampler if type(index) is BatchSampler else index
-
-    @property
     def sharded(self) -> Sharded | None:
         """The sampler that gives this rank its part, under shard=."""
-        sampler = self.innermost
+        index = self.index_sampler
+        sampler = index.sampler if type(index) is BatchSampler else index
         return sampler if isinstance(sampler, Sharded) else None
 
     @property
     def ordered_by_seed(self) -> bool:
         """Whether the order is a function of (seed, epoch) alone, and nothing of it is drawn from a generator that others use."""
-        return (self.own_generator and self.seed is not None) or isinstance(self.innermost, ShardSampler)
+        return (self.own_generator and self.seed is not None) or isinstance(self.sharded, ShardSampler)
 
     def seed_order(self, epoch: int) -> None:
         """Seeds the loader's own generator for that epoch."""

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DistributedSampler, Sampler
 
 from fastload.errors import ArgumentError
+from fastload.order.agreement import Agreement
 from fastload.order.shard import Shard, rank_and_world
 from fastload.order.splits import Positions, Rule, Split, begun_at, continued, left_of, rule_of, share, stretch, strided, strided_places
 from fastload.permutation import KeyedPermutation
@@ -32,6 +33,7 @@ class Sharded:
         shard: the argument shard=.
         rule: what becomes of the last round, where the ranks do not divide the order.
         epoch: the epoch of the pass that was begun last, or that set_epoch() said.
+        agreement: compares its passes with those of other ranks.
         num_replicas, rank: what the process was when that was found out last.
         num_samples: the length of its part of an epoch.
         total_size: of all parts.
@@ -45,6 +47,7 @@ class Sharded:
         self.drop_last, self.even = drop_last, even
         self.rule: Rule = rule_of(drop_last, even)
         self.epoch = 0
+        self.agreement = Agreement()
         self._told: int | None = None
 
     @property
@@ -59,6 +62,12 @@ class Sharded:
     def __iter__(self) -> Iterator[Any]:
         self.find_rank()
         return self.part(self.epoch, (Split(self.num_replicas),), self.rank)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "agreement"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, agreement=Agreement())
 
     def __len__(self) -> int:
         self.find_rank()

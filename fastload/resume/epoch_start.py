@@ -28,7 +28,7 @@ from fastload.mixture import Mixture
 from fastload.order import Sharded
 from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
-from fastload.resume.rank_states import splits_of
+from fastload.resume.rank_states import begin_agreement, splits_of
 from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
 
 _DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
@@ -65,9 +65,11 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
 
 
 def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
-    if settings.sharded is not None:
-        epoch_state.splits = settings.sharded.continued(epoch_state.splits)
-        settings.sharded.begin(epoch_state.sampler["epoch"])
+    sharded = _sharded(settings)
+    if sharded is not None:
+        epoch_state.splits = sharded.continued(epoch_state.splits)
+        sharded.begin(epoch_state.sampler["epoch"])
+        begin_agreement(settings, sharded, epoch_state)
 
 
 def _fetcher(settings: Settings) -> Any:
@@ -78,7 +80,7 @@ def _fetcher(settings: Settings) -> Any:
 
 def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
     """State of an epoch that begins at its first batch. See begin()."""
-    sampler, sharded = settings.innermost, settings.sharded
+    sampler, sharded = innermost(settings), _sharded(settings)
     its_epoch = getattr(sampler, "epoch", None) if sharded is None else sharded.epoch_of(epoch)
     position = {"name": type(sampler).__name__, "epoch": its_epoch}
     stateful = _stateful(settings)
@@ -125,8 +127,8 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     `skipped` is called with each batch before that position. Under shard= the indices are not the sampler's own iterator's: they are bound
     to the epoch and to what was had of it, whatever the sampler is told meanwhile.
     """
-    if settings.sharded is not None:
-        indices = _part_of(settings, settings.sharded, epoch_state)
+    if (sharded := _sharded(settings)) is not None:
+        indices = _part_of(settings, sharded, epoch_state)
     sampler = _stateful(settings)
     get_state: Callable[[], Any] | None = None
     again: Callable[[], Iterator[Any]] | None = None
@@ -162,6 +164,17 @@ def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: Epoch
     iterator._sampler_iter = follow(settings, epoch_state, iterator._sampler_iter)
 
 
+def innermost(settings: Settings) -> Any:
+    """The sampler that decides the order."""
+    index = settings.index_sampler
+    return index.sampler if type(index) is BatchSampler else index
+
+
+def _sharded(settings: Settings) -> Sharded | None:
+    sampler = innermost(settings)
+    return sampler if isinstance(sampler, Sharded) else None
+
+
 def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> Iterator[Any]:
     part = sharded.part(epoch_state.sampler["epoch"], epoch_state.splits, sharded.rank)
     index = settings.index_sampler
@@ -169,7 +182,7 @@ def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> I
 
 
 def _stateful(settings: Settings) -> Any:
-    sampler = settings.innermost
+    sampler = innermost(settings)
     return sampler if is_stateful(sampler) else None
 
 
@@ -182,7 +195,7 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
     if settings.ordered_by_seed:
         return {}  # seeded again for every epoch
     found: list[Any] = [settings.generator or torch.default_generator] if base_drawn else []
-    sampler = settings.innermost
+    sampler = innermost(settings)
     own = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
     found += own
     if not _iterates_as(sampler, _DRAWS_NOTHING) and not any(own):
@@ -198,8 +211,8 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
     """States of the generators that the next pass draws from; for a sampler of an unknown class also those of random and NumPy."""
     out: dict[str, Any] = {name: each.get_state() for name, each in _generators(settings, base_drawn).items()}
-    sampler = settings.innermost
-    settled = settings.ordered_by_seed or _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or is_stateful(sampler)
+    sampler = innermost(settings)
+    settled = _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or settings.ordered_by_seed or is_stateful(sampler)
     if not settled:
         out["random"] = random.getstate()
         out["numpy"] = np.random.get_state()
@@ -208,7 +221,7 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
     """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
-    sampler = settings.innermost
+    sampler = innermost(settings)
     settled = _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or is_stateful(sampler)
     if "default" not in epoch_state.start or not settled or getattr(sampler, "generator", None) is torch.default_generator:
         return {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastload.order import Split
+from fastload.order import Agreement, Split
 from fastload.resume.dataset_state import DatasetState
 
 
@@ -39,6 +39,7 @@ class EpochState:
         live: returns the state of a dataset in this process.
         splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
         split_at: `position` when the pass began.
+        agreement: compares the pass with those of other ranks, under shard=.
     """
 
     epoch: int = 0
@@ -64,6 +65,7 @@ class EpochState:
     index_batches: IndexBatches | None = None
     splits: tuple[Split, ...] = ()
     split_at: int = 0
+    agreement: Agreement | None = None
     _taken: list[tuple[int | None, int, int | None, DatasetState | None]] = field(default_factory=list)
 
     def take(self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None) -> None:
@@ -71,7 +73,11 @@ class EpochState:
         self._taken.append((number, samples, worker, replica))
 
     def deliver(self) -> None:
-        """Notes that the batch taken last was returned to the caller. Batches taken before it failed, and count as done."""
+        """Notes that the batch taken last was returned to the caller. Batches taken before it failed, and count as done.
+
+        Raises:
+            ArgumentError: under shard=, another rank's pass is of other samples.
+        """
         self.batches += 1
         self.samples += self._taken[-1][1]
         for number, _, worker, replica in self._taken:
@@ -85,6 +91,8 @@ class EpochState:
             self.position += 1
         if self.index_batches is not None:
             self.index_batches.forget(self.position)
+        if self.agreement is not None:
+            self.agreement.step()
 
     def _advance(self, worker: int, replica: DatasetState | None) -> None:
         theirs = self.replicas[worker]
@@ -102,6 +110,8 @@ class EpochState:
     def end(self) -> None:
         """Notes that the caller has seen the end of the pass."""
         self.ended = True
+        if self.agreement is not None:
+            self.agreement.check()
 
 
 class IndexBatches(Iterator[Any]):

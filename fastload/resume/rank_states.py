@@ -8,6 +8,7 @@ from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
 from fastload.order import Sharded, Split, advanced
 from fastload.resume.epoch_state import EpochState
+from fastload.resume.packed_versions import packed_state
 
 SPLITS_LIMIT = 1 << 16
 """Limit on the splits of one epoch: how often it was resumed by another number of ranks."""
@@ -28,6 +29,22 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
         "exhausted": epoch_state.exhausted or (over and epoch_state.position > 0 and not epoch_state.beyond),
         "base_seed": None,
     }
+
+
+def begin_agreement(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> None:
+    """Compares the pass that begins with those of other ranks: all that has to be equal on each, by name."""
+    found = {
+        "a world of": sharded.num_replicas,
+        "a dataset with the samples": packed_state(settings.dataset).get("packed", []),
+        "shuffle": sharded.kind,
+        "seed": getattr(sharded, "seed", settings.seed),
+        "epoch": epoch_state.sampler["epoch"],
+        "batch_size": settings.rows,
+        "drop_last and even": [bool(settings.drop_last), sharded.rule],
+        "a state with (ranks, samples had)": [[each.world, each.had] for each in epoch_state.splits],
+    }
+    sharded.agreement.begin(_length(sharded), sharded.shard == "auto", found)
+    epoch_state.agreement = sharded.agreement
 
 
 def splits_of(state: dict[str, Any]) -> tuple[Split, ...]:
@@ -65,6 +82,9 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
             raise ArgumentError(
                 f"the state was taken in mid-epoch with another {name} ({theirs!r}, this loader has {ours!r}): resume with the same"
             )
+    ours_packed = packed_state(settings.dataset).get("packed", [])
+    if [digest for _, digest in state["packed"]] != [digest for _, digest in ours_packed]:
+        raise ArgumentError("the state was taken in mid-epoch of another packed dataset, with other samples: resume with that one")
     sharded.find_rank()
     world = split["ranks"][-1][0] if split["ranks"] else sharded.num_replicas
     if world != sharded.num_replicas and any(each["state"] for each in state["replicas"]):

@@ -67,6 +67,7 @@ class ThreadEpochs:
         epoch_state = begin(plan.settings, self._progress, self._progress.count_epoch(), base_drawn=plan.settings.seed is None)
         if early is not None and not epoch_state.resumed and self._is_right(plan, early, epoch_state):
             _set_states(_generators(plan.settings), early.after)
+            early.iterator.epoch_state.agreement = epoch_state.agreement
             self._progress.epoch_state = early.iterator.epoch_state
             return early.iterator.start()
         del early

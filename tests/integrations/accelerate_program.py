@@ -37,6 +37,7 @@ def main(packed: str, out: str) -> None:
             "window": accelerator.prepare(loader_of(form, packed, shuffle="window")),
             "kept": prepare_kept(accelerator, loader_of(form, packed, shuffle=True, seed=3)),
             "own": own_sharding(accelerator, form, packed),
+            "shard": accelerator.prepare(loader_of(form, packed, shuffle=True, seed=3, shard="auto", device=accelerator.device)),
         }
         for name, loader in loaders.items():
             epochs = []

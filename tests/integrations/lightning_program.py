@@ -41,6 +41,20 @@ def windows(packed: str, out: str) -> dict[str, Any]:
     return report
 
 
+def sharded(packed: str, out: str, form: str) -> dict[str, Any]:
+    """What Lightning makes of loaders that shard themselves: of fit(), and of predict(), which makes them again."""
+    trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
+    model = Recorder()
+    train, validation = (loader_of(form, packed, seed=9, shard="auto", **options) for options in ({"shuffle": True}, {"even": False}))
+    trainer.fit(model, train, validation)
+    made: Any = trainer.train_dataloader
+    predicted = trainer.predict(model, loader_of(form, packed, seed=9, shard="auto"))
+    report = {"trained": model.trained, "validated": model.validated, "sampler": type(made.sampler).__name__, "same": made is train}
+    train.close()
+    validation.close()
+    return {**report, "predicted": [label for batch in predicted or [] for label in batch]}
+
+
 def main(packed: str, out: str) -> None:
     report: dict[str, Any] = {}
     for form in WITH_FILES:
@@ -66,6 +80,7 @@ def main(packed: str, out: str) -> None:
             }
             train.close()
             validation.close()
+        report[f"{form} shard"] = sharded(packed, out, form)
     report["window"] = windows(packed, out)
     write_report(out, int(os.environ.get("LOCAL_RANK", "0")), report)
     trainer.strategy.barrier()

@@ -165,7 +165,8 @@ def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("way", "maker"), [("rebuilt", "DataLoader"), ("window", "DataLoader"), ("kept", "FastLoader"), ("own", "FastLoader")]
+    ("way", "maker"),
+    [("rebuilt", "DataLoader"), ("window", "DataLoader"), ("kept", "FastLoader"), ("own", "FastLoader"), ("shard", "FastLoader")],
 )
 def test_two_processes_see_every_sample_once(two_ranks: list[dict[str, Any]], form: str, way: str, maker: str) -> None:
     """Gathered from two processes, each epoch holds every sample once, in an order of its own, whoever makes the batches."""

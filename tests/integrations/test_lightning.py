@@ -173,6 +173,18 @@ def test_ddp_loses_no_sample(two_ranks: list[dict[str, Any]], form: str, way: st
     assert first["validated"] == [EVERY[0::2]] * 2
 
 
+@pytest.mark.parametrize("form", WITH_FILES)
+def test_ddp_does_not_shard_twice(two_ranks: list[dict[str, Any]], form: str) -> None:
+    """A loader with shard="auto", made before there was a process group, stays as it is, and its ranks share out every sample once; the
+    loader that predict() makes of it does not shard again."""
+    first, second = (report[f"{form} shard"] for report in two_ranks)
+    assert (first["sampler"], first["same"]) == ("ShardSampler", True)
+    for kind in ("trained", "validated"):
+        assert [sorted(mine + other) for mine, other in zip(first[kind], second[kind], strict=True)] == [EVERY] * 2
+    assert first["trained"][0] != first["trained"][1]
+    assert sorted(first["predicted"] + second["predicted"]) == EVERY
+
+
 @pytest.mark.parametrize(("name", "sampler"), [("window", "DistributedSampler"), ("sampler", "WindowSampler")])
 def test_ddp_and_windows(two_ranks: list[dict[str, Any]], name: str, sampler: str) -> None:
     """shuffle="window" becomes a DistributedSampler that shuffles; a WindowSampler stays, and finds its rank. No sample is lost."""

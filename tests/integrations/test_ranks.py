@@ -1,0 +1,143 @@
+"""shard="auto" under the real launcher: torchrun with two and four ranks over gloo, on a bucket of a server on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration_helpers import HERE, reports, run_program, two_ranks_of
+from numbers_data import COUNT
+from ranks_program import BEFORE, EPOCHS, TIMEOUT
+from servers.process import Unavailable, free_ports
+from servers.seaweedfs import SeaweedFS
+
+from fastload import push
+
+EVERY = list(range(COUNT))
+BATCH = 5
+Bucket = tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def bucket(numbered: Path) -> Iterator[Bucket]:
+    """The packed dataset in a bucket: its URL, and the storage options as JSON."""
+    try:
+        server = SeaweedFS()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with server:
+        server.make_bucket("fastload")
+        push(numbered, "s3://fastload/numbered.fl", storage_options=server.options())
+        yield "s3://fastload/numbered.fl", json.dumps(server.options())
+
+
+def run(bucket: Bucket, out: Path, ranks: int, state: Path) -> list[dict[str, Any]]:
+    """What each rank reports."""
+    out.mkdir()
+    run_program("ranks_program.py", *bucket, out, state, ranks=ranks)
+    found = reports(out)
+    assert len(found) == ranks
+    return found
+
+
+def together(ranks: list[dict[str, Any]], name: str) -> list[int]:
+    return sorted(label for report in ranks for label in report[name])
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2)])
+def test_ranks_share_epochs_and_others_go_on(bucket: Bucket, tmp_path: Path, before: int, after: int) -> None:
+    """Each epoch has every sample once over the ranks, in an order of its own that set_epoch repeats; the state of one rank is all
+    ranks', and another number of them has the rest of the epoch, once, and then a whole one."""
+    state = tmp_path / "state.json"
+    first = run(bucket, tmp_path / "first", before, state)
+    for epoch in range(EPOCHS):
+        assert sorted(label for report in first for label in report["epochs"][epoch]) == EVERY
+    for report in first:
+        assert report["epochs"][0] != report["epochs"][1]
+        assert report["again"] == report["epochs"][0]
+        assert report["state"] == first[0]["state"]
+    assert together(first, "evaluated") == EVERY
+    begun = together(first, "begun")
+    assert len(begun) == before * BATCH * BEFORE
+    second = run(bucket, tmp_path / "second", after, state)
+    rest = together(second, "rest")
+    assert set(begun) | set(rest) == set(EVERY)
+    assert not set(begun) & set(rest)
+    assert len(rest) - len(set(rest)) == -(COUNT - len(begun)) % after  # DistributedSampler's padding
+    assert together(second, "next") == EVERY
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
+    """The others end with an error, within the process group's timeout, and leave no process."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (port,) = free_ports(1)
+    path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    common = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
+    children = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "ranks_program.py"), *bucket, str(out), "killed"],
+            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.DEVNULL,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        assert children[-1].wait(2 * TIMEOUT) == -9
+        killed = time.monotonic()
+        assert [child.wait(TIMEOUT) for child in children[:-1]] == [1] * (ranks - 1)
+        assert time.monotonic() - killed < TIMEOUT
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    errors = [report["error"] for report in reports(out)]
+    assert len(errors) == ranks - 1
+    assert all(errors)
+
+
+@pytest.fixture(scope="module")
+def disagreements(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What both ranks of disagree_program.py were told."""
+    return two_ranks_of("disagree_program.py", numbered, tmp_path_factory.mktemp("disagree"))
+
+
+@pytest.mark.parametrize(
+    ("case", "steps", "said"),
+    [
+        ("length", 1, "a dataset of length"),
+        ("packed length", 1, "a dataset of length"),
+        ("seed", 1, "seed"),
+        ("batch_size", 1, "batch_size"),
+        ("shuffle", 1, "shuffle"),
+        ("drop_last", 1, "drop_last"),
+        ("world", 1, "a world of"),
+        ("epoch", 1, "epoch"),
+        ("state", 1, "a state with"),
+        ("one batch", 1, "seed"),
+        ("processes", 1, "seed"),
+    ],
+)
+def test_ranks_that_differ_all_end(disagreements: list[dict[str, Any]], case: str, steps: int, said: str) -> None:
+    """Every rank ends with the same error, which says what differs where, at the same step: none hangs another."""
+    first, second = (report[case] for report in disagreements)
+    assert first == second
+    assert first["steps"] == steps
+    assert f"has {said}" in first["error"]
+    assert "rank 0 has" in first["error"]
+    assert "rank 1 has" in first["error"]
+
+
+@pytest.mark.parametrize("case", ["alike", "alike, packed", "on purpose"])
+def test_ranks_that_may_differ(disagreements: list[dict[str, Any]], case: str) -> None:
+    """Ranks that are alike end their loop, and so do those with a (rank, world) of their own and other data."""
+    assert [report[case]["error"] for report in disagreements] == [None, None]
