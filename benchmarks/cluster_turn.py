@@ -1,7 +1,7 @@
-"""One turn of bench_cluster.py, in a process of its own: `python cluster_turn.py RAYLETS SOURCE OUT SHARD_SAMPLES`; prints JSON.
+"""One turn of bench_cluster.py, in a process of its own: `python cluster_turn.py RAYLETS SOURCE OUT OPTIONS`; prints JSON.
 
 It starts a cluster of so many raylets of one CPU each, connects to it, and packs some images of SOURCE first, so that a worker process runs
-on each raylet and has imported fastload. Then it times one pack of all of SOURCE.
+on each raylet and has imported fastload. Then it times one pack of all of SOURCE. OPTIONS are keywords of fastload.pack, as JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 def main() -> None:
     """Runs the turn."""
-    raylets, source, out, samples = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+    raylets, source, out, options = int(sys.argv[1]), sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
     folder = tempfile.mkdtemp(prefix="flray-", dir="/tmp")
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": folder}
     import ray
@@ -30,11 +30,11 @@ def main() -> None:
         for _ in range(raylets - 1):
             cluster.add_node(**node)
         ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
-        fastload.pack(source, out, shard_samples=8, limit=8 * 16, ray=True)
+        fastload.pack(source, out, **{**options, "shard_samples": 8}, limit=8 * 16, ray=True)
         shutil.rmtree(out)
         os.sync()
         start = time.perf_counter()
-        summary = fastload.pack(source, out, shard_samples=samples, ray=True)
+        summary = fastload.pack(source, out, ray=True, **options)
         seconds = time.perf_counter() - start
         sys.stdout.write(json.dumps({"seconds": seconds, "samples": summary.samples, "mb_per_s": summary.bytes_in / 1e6 / seconds}) + "\n")
     finally:

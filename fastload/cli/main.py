@@ -61,7 +61,7 @@ def main() -> None:
 
 def _with_values(arguments: list[str]) -> list[str]:
     """The arguments, with an empty value for --ray where it has none: its value may be left out, which typer does not know."""
-    after = [*arguments[1:], "-"]
+    after = [*arguments, "-"][1:]
     return ["--ray=" if each == "--ray" and following.startswith("-") else each for each, following in zip(arguments, after, strict=True)]
 
 

@@ -36,6 +36,7 @@ class OrderedPipeline(Generic[I, R]):
     3. At most about `held` bytes of results wait for the consumer. The thread whose chunk is the next to be consumed
        never waits, so the pipeline cannot deadlock.
     4. Leaving the ``with`` block stops and joins the threads, wherever iteration was.
+    5. With ``workers=0`` there are no threads: each result is made when it is asked for, in the thread that iterates `results`.
     """
 
     def __init__(
@@ -83,6 +84,10 @@ class OrderedPipeline(Generic[I, R]):
 
     def results(self) -> Iterator[list[R]]:
         """Yields lists of results, in order. An exception of `work` is raised in the place of its result."""
+        if not self._threads:
+            for position in range(self._first, self._last):
+                yield [self._work(position, None if self._prepare is None else self._prepare(position))]
+            return
         for chunk in range(self._chunks):
             finished = False
             while not finished:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastload.cli import main as main_module
 from fastload.store import Manifest
 
 
@@ -217,3 +218,18 @@ def test_output_to_a_closed_pipe(source: Path, tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        (["pack", "a", "b", "--ray"], ["pack", "a", "b", "--ray="]),
+        (["pack", "a", "b", "--ray", "--quiet"], ["pack", "a", "b", "--ray=", "--quiet"]),
+        (["pack", "a", "b", "--ray", "host:1", "-q"], ["pack", "a", "b", "--ray", "host:1", "-q"]),
+        (["pack", "a", "b", "--ray=host:1"], ["pack", "a", "b", "--ray=host:1"]),
+        ([], []),
+    ],
+)
+def test_ray_takes_an_address_or_none(given: list[str], known: list[str]) -> None:
+    """--ray may stand without a value."""
+    assert main_module._with_values(given) == known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,6 +153,25 @@ def test_another_source(tmp_path: Path, source: Path) -> None:
         RangePacker(plan)
     with pytest.raises(PackError, match="cannot read the source"):
         RangePacker(replace(plan, spec=SourceSpec.of(tmp_path / "nowhere", None, None)))
+
+
+def test_a_driver_killed_after_the_commit(tmp_path: Path, source: Path) -> None:
+    """The dataset is complete, and what is left beside it harms nobody; the next driver removes it."""
+    out, one = tmp_path / "out", tmp_path / "one"
+    fastload.pack(source, one, shard_samples=EACH)
+    plan = plan_of(source, out)
+    for number in range(7):
+        made(plan, number)
+    shutil.copy(one / "manifest.json", out)
+    shutil.copy(one / "index-00000.bin", out)
+    assert len(fastload.PackedDataset(out)) == len(fastload.PackedDataset(one))
+    with pytest.raises(PackError, match="already holds a packed dataset"), open_out(out, RunOptions()):
+        pass
+    with open_out(out, RunOptions(resume=True)) as place:
+        assert place.finished is not None
+        assert place.journal is None
+        place.tidy(place.finished)
+    assert files_of(out) == files_of(one)
 
 
 def test_overwriting_and_cleaning(tmp_path: Path, source: Path) -> None:

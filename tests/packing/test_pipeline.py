@@ -21,7 +21,7 @@ def collect(pipeline: OrderedPipeline[Result, Result]) -> list[int]:
         return [result.position for batch in pipeline.results() for result in batch]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("workers", [0, 1, 2, 7])
 @pytest.mark.parametrize("count", [0, 1, CHUNK, CHUNK + 1, 1000])
 def test_order(workers: int, count: int) -> None:
     """Results come in the order of positions for any number of threads, from any first position."""
@@ -72,6 +72,29 @@ def test_prepared_inputs_come_from_the_consumer_thread_in_order() -> None:
     assert collect(pipeline) == [11 * i for i in range(200)]
     assert asked == list(range(200))
     assert threads == {threading.get_ident()}
+
+
+def test_no_threads() -> None:
+    """With no workers, each result is made in the consumer's thread when it is asked for, and a failure comes at its place."""
+    made: list[int] = []
+
+    def work(position: int, given: Result | None) -> Result:
+        assert given is not None
+        assert given.position == position
+        if position == 7:
+            raise MemoryError("no room")
+        made.append(position)
+        return Result(position)
+
+    before = threading.active_count()
+    with OrderedPipeline(work, 3, 20, workers=0, prepare=Result) as pipeline:
+        assert threading.active_count() == before
+        results = pipeline.results()
+        for position in range(3, 7):
+            assert next(results) == [Result(position)]
+            assert made[-1] == position
+        with pytest.raises(MemoryError, match="no room"):
+            next(results)
 
 
 def test_an_exception_of_work_comes_at_its_place() -> None:

@@ -120,12 +120,13 @@ class RayEngine:
         alone = time.monotonic()
         try:
             while True:
-                while len(pending) < self._room(plan.threads) and (number := next(waiting, last)) < last:
+                slots = self._slots(plan.threads)
+                while len(pending) < AHEAD * max(1, slots) and (number := next(waiting, last)) < last:
                     pending[remote.remote([reference], plan.token, number)] = number
                 if not pending:
                     return
                 ready, _ = ray.wait(list(pending), num_returns=1, timeout=_WAIT)
-                if ready or self._slots(plan.threads):
+                if ready or slots:
                     alone = time.monotonic()
                 elif time.monotonic() - alone > NO_NODE_LIMIT:
                     raise PackError(
@@ -173,9 +174,6 @@ class RayEngine:
             raise PackError(f"the task of shard {number} failed: {_last_line(error)}; see Ray's logs") from error
         assert isinstance(result, RangeDone | RangeFailed)
         return result
-
-    def _room(self, threads: int) -> int:
-        return AHEAD * max(1, self._slots(threads))
 
     def _slots(self, threads: int) -> int:
         """Tasks that the cluster's living nodes can run at once."""

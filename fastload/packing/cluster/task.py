@@ -200,7 +200,8 @@ class RangePacker:
         job, tally = self._job, Tally()
         tally.max_pixels = job.options.max_pixels
         prepare = partial(prepare_sample, self._schema)
-        with closing(job.outcomes(prepare, places.start, places.stop, self._plan.threads)) as outcomes:
+        workers = 0 if self._plan.threads == 1 else self._plan.threads  # a task of one CPU has no use for a second thread
+        with closing(job.outcomes(prepare, places.start, places.stop, workers)) as outcomes:
             for outcome in outcomes:
                 if outcome.prepared is None and job.options.on_error == "raise":
                     deep = isinstance(outcome.error, DeepImageError)
