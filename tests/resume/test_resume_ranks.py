@@ -194,7 +194,7 @@ def test_every_engine(packed: Path, shuffle: Any) -> None:
     for engine, given_ in engines(packed):
         mine = {**options, **given_}
         if shuffle == "window" and "threads" in engine:
-            mine["dataset"].mean_bytes  # noqa: B018  (blocks are of other sizes: the order is another, and the property the same)
+            # Blocks are of other sizes, by the packed samples': the order is another, and the property the same.
             seen, (state, *_) = after(ranks(2, batch_size=3, **mine), 2)
             assert sorted(flat(seen) + flat(rest(ranks(3, batch_size=2, **mine), state))) == list(range(23))
             continue
