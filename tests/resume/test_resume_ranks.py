@@ -118,9 +118,9 @@ def test_any_ranks_go_on(
         assert not counted
         return
     new = counted.keys() - set(had)
-    assert (
-        len(new) == len(counted) or anywhere or (world, drop_last) == (state["split"]["ranks"][-1][0], False)
-    )  # as many ranks pad as before
+    went = [each for each, samples in state["split"]["ranks"] if samples] if state is not None else []
+    goes_on = went[-1:] == [world] and not drop_last  # as many ranks as had a batch last: they pad as if nothing had been between
+    assert len(new) == len(counted) or anywhere or goes_on
     if even:
         assert len({sum(map(len, part)) for part in parts}) == 1  # of equal length
     if drop_last:
@@ -130,6 +130,14 @@ def test_any_ranks_go_on(
         assert set(had) | new == set(range(count))
         again = counted.total() - len(new)
         assert again < world if anywhere else again == (-left % world if even else 0)
+
+
+def test_ranks_that_had_nothing_change_nothing() -> None:
+    """A resume by one rank that stops before its first batch: the three ranks that began go on as if it had not been."""
+    whole = [[numbers(batch) for batch in loader] for loader in ranks(3, 4)]
+    _, states = after(ranks(3, 4), 1)
+    _, (state,) = after(ranks(1, 4), 0, states[0])
+    assert rest(ranks(3, 4), state) == [batches[1:] for batches in whole]
 
 
 @settings(max_examples=60, deadline=None)
