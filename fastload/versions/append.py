@@ -90,8 +90,8 @@ def append(
         source: what `fastload.pack` takes.
         encode, quality, subsampling, max_side, min_side, exif, check, index, optimize_huffman, max_pixels: as `fastload.pack` has them;
             by default what the dataset was packed with.
-        shuffle, seed, on_error, limit, shard_size, shard_samples, workers, path_column, label_column, header, key_pattern, label_pattern,
-            progress: as `fastload.pack` has them; they concern the samples that are added.
+        shuffle, seed, on_error, limit, shard_size, shard_samples, workers: as `fastload.pack` has them; they concern what is added.
+        path_column, label_column, header, key_pattern, label_pattern, progress: likewise.
         resume: go on with an append that was stopped, with the same source and options.
 
     Returns:
