@@ -163,9 +163,9 @@ def _anonymous_file() -> int:
 
 
 def _before_fork() -> None:
-    """Makes the file that children share if others imported obstore. A fork while the lock is held would leave it locked in the child."""
+    """Makes the file that children share if others used obstore. A fork while the lock is held would leave it locked in the child."""
     _lock.acquire()
-    if _NATIVE in sys.modules:
+    if _NATIVE in sys.modules and worker_threads():
         _make_spare_file()
 
 

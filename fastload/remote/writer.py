@@ -138,6 +138,9 @@ class RemoteWriter(DatasetWriter):
     def _section_path(self, file: str) -> Path:
         return self.out / f"{file.removesuffix('.lmdb')}.section"
 
+    def _kept(self) -> set[str]:
+        return {self._section_path(file).name for file in self._sections}
+
     def _objects_json(self) -> dict[str, Any]:
         return {name: {"size": info.size, "etag": info.etag, "section": self._sections[name]} for name, info in self._sent.items()}
 

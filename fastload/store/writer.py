@@ -170,7 +170,7 @@ class DatasetWriter:
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
             raise PackError(f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again")
         self.next_index = sum(shard.count for shard in self._shards)
-        named = {shard.file for shard in self._shards}
+        named = {shard.file for shard in self._shards} | self._kept()
         if self.finished is not None:
             named |= {sidecar.file for sidecar in self.finished.sidecars}
         if self._log.content:
@@ -360,6 +360,10 @@ class DatasetWriter:
 
     def _stored(self, shard: ShardEntry) -> None:
         """Called after the journal has named a shard; in a thread."""
+
+    def _kept(self) -> set[str]:
+        """Names of files that a resume needs besides shards."""
+        return set()
 
     def _objects_json(self) -> dict[str, Any]:
         """What the journal keeps of the objects that shards have become."""
