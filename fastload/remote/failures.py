@@ -124,7 +124,8 @@ class Tries:
     Args:
         doing: what the call does, as in "reading bytes 0-99 of".
         url: the object's, without secrets.
-        timeout: seconds in which tries begin.
+        timeout: seconds in which tries begin. They are counted anew after a try that took twice as long, which none can: the process was
+            stopped then (by a scheduler, or its machine slept), and the server is not to blame.
     """
 
     def __init__(self, doing: str, url: str, timeout: float) -> None:
@@ -132,7 +133,7 @@ class Tries:
         self.url = url
         self.timeout = timeout
         self.count = 1
-        self._began = time.monotonic()
+        self._began = self._tried = time.monotonic()
         self._renewed = False
 
     def left(self) -> float:
@@ -155,13 +156,18 @@ class Tries:
         """
         if failure.kind not in ("again", "busy"):
             return -1.0
+        now = time.monotonic()
+        if now - self._tried > 2 * self.timeout:
+            self._began = now
         first = FIRST_PAUSE_BUSY if failure.kind == "busy" else FIRST_PAUSE
         longest = min(first * 2.0 ** (self.count - 1), LONGEST_PAUSE)
         left = self.left()
         if left < FIRST_PAUSE:
             return -1.0
         self.count += 1
-        return min(longest * random.uniform(0.5, 1.0), left / 2)
+        pause = min(longest * random.uniform(0.5, 1.0), left / 2)
+        self._tried = now + pause
+        return pause
 
     def error(self, failure: Failure) -> RemoteError:
         """The exception of this call after its last try."""

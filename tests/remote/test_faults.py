@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -108,6 +112,26 @@ def test_a_server_that_stays_silent_is_an_error_within_the_timeout(open_s3: Open
         read(hasty, 5, 100)
     assert caught.value.tries >= 2
     assert time.monotonic() - began < 6
+
+
+@pytest.mark.parametrize("how", ["get_range", "fetch"])
+def test_a_process_that_stood_still_asks_again(seaweedfs: SeaweedFS, proxy: Proxy, objects: Objects, how: str) -> None:
+    """Stopped in the middle of a request for longer than the timeout, as schedulers do: the server gets its time once more."""
+    proxy.spoil("silence", seconds=60.0)
+    script = f"""
+        import asyncio, sys
+        from fastload.remote.client import open_objects
+        objects = open_objects({objects.url!r}, {seaweedfs.options(endpoint=proxy.endpoint)!r}, timeout=2.0)
+        found = objects.get_range("a", 5, 99) if {how!r} == "get_range" else asyncio.run(objects.fetch("a", 5, 99))
+        sys.stdout.write(bytes(found).hex())
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: proxy.counts()["faults"] == 1, 60)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(5)
+        process.send_signal(signal.SIGCONT)
+        printed, _ = process.communicate(timeout=60)
+    assert printed == BODY[5:99].hex()
 
 
 def test_a_server_that_answers_503_for_ever_is_an_error(open_s3: Open, proxy: Proxy, objects: Objects, read: Read) -> None:
