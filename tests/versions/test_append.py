@@ -194,8 +194,8 @@ def test_a_link_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_arguments_are_packs() -> None:
-    """append takes every argument of pack but overwrite and those of URLs."""
-    assert set(fastload.append.__kwdefaults__) == set(fastload.pack.__kwdefaults__) - {"overwrite", "staging", "storage_options"}
+    """append takes every argument of pack but overwrite and those of URLs and of clusters."""
+    assert set(fastload.append.__kwdefaults__) == set(fastload.pack.__kwdefaults__) - {"overwrite", "staging", "storage_options", "ray"}
 
 
 def test_joined_summary() -> None:
