@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from fastload.errors import ClosedError
+
 R = TypeVar("R")
 
 MOST_LOST = 32
@@ -18,26 +20,29 @@ class LimitedThreads:
 
     A call that outlasts its caller's patience keeps its thread, and another thread takes that one's place; after MOST_LOST of them
     no further one does. Threads are daemons: a call that never returns does not keep the program from ending, as concurrent.futures'
-    threads would.
+    threads would. Once it is closed no call is taken: nobody would run it.
     """
 
     def __init__(self, count: int, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._count = count
         self._name = name
-        self._lock = threading.Lock()  # guards the two counters
+        self._lock = threading.Lock()  # guards what follows, and that nothing is queued behind the end
+        self._closed = False
         self._started = 0
         self._lost = 0
 
     def submit(self, call: Callable[[], R]) -> Future[R]:
-        """Starts a call as soon as a thread is free."""
+        """Starts a call as soon as a thread is free. Raises ClosedError after close()."""
         future: Future[R] = Future()
         with self._lock:
+            if self._closed:
+                raise ClosedError(f"the threads {self._name} were closed")
             start = self._started < self._count + self._lost
             self._started += start
+            self._calls.put((future, call))
         if start:
             threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        self._calls.put((future, call))
         return future
 
     def give_up(self, future: Future[Any]) -> None:
@@ -47,11 +52,11 @@ class LimitedThreads:
                 self._lost = min(self._lost + 1, MOST_LOST)
 
     def close(self) -> None:
-        """Ends the threads after their present calls."""
+        """Ends the threads after the calls that they were given."""
         with self._lock:
-            started = self._started
-        for _ in range(started):
-            self._calls.put(None)
+            self._closed = True
+            for _ in range(self._started):
+                self._calls.put(None)
 
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:

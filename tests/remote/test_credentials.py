@@ -25,8 +25,9 @@ from servers.azurite import ACCOUNT, KEY, Azurite
 from servers.seaweedfs import SeaweedFS
 
 from fastload import FastLoader, PackedDataset, push
-from fastload.errors import ArgumentError, RemoteError
+from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.client import open_objects
+from fastload.remote.credentials import bounded_provider
 from fastload.remote.remote_files import RemoteFiles
 
 PAIR = ("image", "label")
@@ -230,3 +231,15 @@ def test_providers_that_cannot_be_used_are_refused(azurite: Azurite, tmp_path: P
     with pytest.raises(ArgumentError, match=r"cannot be sent to a worker process .*'fork'"):
         copy.deepcopy(files)
     assert copy.copy(files).name == files.name
+
+
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_a_provider_of_a_closed_client_answers_nobody(asked_before: bool) -> None:
+    """A request that was under way asks once more: it is refused at once, since the one thread of obstore would wait in it for nothing."""
+    provider = bounded_provider(lambda: "key", 60.0)
+    assert provider is not None
+    if asked_before:
+        assert provider() == "key"
+    provider.close()
+    with pytest.raises(ClosedError, match="fastload-credentials were closed"):
+        provider()
