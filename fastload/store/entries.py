@@ -15,7 +15,7 @@ from typing import Any
 
 from fastload.errors import ArgumentError, DatasetError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema
+from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, RECORD_KINDS, Schema, column_owner
 
 SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
 SIDE_NAME = re.compile(r"(rows|values|index)-[0-9]{5,9}\.bin")
@@ -305,7 +305,7 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
 def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:
     """The segment of an added field. Its size is checked here where the field's rows have a fixed one."""
     known = next((field for field in schema if field.name == name), None)
-    if known is None or known.kind == "image":
+    if known is None or not (known.is_column or known.kind in RECORD_KINDS):
         raise Bad(f"values {what} were added for {shown(name)}, which is no field that could be added")
     part = _parse_segment(value, f"the values of field {name} {what}")
     fixed = stored * known.row_bytes
@@ -331,8 +331,8 @@ def _check_fields(entry: ShardEntry, schema: Schema, what: str) -> None:
     """Checks that each field's values are in the file or added, and that there are checksums of exactly the columns that there may be."""
     packed = set(entry.packed_fields(schema))
     needed = {name for name in schema.columns if name not in entry.added}
-    most = needed if entry.fields is None else {*needed, *packed}
-    if not needed <= set(entry.columns) <= most:
+    gone = set() if entry.fields is None else {name for name in entry.columns if column_owner(name) in packed}
+    if not needed <= set(entry.columns) <= needed | gone:
         raise Bad(f"the columns {what} are {shown(', '.join(entry.columns))}, the schema's {shown(', '.join(sorted(needed)))}")
     for each in schema:
         if each.name not in entry.added and each.name not in packed:

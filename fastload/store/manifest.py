@@ -27,8 +27,9 @@ from fastload.urls import is_url
 from fastload.urls import shown as without_secrets
 
 FORMAT = "fastload"
-FORMAT_VERSION = 2
-"""The format's latest version. It is written only where version 1 cannot say what there is to say."""
+FORMAT_VERSION = 3
+"""The format's latest version. A manifest has the first version that can say what there is to say: 2 for changed datasets, 3 for
+schemas of several images, or with masks, boxes and the other kinds of fields that came with them."""
 MANIFEST_NAME = "manifest.json"
 VERSION_NAME = re.compile(r"manifest-([0-9]{5,9})\.json")
 """Names of the manifests of older versions."""
@@ -99,10 +100,11 @@ class Manifest:
     def to_bytes(self) -> builtins.bytes:
         """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON cannot represent."""
         plain = self.version == 1 and all(shard.plain for shard in self.shards)
+        needed = FORMAT_VERSION if self.schema.is_extended else 1 if plain else 2
         return checked.seal(
             {
                 "format": FORMAT,
-                "version": 1 if plain else FORMAT_VERSION,
+                "version": needed,
                 **({} if self.version == 1 else {"dataset_version": self.version}),
                 "count": self.count,
                 "schema": self.schema.to_json(),
@@ -126,7 +128,10 @@ class Manifest:
         found = check_version(content, FORMAT, FORMAT_VERSION, what)
         content = checked.unseal(content, what)
         try:
-            return cls._from_json(content, later=found > 1)
+            manifest = cls._from_json(content, later=found > 1)
+            if manifest.schema.is_extended and found < FORMAT_VERSION:
+                raise Bad(f"its schema has kinds of fields that format version {found} has not")
+            return manifest
         except Bad as error:
             raise DatasetError(f"{what} does not hold ({error}): copy it again or pack again") from None
 

@@ -20,9 +20,10 @@ from fastload.files import expanded
 from fastload.store.dataset_files import DatasetFiles, read_chunk
 from fastload.store.entries import ShardEntry
 from fastload.store.manifest import Manifest
-from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Schema, parse_stored
+from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Schema
 from fastload.store.segments import AddedFields, damaged_column, rows_of
 from fastload.store.sidecar import Section
+from fastload.store.values import parse_stored
 
 T = TypeVar("T")
 

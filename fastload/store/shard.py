@@ -22,7 +22,8 @@ from fastload._native import core
 from fastload.errors import PackError
 from fastload.files import open_regular
 from fastload.store.entries import ShardEntry
-from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, column_array, with_index
+from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, with_index
+from fastload.store.values import column_array
 
 TRANSACTION_BYTES = 8 << 20
 TRANSACTION_RECORDS = 4096

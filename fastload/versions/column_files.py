@@ -17,7 +17,7 @@ from fastload.packing.npy import read_npy
 from fastload.packing.sources.cells import guess_kind, parse_cell
 from fastload.packing.sources.table_layout import read_rows
 from fastload.store import Field
-from fastload.store.schema import Kind
+from fastload.store.field import Kind
 
 KINDS = ("int", "float", "text", "json")
 """Kinds that a column of a table may be given."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,22 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
+def test_format_version() -> None:
+    """A manifest has the first format version that has its fields' kinds; a lower one with them does not hold."""
+    assert json.loads(MANIFEST.to_bytes())["version"] == 1
+    schema = Schema((*MANIFEST.schema, Field("boxes", "boxes", format="xyxy")))
+    shards = tuple(replace(shard, columns={**SUMS, "__count__:boxes": 7}) for shard in MANIFEST.shards)
+    manifest = replace(MANIFEST, schema=schema, shards=shards)
+    content = json.loads(manifest.to_bytes())
+    assert content["version"] == 3
+    assert Manifest.from_bytes(manifest.to_bytes(), "x") == manifest
+    for version in (1, 2):
+        with pytest.raises(DatasetError, match="format version"):
+            Manifest.from_bytes(sealed({**content, "version": version}), "x")
+    with pytest.raises(DatasetError, match="__count__"):
+        Manifest.from_bytes(sealed({**content, "shards": [shard.to_json() for shard in MANIFEST.shards]}), "x")
+
+
 def test_flipped_byte() -> None:
     """Any byte changed: an error, or (in blanks between values) the very same manifest."""
     data = MANIFEST.to_bytes()
@@ -68,8 +85,8 @@ def test_cut_off(size: int) -> None:
 
 def test_later_version() -> None:
     """A later version is told before anything else of it is looked at."""
-    with pytest.raises(DatasetError, match=r"later fastload \(format version 3.*upgrade"):
-        Manifest.from_bytes(b'{"format": "fastload", "version": 3, "shards": "other"}', Path("x"))
+    with pytest.raises(DatasetError, match=r"later fastload \(format version 4.*upgrade"):
+        Manifest.from_bytes(b'{"format": "fastload", "version": 4, "shards": "other"}', Path("x"))
 
 
 HOSTILE: list[Any] = [None, True, -1, 0, 0.5, 2**63, 10**40, "", "x", "../x", [], [1], [[]], {}, {"a": 1}, [{}]]

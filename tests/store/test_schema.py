@@ -14,12 +14,27 @@ from fastload._native import core
 from fastload.errors import ArgumentError, FastloadError, PackError, SampleError
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad
-from fastload.store.schema import ARRAY_DTYPES, KINDS
+from fastload.store.field import ARRAY_DTYPES, BOX_SIDES
 
 NAMES = st.text(min_size=1, max_size=100).filter(lambda name: name.isprintable() and name.strip() == name and not name.startswith("__"))
 FIELDS = st.one_of(
-    st.builds(Field, NAMES, st.sampled_from([kind for kind in KINDS if kind not in ("array", "image")])),
+    st.builds(Field, NAMES, st.sampled_from(["int", "float", "bytes", "text", "json", "polygons"])),
     st.builds(Field, NAMES, st.just("array"), st.sampled_from(ARRAY_DTYPES), st.lists(st.integers(1, 9), max_size=5).map(tuple)),
+    st.builds(
+        Field, NAMES, st.just("array"), st.sampled_from(ARRAY_DTYPES), st.lists(st.integers(1, 9), max_size=5).map(lambda s: (None, *s))
+    ),
+    st.builds(Field, NAMES, st.just("image"), st.sampled_from(["", "uint8", "uint16"]), st.sampled_from([(), (1,), (3,), (4,)])),
+    st.builds(Field, NAMES, st.just("boxes"), st.sampled_from(["", "float32", "int64"]), format=st.sampled_from(sorted(BOX_SIDES))),
+    st.builds(Field, NAMES, st.just("keypoints"), shape=st.tuples(st.integers(1, 300), st.integers(2, 3))),
+)
+OBJECTS = (
+    Field("image", "image"),
+    Field("mask", "mask", "uint16"),
+    Field("boxes", "boxes", format="cxcywh"),
+    Field("labels", "array", "int64", (None,), of="boxes"),
+    Field("points", "keypoints", shape=(17, 3), of="boxes"),
+    Field("lines", "polygons", of="boxes"),
+    Field("masks", "instances", of="boxes"),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -33,6 +48,29 @@ def test_json_round_trip(fields: list[Field]) -> None:
     """A schema through its JSON is the same schema."""
     schema = Schema(tuple(fields))
     assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+
+
+def test_kinds_in_json() -> None:
+    """Fields of the kinds that format version 3 brought survive JSON; those of older versions have the JSON that they always had."""
+    schema = Schema((*OBJECTS, Field("depth", "image", "uint16", (1,)), Field("second", "image")))
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    assert schema.is_extended
+    old = Schema((Field("image", "image", "uint8", (3,)), Field("label", "int"), Field("p", "array", "int8", (2,)), Field("x", "json")))
+    assert old.to_json() == [
+        {"name": "image", "kind": "image"},
+        {"name": "label", "kind": "int"},
+        {"name": "p", "kind": "array", "dtype": "int8", "shape": [2]},
+        {"name": "x", "kind": "json"},
+    ]
+    assert not old.is_extended
+
+
+def test_hidden_columns() -> None:
+    """A field of any number of rows has a column of their number, a further image those of its size; the first image has the sample's."""
+    schema = Schema((Field("a", "image", "uint8", (1,)), Field("b", "image"), Field("boxes", "boxes", format="xyxy"), Field("n", "int")))
+    assert list(schema.columns) == ["n", "__height__:b", "__width__:b", "__count__:boxes", "__height__", "__width__", "__crc32c__"]
+    assert schema.row_bytes == 8 + 6 * 4
+    assert schema.image == schema["a"]
 
 
 @given(JSON)
@@ -70,6 +108,28 @@ def test_hostile_schema(value: Any) -> None:
         ("x", "array", "float64", (2**21, 2)),
         ("x", "array", "int8", (2**31 - 1,) * 16),
         ("x", "array", "int8", (1,) * 17),
+        ("x", "array", "int8", (2, None)),
+        ("x", "array", "float64", (None, 2**22)),
+        ("x", "array", "int8", (2,), "", "boxes"),
+        ("x", "image", "float32"),
+        ("x", "image", "uint8", (2,)),
+        ("x", "image", "uint8", (None,)),
+        ("x", "image", "", (), "", "boxes"),
+        ("x", "mask", "int64"),
+        ("x", "mask", "uint8", (1,)),
+        ("x", "boxes"),
+        ("x", "boxes", "float64", (), "xyxy"),
+        ("x", "boxes", "float32", (4,), "xyxy"),
+        ("x", "boxes", "float32", (), "XYXY"),
+        ("x", "boxes", "float32", (), "xyxy", "y"),
+        ("x", "keypoints"),
+        ("x", "keypoints", "float32", (17, 4)),
+        ("x", "keypoints", "float32", (None, 2)),
+        ("x", "keypoints", "float32", (2**17, 2)),
+        ("x", "keypoints", "float32", (True, 2)),
+        ("x", "polygons", "float64"),
+        ("x", "instances", "uint8"),
+        ("x", "text", "", (), "xyxy"),
     ],
 )
 def test_field_refuses(arguments: tuple[Any, ...]) -> None:
@@ -78,14 +138,35 @@ def test_field_refuses(arguments: tuple[Any, ...]) -> None:
         Field(*arguments)
 
 
+def test_field_defaults() -> None:
+    """What a kind leaves open has one spelling: 8-bit RGB is an image without dtype and shape, boxes are float32, masks uint8."""
+    assert Field("x", "image", "uint8", (3,)) == Field("x", "image")
+    assert Field("x", "image").is_rgb
+    assert Field("x", "image", shape=(1,)) == Field("x", "image", "uint8", (1,))
+    assert (Field("x", "image", "uint16").shape, Field("x", "image").channels, Field("x", "image", shape=(4,)).channels) == ((3,), 3, 4)
+    assert Field("x", "mask").dtype == "uint8"
+    assert (
+        Field("x", "boxes", format="xyxy").dtype == Field("x", "keypoints", shape=(1, 2)).dtype == Field("x", "polygons").dtype == "float32"
+    )
+    assert Field("x", "boxes", format="xyxyxyxy").row_shape == (8,)
+    assert [field.row_shape for field in OBJECTS] == [(), (), (4,), (), (17, 3), (), ()]
+    assert [str(field) for field in OBJECTS[1:5]] == [
+        "mask uint16", "boxes float32 cxcywh", "array int64 (None,) of boxes", "keypoints float32 (17, 3) of boxes"
+    ]  # fmt: skip
+
+
 def test_schema_refuses() -> None:
     """No field, one name twice, two images; and a question for a field that is not there."""
     with pytest.raises(ArgumentError, match="1 to"):
         Schema(())
     with pytest.raises(ArgumentError, match="'x'"):
         Schema((Field("x", "int"), Field("x", "text")))
-    with pytest.raises(ArgumentError, match="one image"):
-        Schema((Field("a", "image"), Field("b", "image")))
+    with pytest.raises(ArgumentError, match="needs an image"):
+        Schema((Field("m", "mask"),))
+    with pytest.raises(ArgumentError, match=r"of='b'.*there are: none"):
+        Schema((Field("k", "keypoints", shape=(17, 3), of="b"),))
+    with pytest.raises(ArgumentError, match=r"of='x'.*there are: b"):
+        Schema((Field("x", "image"), Field("b", "boxes", format="xyxy"), Field("k", "polygons", of="x")))
     with pytest.raises(ArgumentError, match=r"'y'.*x"):
         Schema((Field("x", "int"),)).number("y")
 

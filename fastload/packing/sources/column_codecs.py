@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fastload.packing.sources.protocol import Value
 from fastload.store.checked import parse_json
-from fastload.store.schema import Kind
+from fastload.store.field import Kind
 
 Decode = Callable[[bytes], Value]
 Array = npt.NDArray[Any]

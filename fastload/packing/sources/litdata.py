@@ -15,7 +15,7 @@ from fastload.packing.sources.folder_index import below
 from fastload.packing.sources.protocol import Value
 from fastload.packing.sources.rows import ROWS_MOST, RowFile, RowSource
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, parse_json, shown
-from fastload.store.schema import Kind
+from fastload.store.field import Kind
 
 _FORMATS: dict[str, tuple[Kind, Decode]] = {
     "bool": ("int", codecs.number("?")),

@@ -15,7 +15,7 @@ from fastload.packing.sources.lmdb_tree import Entry, walk
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
-from fastload.store.schema import Kind
+from fastload.store.field import Kind
 
 AFTER_GAP = "after a gap"
 _SURVEYED = 100

@@ -15,7 +15,7 @@ from fastload.packing.sources.folder_index import below
 from fastload.packing.sources.protocol import Value
 from fastload.packing.sources.rows import ROWS_MOST, RowFile, RowSource
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.schema import Kind
+from fastload.store.field import Kind
 
 _NUMBERS = {
     "int": "q", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",

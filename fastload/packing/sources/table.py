@@ -13,7 +13,7 @@ from fastload.packing.sources.cells import guess_kind, is_number, parse_cell
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.packing.sources.table_layout import find_layout, read_rows
 from fastload.store import Field
-from fastload.store.schema import Kind
+from fastload.store.field import Kind
 
 
 class TableSource:
