@@ -25,3 +25,18 @@ def lock_folder(folder: Path) -> int:
     except OSError:
         pass  # some network file systems do not support locks
     return descriptor
+
+
+def claim_folder(folder: Path) -> int:
+    """Creates a folder to write a dataset to, if it does not exist, and locks it as `lock_folder` does.
+
+    Raises:
+        PackError: there is a file, the folder cannot be made, or another writer holds the lock.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return lock_folder(folder)
+    except FileExistsError:
+        raise PackError(f"{folder} is a file; choose another OUT") from None
+    except OSError as error:
+        raise PackError(f"cannot make the folder {folder}: {error.strerror}") from None

@@ -26,7 +26,7 @@ from fastload.files import expanded
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards
 from fastload.store.journal import SHARD_SIZE_LIMIT, Begun, CompleteShard, Journal, check_same
-from fastload.store.lock import lock_folder
+from fastload.store.lock import claim_folder
 from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
 from fastload.store.sample_log import LOG_NAME, SampleLog
 from fastload.store.schema import Schema
@@ -138,13 +138,7 @@ class DatasetWriter:
 
     def _claim(self, resume: bool, overwrite: bool) -> int:
         """Creates and locks the folder, and returns the lock's descriptor. Raises PackError if the folder holds anything else."""
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-            lock = lock_folder(self.out)
-        except FileExistsError:
-            raise PackError(f"{self.out} is a file; choose another OUT") from None
-        except OSError as error:
-            raise PackError(f"cannot make the folder {self.out}: {error.strerror}") from None
+        lock = claim_folder(self.out)
         try:
             check_free(self.out, self.title, resume=resume, overwrite=overwrite)
         except BaseException:

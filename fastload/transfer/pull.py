@@ -25,7 +25,7 @@ from fastload.remote.files import DataFile, data_files, load_manifest
 from fastload.remote.objects import Objects
 from fastload.remote.stream import download
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, checked
-from fastload.store.lock import lock_folder
+from fastload.store.lock import claim_folder
 from fastload.store.manifest import MANIFEST_BYTES, PULL_FORMAT, is_pull, sync_folder, write_atomically
 from fastload.store.shard import write_error
 from fastload.store.work import check_free, clear, is_packed_file
@@ -90,7 +90,7 @@ def pull(
     with advised(_GO_ON), closing(open_objects(url, storage_options, timeout)) as objects:
         manifest = load_manifest(objects)
         files = data_files(manifest)
-        lock = _claim(folder)
+        lock = claim_folder(folder)
         try:
             _prepare(folder, overwrite)
             left = _keep(folder, files)
@@ -105,17 +105,6 @@ def pull(
             os.close(lock)
     total, fetched = (sum(file.bytes for file in each) for each in (files, left))
     return PullSummary(manifest.count, len(files), total, len(left), fetched, time.monotonic() - started)
-
-
-def _claim(folder: Path) -> int:
-    """Makes and locks the folder, and returns the lock's descriptor. Raises PackError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return lock_folder(folder)
-    except FileExistsError:
-        raise PackError(f"{folder} is a file; choose another OUT") from None
-    except OSError as error:
-        raise PackError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
 def _prepare(folder: Path, overwrite: bool) -> None:

@@ -11,7 +11,7 @@ from fastload.errors import PackError
 from fastload.files import expanded
 from fastload.store import DatasetReader, Manifest, Segment, ShardEntry, numbered
 from fastload.store.entries import SIDECAR_LIMIT
-from fastload.store.lock import lock_folder
+from fastload.store.lock import claim_folder
 from fastload.store.manifest import MANIFEST_NAME
 from fastload.store.shard import write_error
 from fastload.versions.summaries import joined_options, joined_summary
@@ -112,13 +112,7 @@ def _classes(folders: Sequence[Path], manifests: Sequence[Manifest]) -> tuple[st
 
 def _claim(target: Path) -> int:
     """Creates and locks the new folder, and returns the lock's descriptor."""
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        lock = lock_folder(target)
-    except FileExistsError:
-        raise PackError(f"{target} is a file; choose another OUT") from None
-    except OSError as error:
-        raise PackError(f"cannot make the folder {target}: {error.strerror}") from None
+    lock = claim_folder(target)
     held = [name for name in sorted(os.listdir(target)) if name != MANIFEST_NAME + ".tmp"]
     if held:
         os.close(lock)

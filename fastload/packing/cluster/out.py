@@ -18,7 +18,7 @@ from fastload.packing.options import RunOptions
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, file_number
-from fastload.store.lock import lock_folder
+from fastload.store.lock import claim_folder
 from fastload.store.manifest import LOST, MANIFEST_BYTES, sync_folder
 from fastload.store.sidecar import Identity, cut_section, identity, write_sidecar
 from fastload.store.work import check_free, clear, is_packed_file
@@ -168,13 +168,7 @@ def open_out(out: str | os.PathLike[str], run: RunOptions) -> Iterator[ClusterOu
         if getattr(run, name) is not None:
             raise ArgumentError(f"{name} is for a pack to a URL, and {os.fspath(out)} is a folder")
     folder = absolute(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = lock_folder(folder)
-    except FileExistsError:
-        raise PackError(f"{folder} is a file; choose another OUT") from None
-    except OSError as error:
-        raise PackError(f"cannot make the folder {folder}: {error.strerror}") from None
+    lock = claim_folder(folder)
     try:
         yield _Folder(folder, run)
     finally:
