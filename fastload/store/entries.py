@@ -34,6 +34,11 @@ _PATH_BYTES = 4096
 """Limit on a folder's name in a manifest: Linux's on a path."""
 
 
+def shard_name(number: int) -> str:
+    """The name of the shard of this number."""
+    return f"shard-{number:05d}.lmdb"
+
+
 def file_number(name: str) -> int:
     """The number in the name of a file that matches `SHARD_NAME` or `SIDE_NAME`."""
     return int(name.partition("-")[2].partition(".")[0])

@@ -24,7 +24,7 @@ from typing import Any
 from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
 from fastload.files import expanded
 from fastload.store.checked import Bad
-from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards
+from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards, shard_name
 from fastload.store.journal import SHARD_SIZE_LIMIT, Begun, CompleteShard, Journal, check_same
 from fastload.store.lock import claim_folder
 from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
@@ -234,7 +234,7 @@ class DatasetWriter:
             raise PackError(f"packing into {self.title} was given up; open it again with --resume")
         if self._shard is None:
             # not len(self._shards): the thread that completes the last shard may or may not have added it yet
-            path = self.out / f"shard-{self._begun:05d}.lmdb"
+            path = self.out / shard_name(self._begun)
             self._begun += 1
             self._first, key = self.next_index, self.next_index if self._key is None else self._key
             self._shard = ShardFile(path, key, self.schema, map_bytes(self.shard_size))

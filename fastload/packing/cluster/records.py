@@ -24,13 +24,8 @@ _VERSION = 1
 _NUMBER_MOST = 10**9 - 1
 
 
-def shard_name(number: int) -> str:
-    """The name of the shard of this number."""
-    return f"shard-{number:05d}.lmdb"
-
-
 def done_name(number: int) -> str:
-    """The name of its done-record."""
+    """The name of the done-record of the shard of this number."""
     return f"shard-{number:05d}.done"
 
 

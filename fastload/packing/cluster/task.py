@@ -14,12 +14,13 @@ from fastload._native import core
 from fastload.errors import DatasetError, FastloadError, PackError, PackStoppedError
 from fastload.packing.cluster.depot import open_depot
 from fastload.packing.cluster.plan import ClusterPlan, open_job, schema_of
-from fastload.packing.cluster.records import ClusterJournal, DoneRecord, done_name, section_name, shard_name
+from fastload.packing.cluster.records import ClusterJournal, DoneRecord, done_name, section_name
 from fastload.packing.job import write_failure
 from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.summary import Tally
 from fastload.store import JOURNAL_NAME, Prepared, Schema, ShardEntry
 from fastload.store.checked import Bad
+from fastload.store.entries import shard_name
 from fastload.store.journal import SHARD_SIZE_LIMIT
 from fastload.store.manifest import MANIFEST_BYTES
 from fastload.store.shard import ShardFile, durable_entry, map_bytes, prepare_sample
