@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from fastload.store import JOURNAL_NAME, DatasetWriter, Manifest, ShardEntry
 from fastload.store.checked import Bad, get_int, get_list, get_object, shown
 from fastload.store.entries import SHARD_NAME
 from fastload.store.manifest import sync_folder
-from fastload.store.sidecar import Identity, cut_section, identity, section, write_sidecar
+from fastload.store.sidecar import Identity, Sections, cut_section, section, write_sidecar
 from fastload.urls import normalized
 
 _SECTION_MOST = 1 << 40
@@ -158,7 +158,7 @@ class RemoteWriter(DatasetWriter):
             self._sections[name] = get_int(both[0], "its size", 1, _SECTION_MOST), get_int(both[1], "its checksum", 0, 2**32 - 1)
 
     def _publish(self, manifest: Manifest) -> Manifest:
-        return commit_with_sidecar(self._bucket, manifest, self.out, _Sections(self, manifest), self._sent)
+        return commit_with_sidecar(self._bucket, manifest, self.out, Sections(manifest.shards, self._section), self._sent)
 
     def _section(self, shard: ShardEntry, samples: int) -> memoryview:
         """The section of a shard, as a sidecar of so many samples has it. Raises DatasetError."""
@@ -214,21 +214,3 @@ def commit_with_sidecar(
 def _remove_sections(staging: Path) -> None:
     for path in staging.glob("shard-*.section"):
         path.unlink(missing_ok=True)
-
-
-class _Sections(Mapping[Identity, memoryview]):
-    """Sections of a dataset's shards, read one at a time from the staging folder."""
-
-    def __init__(self, writer: RemoteWriter, manifest: Manifest) -> None:
-        self._writer = writer
-        self._shards = {identity(shard): shard for shard in manifest.shards}
-        self._samples = sum(shard.stored for shard in self._shards.values())
-
-    def __getitem__(self, key: Identity) -> memoryview:
-        return self._writer._section(self._shards[key], self._samples)
-
-    def __iter__(self) -> Iterator[Identity]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)

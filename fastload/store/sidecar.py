@@ -204,6 +204,29 @@ def cut_section(data: memoryview, shard: ShardEntry, samples: int) -> Iterator[C
     return _encoded(shard, known.columns, places, lambda name, _: known.chunks[name], samples)
 
 
+class Sections(Mapping[Identity, memoryview]):
+    """Sections of a dataset's shards, each read when it is asked for.
+
+    Args:
+        shards: of the dataset.
+        read: returns the section of a shard, as a sidecar of so many samples has it.
+    """
+
+    def __init__(self, shards: Iterable[ShardEntry], read: Callable[[ShardEntry, int], memoryview]) -> None:
+        self._shards = {identity(shard): shard for shard in shards}
+        self._samples = sum(shard.stored for shard in self._shards.values())
+        self._read = read
+
+    def __getitem__(self, key: Identity) -> memoryview:
+        return self._read(self._shards[key], self._samples)
+
+    def __iter__(self) -> Iterator[Identity]:
+        return iter(self._shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+
 def _encoded(
     shard: ShardEntry, columns: Sequence[tuple[bytes, int, int]], places: bytes, rows: Callable[[str, int], Chunk], samples: int
 ) -> Iterator[Chunk]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from fastload.errors import PackError
 from fastload.packing.cluster.depot import BucketDepot
-from fastload.packing.cluster.out import ClusterOut, Sections
+from fastload.packing.cluster.out import ClusterOut, sections_at
 from fastload.packing.cluster.records import ClusterJournal
 from fastload.packing.options import RunOptions
 from fastload.remote.bucket import Bucket
@@ -62,7 +62,7 @@ class BucketOut(ClusterOut):
     def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
         sent = {shard.file: ObjectInfo(shard.file, shard.bytes, etags[shard.file]) for shard in manifest.shards}
         with scratch_folder("cluster") as folder:
-            return commit_with_sidecar(self._bucket, manifest, folder, Sections(self.depot, manifest, sections), sent)
+            return commit_with_sidecar(self._bucket, manifest, folder, sections_at(self.depot, manifest, sections), sent)
 
     def tidy(self, manifest: Manifest) -> None:
         self._bucket.commit(manifest, {})

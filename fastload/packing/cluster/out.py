@@ -15,12 +15,12 @@ from fastload.packing.cluster.depot import Depot, FolderDepot
 from fastload.packing.cluster.plan import absolute
 from fastload.packing.cluster.records import SECTION_MOST, ClusterJournal, section_name
 from fastload.packing.options import RunOptions
-from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest
+from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest, ShardEntry
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, file_number
 from fastload.store.lock import claim_folder
 from fastload.store.manifest import LOST, MANIFEST_BYTES, sync_folder
-from fastload.store.sidecar import Identity, cut_section, identity, write_sidecar
+from fastload.store.sidecar import Sections, cut_section, write_sidecar
 from fastload.store.work import check_free, clear, is_packed_file
 from fastload.urls import is_url, local_path
 
@@ -77,33 +77,22 @@ class ClusterOut(ABC):
         """Removes what a driver left that was killed after the commit."""
 
 
-class Sections(Mapping[Identity, memoryview]):
-    """Sections of a dataset's shards, read one at a time from where the tasks put them."""
+def sections_at(depot: Depot, manifest: Manifest, sizes: Mapping[str, tuple[int, int]]) -> Sections:
+    """The sections of a dataset's shards where the tasks put them; `sizes` has size and checksum of each, by the shard's name."""
 
-    def __init__(self, depot: Depot, manifest: Manifest, sizes: Mapping[str, tuple[int, int]]) -> None:
-        self._depot = depot
-        self._sizes = sizes
-        self._shards = {identity(shard): shard for shard in manifest.shards}
-        self._samples = sum(shard.stored for shard in manifest.shards)
-
-    def __getitem__(self, key: Identity) -> memoryview:
-        shard = self._shards[key]
+    def read(shard: ShardEntry, samples: int) -> memoryview:
         name = section_name(file_number(shard.file))
-        data = self._depot.read(name, SECTION_MOST)
+        data = depot.read(name, SECTION_MOST)
         try:
-            if data is None or (len(data), core.crc32c(data)) != self._sizes[shard.file]:
+            if data is None or (len(data), core.crc32c(data)) != sizes[shard.file]:
                 raise Bad("it is missing, or its checksum does not match")
-            return memoryview(b"".join(cut_section(memoryview(data), shard, self._samples)))
+            return memoryview(b"".join(cut_section(memoryview(data), shard, samples)))
         except Bad as error:
             raise DatasetError(
-                f"{self._depot.title}/{name} cannot be used ({error}): remove it and {shard.file}, and go on with resume=True (--resume)"
+                f"{depot.title}/{name} cannot be used ({error}): remove it and {shard.file}, and go on with resume=True (--resume)"
             ) from None
 
-    def __iter__(self) -> Iterator[Identity]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
+    return Sections(manifest.shards, read)
 
 
 class _Folder(ClusterOut):
@@ -135,7 +124,7 @@ class _Folder(ClusterOut):
 
     def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
         (self._folder / _SIDECAR).unlink(missing_ok=True)
-        known = Sections(self.depot, manifest, sections)
+        known = sections_at(self.depot, manifest, sections)
         manifest = replace(manifest, sidecars=(write_sidecar(self._folder, _SIDECAR, manifest.shards, known),))
         manifest.write(self._folder)
         self.tidy(manifest)
