@@ -22,7 +22,7 @@ from typing import Any
 from torch import distributed
 
 from fastload.errors import ArgumentError
-from fastload.order.shard import grouped
+from fastload.window.ranks import grouped
 
 _LENGTH = "a dataset of length"
 _numbers = itertools.count()

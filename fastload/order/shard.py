@@ -9,6 +9,7 @@ from torch import distributed
 
 from fastload.errors import ArgumentError
 from fastload.positions import position_of
+from fastload.window.ranks import grouped
 
 Shard = Literal["auto"] | tuple[int, int]
 
@@ -47,11 +48,6 @@ def rank_and_world(shard: Shard) -> tuple[int, int]:
     if not ((rank or "").isdecimal() and (world or "").isdecimal()):
         raise ArgumentError(f"{told}, which do not tell the rank: call torch.distributed.init_process_group(), or give shard=(rank, world)")
     return _checked(int(rank or 0), int(world or 1), told)
-
-
-def grouped() -> bool:
-    """Whether this process has a process group."""
-    return distributed.is_available() and distributed.is_initialized()
 
 
 def _checked(rank: int, world: int, told: str) -> tuple[int, int]:

@@ -65,9 +65,9 @@ class RankedSampler(DistributedSampler[int]):
         """Sets DistributedSampler's attributes by what the process group and the dataset's length are now."""
         replicas, rank = self._given
         if replicas is None:
-            replicas = distributed.get_world_size() if _grouped() else 1
+            replicas = distributed.get_world_size() if grouped() else 1
         self.num_replicas = count_of("num_replicas", replicas, 1)
-        if rank is None and self.num_replicas > 1 and not _grouped():
+        if rank is None and self.num_replicas > 1 and not grouped():
             raise ArgumentError(f"num_replicas={replicas} without rank=, and there is no process group to tell it: give rank=")
         if rank is None:
             rank = distributed.get_rank() if self.num_replicas > 1 else 0
@@ -83,7 +83,7 @@ class RankedSampler(DistributedSampler[int]):
     def _begin(self) -> None:
         """Divides the samples for a pass; refuses one of which nobody says whose samples it has."""
         self._divide()
-        if self.num_replicas == 1 and self._given == (None, None) and int(os.environ.get("WORLD_SIZE") or 1) > 1 and not _grouped():
+        if self.num_replicas == 1 and self._given == (None, None) and int(os.environ.get("WORLD_SIZE") or 1) > 1 and not grouped():
             raise ArgumentError(
                 f"{type(self).__name__}: several processes were started, and there is no process group to say which samples are this "
                 "one's: call torch.distributed.init_process_group(), or give num_replicas= and rank="
@@ -106,5 +106,6 @@ def drawn(generator: torch.Generator | None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
 
 
-def _grouped() -> bool:
+def grouped() -> bool:
+    """Whether this process has a process group."""
     return distributed.is_available() and distributed.is_initialized()
