@@ -179,13 +179,14 @@ class FastLoader(DataLoader[_T]):
         packed = state.planner.is_packed(dataset, engine, index_cache, device=device is not None)
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
+        seed = checked_seed(seed)
         order = order_of(
             dataset,
             shuffle=shuffle,
             sampler=sampler,
             batch_sampler=batch_sampler,
             generator=generator,
-            seed=checked_seed(seed),
+            seed=seed,
             drop_last=drop_last,
             shard=checked_shard(shard),
             even=even,
@@ -214,7 +215,7 @@ class FastLoader(DataLoader[_T]):
             batch_transform=batch_transform,
             memory_format=memory_format,
             dtype=dtype,
-            seed=checked_seed(seed),
+            seed=seed,
             on_error=on_error,
             seed_by=seed_by,
             snapshot_every_n_steps=snapshot_every_n_steps,
