@@ -21,15 +21,24 @@ def destination(out: str | os.PathLike[str], run: RunOptions) -> tuple[Path, Cal
     Raises:
         ArgumentError: an option of URLs is given for a folder, or the URL or an option is wrong.
     """
+    place = place_of(out, run)
+    return _at_url(place, run) if isinstance(place, str) else (place, partial(DatasetWriter, place))
+
+
+def place_of(out: str | os.PathLike[str], run: RunOptions) -> str | Path:
+    """Where a pack writes to: a URL as a str, or a folder of this machine as a Path.
+
+    Raises:
+        ArgumentError: an option of URLs is given for a folder, or the URL is wrong.
+    """
     if is_url(out) and (path := local_path(os.fspath(out))) is not None:
         out = path
     if is_url(out):
-        return _at_url(os.fspath(out), run)
+        return os.fspath(out)
     for name in ("staging", "storage_options"):
         if getattr(run, name) is not None:
             raise ArgumentError(f"{name} is for a pack to a URL, and {os.fspath(out)} is a folder")
-    folder = Path(expanded(out))
-    return folder, partial(DatasetWriter, folder)
+    return Path(expanded(out))
 
 
 def _at_url(url: str, run: RunOptions) -> tuple[Path, Callable[..., DatasetWriter]]:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastload._native import core
-from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.errors import DatasetError, PackError
 from fastload.packing.cluster.depot import Depot, FolderDepot
 from fastload.packing.cluster.plan import absolute
 from fastload.packing.cluster.records import SECTION_MOST, ClusterJournal, section_name
+from fastload.packing.destination import place_of
 from fastload.packing.options import RunOptions
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest, ShardEntry
 from fastload.store.checked import Bad
@@ -22,7 +23,6 @@ from fastload.store.lock import claim_folder
 from fastload.store.manifest import LOST, MANIFEST_BYTES, sync_folder
 from fastload.store.sidecar import Sections, cut_section, write_sidecar
 from fastload.store.work import check_free, clear, is_packed_file
-from fastload.urls import is_url, local_path
 
 _SIDECAR = "index-00000.bin"
 
@@ -145,18 +145,14 @@ def open_out(out: str | os.PathLike[str], run: RunOptions) -> Iterator[ClusterOu
         PackError: OUT holds other files or a dataset, was begun on one machine, or is in use.
         RemoteError: the store does not answer, or denies access.
     """
-    if is_url(out) and (path := local_path(os.fspath(out))) is not None:
-        out = path
-    if is_url(out):
+    place = place_of(out, run)
+    if isinstance(place, str):
         from fastload.packing.cluster.bucket_out import open_bucket
 
-        with open_bucket(os.fspath(out), run) as bucket:
+        with open_bucket(place, run) as bucket:
             yield bucket
         return
-    for name in ("staging", "storage_options"):
-        if getattr(run, name) is not None:
-            raise ArgumentError(f"{name} is for a pack to a URL, and {os.fspath(out)} is a folder")
-    folder = absolute(out)
+    folder = absolute(place)
     lock = claim_folder(folder)
     try:
         yield _Folder(folder, run)
