@@ -40,6 +40,27 @@ SCHEMA = Schema(
 CROP = [RandomResizedCrop(32)]
 
 
+def flipped(image: torch.Tensor) -> torch.Tensor:
+    """A step that only Python can do."""
+    return image.flip(-1).contiguous()
+
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "threads": {"num_workers": 2},
+    "calling thread": {"num_workers": 0},
+    "prefetcher": {"num_workers": 2, "device": "cpu"},
+    "processes": {"num_workers": 2, "engine": "python"},
+    "spawned": {"num_workers": 2, "engine": "python", "multiprocessing_context": "spawn"},
+    "python": {"num_workers": 0, "engine": "python"},
+}
+"""Arguments of a FastLoader for each way that a dataset is read; `steps_of` has their transform."""
+
+
+def steps_of(arguments: Mapping[str, Any]) -> list[Any]:
+    """A transform that is native where native threads are to make the samples, and is not where Python is."""
+    return [*CROP, flipped] if "engine" in arguments else CROP
+
+
 def values_of(index: int) -> dict[str, Any]:
     """Sample index, whose image is a real JPEG of 5 to 60 KB."""
     rng = np.random.default_rng(index)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reading
-from reading import CROP, batches, data_files, fetched, same
+from reading import CROP, batches, data_files, fetched, same, steps_of
 
 from fastload import PackedDataset
 
@@ -67,10 +67,6 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
         assert fetched(again) == 0
 
 
-def _flipped(image: Any) -> Any:
-    return image.flip(-1).contiguous()
-
-
 @pytest.mark.parametrize(
     "engine", [{"num_workers": 2, "device": "cpu"}, {"num_workers": 2, "engine": "python"}, {"num_workers": 0, "engine": "python"}], ids=str
 )
@@ -81,7 +77,7 @@ def test_what_a_power_failure_left_empty_is_fetched_again(opened: Any, photos: P
         size = path.stat().st_size
         os.truncate(path, 0)
         os.truncate(path, size)
-    steps = [*CROP, _flipped] if "engine" in engine else CROP
+    steps = steps_of(engine)
     dataset = opened(transform=steps, fields=FIELDS)
     assert same(batches(dataset, **engine), batches(PackedDataset(photos, steps, fields=FIELDS), num_workers=0))
 

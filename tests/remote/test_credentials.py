@@ -19,8 +19,7 @@ from urllib.parse import urlencode
 
 import pytest
 import reading
-import torch
-from reading import CROP, batches, same
+from reading import CROP, batches, same, steps_of
 from servers.azurite import ACCOUNT, KEY, Azurite
 from servers.seaweedfs import SeaweedFS
 
@@ -31,12 +30,6 @@ from fastload.remote.credentials import bounded_provider
 from fastload.remote.remote_files import RemoteFiles
 
 PAIR = ("image", "label")
-
-
-def flipped(image: torch.Tensor) -> torch.Tensor:
-    """A step that only Python can do."""
-    return image.flip(-1).contiguous()
-
 
 ENGINES: dict[str, dict[str, Any]] = {
     "threads": {"num_workers": 2},
@@ -85,7 +78,7 @@ def test_tokens_that_expire_in_mid_epoch_are_renewed(
             file.write(b"%d\n" % os.getpid())
         return {"sas_token": made(2), "expires_at": None}
 
-    steps = [*CROP, flipped] if "engine" in ENGINES[engine] else CROP
+    steps = steps_of(ENGINES[engine])
     options = by_token(azurite, provider)
     dataset = PackedDataset(azure_url, steps, cache=tmp_path / "cache", cache_size=0, fields=PAIR, storage_options=options, timeout=30)
     expected = batches(PackedDataset(photos, steps, fields=PAIR), num_workers=0)
@@ -112,7 +105,7 @@ def test_tokens_that_expire_in_mid_epoch_are_renewed(
 def test_a_token_that_is_not_renewed_is_one_clear_error(azurite: Azurite, azure_url: str, tmp_path: Path, engine: str) -> None:
     """At the batch's turn, at once, without the token."""
     given = token(3)
-    steps = [*CROP, flipped] if "engine" in ENGINES[engine] else CROP
+    steps = steps_of(ENGINES[engine])
     options = {"account_name": ACCOUNT, "endpoint": azurite.endpoint, "sas_token": given}
     dataset = PackedDataset(azure_url, steps, cache=tmp_path / "cache", cache_size=0, fields=PAIR, storage_options=options, timeout=60)
     assert len(dataset) == 60

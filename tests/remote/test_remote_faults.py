@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 import reading
-import torch
 import warm
-from reading import CROP, URL, batches, same
+from reading import CROP, ENGINES, URL, batches, flipped, same, steps_of
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 
@@ -65,21 +64,6 @@ def own(seaweedfs: SeaweedFS, photos: Path, s3_url: str) -> str:
     """A URL with a copy of the dataset that a test may spoil."""
     push(photos, s3_url, storage_options=seaweedfs.options())
     return s3_url
-
-
-def flipped(image: torch.Tensor) -> torch.Tensor:
-    """A step that only Python can do."""
-    return image.flip(-1).contiguous()
-
-
-ENGINES: dict[str, dict[str, Any]] = {
-    "threads": {"num_workers": 2},
-    "calling thread": {"num_workers": 0},
-    "prefetcher": {"num_workers": 2, "device": "cpu"},
-    "processes": {"num_workers": 2, "engine": "python"},
-    "spawned": {"num_workers": 2, "engine": "python", "multiprocessing_context": "spawn"},
-    "python": {"num_workers": 0, "engine": "python"},
-}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +118,7 @@ def _answers(objects: Any) -> bool:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_server_that_is_gone_is_an_error_at_the_batch_s_turn(proxy: Proxy, opened: Open, engine: str, expected: list[Any]) -> None:
     """RemoteError, of that type on every engine, names URL, range and tries; batches after it come once the server is back."""
-    steps = [*CROP, flipped] if "engine" in ENGINES[engine] else CROP
+    steps = steps_of(ENGINES[engine])
     dataset = opened(steps, timeout=1.0)
     loader = FastLoader(dataset, batch_size=16, seed=1, shuffle=True, **ENGINES[engine])
     proxy.refuse()
@@ -187,7 +171,7 @@ def test_a_record_that_stays_wrong_is_that_sample_s_error(
 ) -> None:
     """SampleError, as of a damaged disk; on_error= applies to that sample alone, and its neighbours in the group are right."""
     spoil_record(seaweedfs, own, 20, photos)
-    steps = [*CROP, flipped] if "engine" in ENGINES[engine] else CROP
+    steps = steps_of(ENGINES[engine])
     dataset = opened(steps, own)
     with pytest.raises(SampleError, match=r"sample 20 of s3://.*not those that were packed.*CRC32C"):
         batches(dataset, shuffle=False, **ENGINES[engine])
@@ -205,7 +189,7 @@ def test_a_dataset_that_is_replaced_or_deleted_while_it_is_open(
     seaweedfs: SeaweedFS, opened: Open, own: str, tmp_path: Path, how: str, engine: str
 ) -> None:
     """RemoteError says which of the two it was, whatever on_error says; never a sample of the other dataset."""
-    steps = [*CROP, flipped] if "engine" in ENGINES[engine] else CROP
+    steps = steps_of(ENGINES[engine])
     dataset = opened(steps, own, timeout=3.0)
     if how == "replaced":
         other = reading.write_photos(tmp_path / "other.fl", 160, shard_size=500_000)
@@ -246,7 +230,7 @@ def test_the_loader_s_own_timeout_ends_a_wait(opened: Open, proxy: Proxy) -> Non
 @pytest.mark.parametrize("engine", ["threads", "calling thread", "prefetcher", "python"])
 def test_dropped_while_fetches_are_under_way(opened: Open, proxy: Proxy, engine: str) -> None:
     """The loader, or the dataset under it, goes away at once; `no_leaks` counts what is left."""
-    steps = [*CROP, flipped] if "engine" in ENGINES[engine] else CROP
+    steps = steps_of(ENGINES[engine])
     dataset = opened(steps, timeout=60.0)
     loader = FastLoader(dataset, batch_size=16, **ENGINES[engine])
     if engine == "threads":

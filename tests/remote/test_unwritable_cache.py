@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 import reading
-import torch
-from reading import CROP, batches, fetched, same
+from reading import CROP, ENGINES, batches, fetched, same, steps_of
 from servers.seaweedfs import SeaweedFS
 
 from fastload import FastLoader, PackedDataset, push
@@ -24,20 +23,6 @@ from fastload.remote.cache_folder import OWNER
 URL = "s3://fastload/unwritable/photos.fl"
 PAIR = ("image", "label")
 NOBODY = 65534
-
-
-def flipped(image: torch.Tensor) -> torch.Tensor:
-    """A step that only Python can do."""
-    return image.flip(-1).contiguous()
-
-
-ENGINES: dict[str, dict[str, Any]] = {
-    "threads": {"num_workers": 2},
-    "calling thread": {"num_workers": 0},
-    "prefetcher": {"num_workers": 2, "device": "cpu"},
-    "processes": {"num_workers": 2, "engine": "python"},
-    "python": {"num_workers": 0, "engine": "python"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +60,11 @@ def read_only(folder: Path, at: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", at], check=True)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "spawned"])
 @pytest.mark.parametrize("part", ["all", "half", "none"])
 def test_a_read_only_folder(opened: Callable[..., PackedDataset], photos: Path, tmp_path: Path, engine: str, part: str) -> None:
     """What is there is used, the rest is fetched in each epoch; one warning names folder and reason; explain() says so, nothing changes."""
-    steps = [*CROP, flipped] if "engine" in ENGINES[engine] else CROP
+    steps = steps_of(ENGINES[engine])
     full = tmp_path / "full"
     full.mkdir()
     if part != "none":
