@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from pictures import write_folder
+from servers.process import Unavailable
+from servers.seaweedfs import SeaweedFS
 
 import fastload
 from fastload._native import core
@@ -53,6 +55,18 @@ def shared() -> Path:
     if folder is None:
         pytest.skip("no shared corpus: set FASTLOAD_SHARED")
     return folder
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedFS]:
+    """A SeaweedFS with the bucket `fastload`; tests that kill it start it again."""
+    try:
+        server = SeaweedFS()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with server:
+        server.make_bucket("fastload")
+        yield server
 
 
 @pytest.fixture(scope="session")

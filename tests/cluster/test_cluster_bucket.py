@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from cluster_helpers import EACH, files_of, folder, path_of
 from packing_helpers import encoded, picture
-from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
 
 import fastload
@@ -20,33 +19,21 @@ from fastload.remote.client import open_objects
 pytestmark = pytest.mark.timeout(240)
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[SeaweedFS]:
-    """A SeaweedFS with the bucket `fastload`."""
-    try:
-        server = SeaweedFS()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    with server:
-        server.make_bucket("fastload")
-        yield server
-
-
 @pytest.fixture
-def contents(store: SeaweedFS) -> Callable[[str], dict[str, bytes]]:
+def contents(seaweedfs: SeaweedFS) -> Callable[[str], dict[str, bytes]]:
     """Names and contents of the objects at a URL."""
 
     def read(url: str) -> dict[str, bytes]:
-        with closing(open_objects(url, store.options())) as objects:
+        with closing(open_objects(url, seaweedfs.options())) as objects:
             return {info.name: objects.get(info.name, 1 << 30) for info in objects.list()}
 
     return read
 
 
-def test_the_same_objects(tmp_path: Path, cluster: Any, store: SeaweedFS, contents: Callable[[str], dict[str, bytes]]) -> None:
+def test_the_same_objects(tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents: Callable[[str], dict[str, bytes]]) -> None:
     """Also after a stop and a resume; nothing else stays at the URL, nor in the folder for shards."""
     url, source = "s3://fastload/same", folder(tmp_path / "src", bad=(15,))
-    how: dict[str, Any] = {"ray": cluster.address, "storage_options": store.options(), "staging": tmp_path / "staging"}
+    how: dict[str, Any] = {"ray": cluster.address, "storage_options": seaweedfs.options(), "staging": tmp_path / "staging"}
     (tmp_path / "staging").mkdir()
     with pytest.raises(PackStoppedError, match=r"0015\.jpg"):
         fastload.pack(source, url, shard_samples=EACH, **how)
@@ -63,9 +50,9 @@ def test_the_same_objects(tmp_path: Path, cluster: Any, store: SeaweedFS, conten
         fastload.pack(source, url, **how)
 
 
-def test_overwrite(tmp_path: Path, cluster: Any, store: SeaweedFS, contents: Callable[[str], dict[str, bytes]]) -> None:
+def test_overwrite(tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents: Callable[[str], dict[str, bytes]]) -> None:
     """The old dataset is there until the new one is complete, also where the new one stopped and was resumed; its shards have new names."""
-    url, how = "s3://fastload/again", {"ray": cluster.address, "storage_options": store.options()}
+    url, how = "s3://fastload/again", {"ray": cluster.address, "storage_options": seaweedfs.options()}
     fastload.pack(folder(tmp_path / "first"), url, shard_samples=20, **how)  # type: ignore[arg-type]
     old = contents(url)
     source = folder(tmp_path / "second", bad=(39,))

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from integration_helpers import HERE, reports, run_program, two_ranks_of
 from numbers_data import COUNT
 from ranks_program import BEFORE, EPOCHS, TIMEOUT
-from servers.process import Unavailable, free_ports
+from servers.process import free_ports
 from servers.seaweedfs import SeaweedFS
 
 from fastload import push
@@ -26,16 +25,10 @@ Bucket = tuple[str, str]
 
 
 @pytest.fixture(scope="module")
-def bucket(numbered: Path) -> Iterator[Bucket]:
+def bucket(numbered: Path, seaweedfs: SeaweedFS) -> Bucket:
     """The packed dataset in a bucket: its URL, and the storage options as JSON."""
-    try:
-        server = SeaweedFS()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    with server:
-        server.make_bucket("fastload")
-        push(numbered, "s3://fastload/numbered.fl", storage_options=server.options())
-        yield "s3://fastload/numbered.fl", json.dumps(server.options())
+    push(numbered, "s3://fastload/numbered.fl", storage_options=seaweedfs.options())
+    return "s3://fastload/numbered.fl", json.dumps(seaweedfs.options())
 
 
 def run(bucket: Bucket, out: Path, ranks: int, state: Path) -> list[dict[str, Any]]:

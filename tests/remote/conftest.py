@@ -24,18 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "store"))  # its he
 _count = itertools.count()
 
 
-@pytest.fixture(scope="session")
-def seaweedfs() -> Iterator[SeaweedFS]:
-    """A SeaweedFS with the bucket `fastload`; tests that kill it start it again."""
-    try:
-        server = SeaweedFS()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    with server:
-        server.make_bucket("fastload")
-        yield server
-
-
 @pytest.fixture
 def s3_url(seaweedfs: SeaweedFS) -> str:
     """A URL below which nothing is."""
