@@ -26,6 +26,7 @@ struct fl_pool {
     pthread_cond_t work_there, item_done;
     uint32_t waiting; /* under lock: threads that wait for item_done */
     bool closing;             /* under lock */
+    bool joined;              /* the closer's */
     job *jobs;                /* under lock: a circular queue of `capacity`, jobs with items left */
     uint32_t head, used, capacity;
     worker *workers;
@@ -104,7 +105,7 @@ fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, vo
     fl_code code = pool->jobs && pool->workers ? start(pool, name, threads, contexts, err)
                                                : fl_fail(err, FL_ENOMEM, "no memory for %u threads", threads);
     if (code) {
-        fl_pool_close(pool);
+        fl_pool_free(pool);
         return code;
     }
     *out = pool;
@@ -146,13 +147,19 @@ void fl_pool_cancel(fl_pool *pool, const void *opaque) {
 }
 
 void fl_pool_close(fl_pool *pool) {
+    if (!pool || pool->pid != getpid() || pool->joined) return;
+    pthread_mutex_lock(&pool->lock);
+    pool->closing = true;
+    pthread_cond_broadcast(&pool->work_there);
+    pthread_mutex_unlock(&pool->lock);
+    for (uint32_t i = 0; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
+    pool->joined = true;
+}
+
+void fl_pool_free(fl_pool *pool) {
     if (!pool) return;
     if (pool->pid == getpid()) {
-        pthread_mutex_lock(&pool->lock);
-        pool->closing = true;
-        pthread_cond_broadcast(&pool->work_there);
-        pthread_mutex_unlock(&pool->lock);
-        for (uint32_t i = 0; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
+        fl_pool_close(pool);
         pthread_cond_destroy(&pool->work_there);
         pthread_cond_destroy(&pool->item_done);
         pthread_mutex_destroy(&pool->lock);

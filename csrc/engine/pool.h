@@ -26,8 +26,12 @@ fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items
  * touches `opaque`. Not from inside an item of the same job. */
 void fl_pool_cancel(fl_pool *pool, const void *opaque);
 
-/* Ends every job as fl_pool_cancel would (their items are not run), joins the threads, frees the pool. NULL is allowed. In a forked
- * child, where the threads do not exist, only memory is freed. */
+/* Ends every job as fl_pool_cancel would (their items are not run) and joins the threads. Other threads may be in the calls above meanwhile,
+ * and later: FL_ECLOSED is all that they get. One thread closes; NULL, and a second time, are allowed. */
 void fl_pool_close(fl_pool *pool);
+
+/* Closes and frees the pool, which no other thread may be using. NULL is allowed. In a forked child, where the threads do not exist, only
+ * memory is freed. */
+void fl_pool_free(fl_pool *pool);
 
 #endif

@@ -86,6 +86,7 @@ cdef extern from "engine/pool.h" nogil:
     fl_code fl_pool_submit(fl_pool *, fl_work, void *, uint32_t, fl_error *)
     void fl_pool_cancel(fl_pool *, const void *)
     void fl_pool_close(fl_pool *)
+    void fl_pool_free(fl_pool *)
 
 cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_source:

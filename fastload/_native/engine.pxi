@@ -3,13 +3,14 @@
 # NOTE [ engine: lifetimes ]
 # Batch -> Engine -> Sources -> Store, Batch and Lease -> Ring: each holds a reference to what it points into, so Python's counting
 # frees them in order. An Engine joins its threads before it lets go of its Ring and Sources. Every object belongs to the process
-# that made it: in a forked child its calls raise ClosedError and its end touches nothing that the parent's threads own.
+# that made it: in a forked child its calls raise ClosedError and its end touches nothing that the parent's threads own. close() joins an
+# Engine's threads and frees nothing: other threads of Python (one that fetches, one that transfers) may be in a call of its batches.
 # no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
 
 from fastload._native.c_common cimport fl_code, FL_EINTR, FL_EREMOTE, fl_error, FL_ETIMEOUT, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
     fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
-    fl_pool_create, fl_pool_submit, fl_ring, fl_ring_take, fl_ring_wait, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
+    fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring, fl_ring_take, fl_ring_wait, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
     FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_stop, fl_worker, fl_worker_counters,
     fl_worker_create, fl_worker_free,
 )
@@ -57,27 +58,24 @@ cdef class Engine:
         check(fl_pool_create(b"fl-ahead", 1, capacity, NULL, &self.ahead, &err), &err)
 
     def __dealloc__(self):
-        self._stop()
+        with nogil:
+            fl_pool_free(self.pool)
+            fl_pool_free(self.ahead)
+        if self.pid == _getpid():  # in a child they may be half-way through the parent's work
+            for i in range(self.worker_count):
+                fl_worker_free(self.workers[i])
         if self.counted:
             _add(&_live_engines, -1)
         free(self.pointers)
         free(self.workers)
 
-    cdef void _stop(self) noexcept:
-        self.closed = True
-        with nogil:
-            fl_pool_close(self.pool)
-            fl_pool_close(self.ahead)
-        self.pool = self.ahead = NULL
-        if self.pid == _getpid():  # in a child they may be half-way through the parent's work
-            for i in range(self.worker_count):
-                fl_worker_free(self.workers[i])
-        self.worker_count = 0
-
     def close(self):
         """Stops the threads. Batches already leased stay valid."""
         if not self.closed:
-            self._stop()
+            self.closed = True
+            with nogil:
+                fl_pool_close(self.pool)
+                fl_pool_close(self.ahead)
 
     cdef int _live(self) except -1:
         if self.closed:
@@ -224,7 +222,7 @@ cdef class Batch:
 
     cdef int _queue(self) except -1:
         cdef fl_error err
-        if self.engine.pool is not NULL:
+        if self.engine.pool is not NULL and not self.engine.closed:
             check(fl_pool_submit(self.engine.pool, fl_batch_run, &self.batch, self.batch.rows, &err), &err)
 
     @property

@@ -61,7 +61,7 @@ static void pass_batches(void) {
     fl_ring_counts counts;
     fl_ring_count(ring, &counts);
     CHECK(counts.slots == counts.free && counts.slots <= 3);
-    fl_pool_close(pool);
+    fl_pool_free(pool);
     fl_ring_free(ring);
 }
 
@@ -95,7 +95,7 @@ static void cancel(void) {
     usleep(20000);
     CHECK(ran == after);
     pthread_join(opener, NULL);
-    fl_pool_close(pool);
+    fl_pool_free(pool);
 }
 
 static void bounds(void) {
@@ -111,6 +111,9 @@ static void bounds(void) {
     atomic_store(&gate, 1);
     fl_pool_close(pool); /* items not begun are not run */
     CHECK(ran <= 5);
+    CHECK(fl_pool_submit(pool, slow, (void *)&ran, 1, &err) == FL_ECLOSED);
+    fl_pool_cancel(pool, (void *)&ran);
+    fl_pool_free(pool);
     fl_ring *ring;
     fl_slot *slot;
     uint32_t which;
@@ -121,6 +124,33 @@ static void bounds(void) {
     CHECK(fl_ring_wait(ring, &slot, 1, 20, NULL, &which, &err) == FL_ETIMEOUT);
     fl_slot_release(ring, slot);
     fl_ring_free(ring);
+}
+
+static void nothing(void *opaque, uint32_t item, void *context) { (void)opaque, (void)item, (void)context; }
+
+static void *submit_and_cancel(void *pool) {
+    fl_error err;
+    fl_code code;
+    do {
+        code = fl_pool_submit(pool, nothing, &err, 3, &err);
+        fl_pool_cancel(pool, &err);
+    } while (code != FL_ECLOSED);
+    return NULL;
+}
+
+/* Others submit and cancel while the pool is closed: what they use is there until it is freed. */
+static void calls_meet_close(void) {
+    for (int turn = 0; turn < 100; turn++) {
+        fl_error err;
+        fl_pool *pool;
+        pthread_t others[2];
+        CHECK(fl_pool_create("test", 2, 8, NULL, &pool, &err) == FL_OK);
+        for (int i = 0; i < 2; i++) pthread_create(&others[i], NULL, submit_and_cancel, pool);
+        usleep((useconds_t)turn);
+        fl_pool_close(pool);
+        for (int i = 0; i < 2; i++) pthread_join(others[i], NULL);
+        fl_pool_free(pool);
+    }
 }
 
 static void ignore(int signal) { (void)signal; }
@@ -175,6 +205,7 @@ int main(void) {
     pass_batches();
     cancel();
     bounds();
+    calls_meet_close();
     signals();
     forked();
     puts("ring, pool: ok");

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import gc
 
+import crash_helpers
 import pytest
 
 from fastload import FastLoader
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    """Servers that tests of other folders started in this process are not this folder's to count."""
+    crash_helpers.OTHERS.clear()
+    crash_helpers.OTHERS.update(crash_helpers.children())
 
 
 @pytest.fixture
