@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fastload.errors import ArgumentError
-from fastload.packing.options import LIMITS, Check
+from fastload.packing.options import LIMITS, Check, Format
 from fastload.urls import is_url, local_path, shown
 
 Workers = Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")]
@@ -33,6 +33,13 @@ KeyPattern = Annotated[
     str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.")
 ]
 LabelPattern = Annotated[str | None, typer.Option(help="Likewise the keys of labels.")]
+LayoutFormat = Annotated[
+    Format | None,
+    typer.Option("--format", help="The layout of a folder, where it is not recognised.", show_default=False),
+]
+Annotations = Annotated[str | None, typer.Option(metavar="FILE", help="Of a COCO dataset: the JSON file; SRC is the folder of its images.")]
+Masks = Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the masks of the images in SRC, or of panoptic PNGs.")]
+Split = Annotated[str | None, typer.Option(help="The part of a dataset that has several: train, val, train2017, ...")]
 StorageOptions = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,16 +7,20 @@ from typing import Annotated, Literal
 import typer
 
 from fastload.cli.options import (
+    Annotations,
     Header,
     KeyPattern,
     LabelColumn,
     LabelPattern,
+    LayoutFormat,
     LocalDataset,
+    Masks,
     PathColumn,
     Quiet,
     Seed,
     ShardSamples,
     ShardSize,
+    Split,
     Workers,
     in_a_folder,
 )
@@ -62,6 +66,10 @@ def append(
     header: Header = None,
     key_pattern: KeyPattern = None,
     label_pattern: LabelPattern = None,
+    format: LayoutFormat = None,
+    annotations: Annotations = None,
+    masks: Masks = None,
+    split: Split = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an append that was stopped.")] = _RUN.resume,
     quiet: Quiet = False,
 ) -> None:
@@ -94,6 +102,10 @@ def append(
             header=header,
             key_pattern=key_pattern,
             label_pattern=label_pattern,
+            format=format,
+            annotations=annotations,
+            masks=masks,
+            split=split,
             resume=resume,
             progress=not quiet,
         )

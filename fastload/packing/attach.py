@@ -18,7 +18,7 @@ from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.options import Check, OnError, PackOptions, RunOptions, lmdb_options, table_options
+from fastload.packing.options import Check, Format, OnError, PackOptions, RunOptions, layout_options, lmdb_options, table_options
 from fastload.packing.packer import refuse_source_inside
 from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
@@ -46,6 +46,10 @@ def attach(
     header: bool | None = None,
     key_pattern: str | None = None,
     label_pattern: str | None = None,
+    format: Format | None = None,
+    annotations: str | os.PathLike[str] | None = None,
+    masks: str | os.PathLike[str] | None = None,
+    split: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     progress: bool = False,
@@ -75,6 +79,10 @@ def attach(
         header: likewise.
         key_pattern: of an LMDB file, as for `fastload.pack`.
         label_pattern: likewise.
+        format: of a folder, as for `fastload.pack`; masks are stored in the dataset.
+        annotations: likewise.
+        masks: likewise.
+        split: likewise.
         overwrite: replace a dataset, finished or half-written, at `out`; the files of the source are never touched.
         resume: go on with a half-written one, made with the same options.
         progress: show a bar on the terminal.
@@ -102,7 +110,12 @@ def attach(
         raise ArgumentError("an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`")
     if overwrite:
         refuse_source_inside(source, out)
-    opened = open_source(source, table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern))
+    opened = open_source(
+        source,
+        table_options(path_column, label_column, header),
+        lmdb_options(key_pattern, label_pattern),
+        layout_options(format, annotations, masks, split),
+    )
     job = AttachJob(opened, opened, options)
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))

@@ -1,6 +1,6 @@
-"""Options of a pack in four frozen dataclasses, with names, types, defaults and limits. Each is checked when it is created.
+"""Options of a pack in five frozen dataclasses, with names, types, defaults and limits. Each is checked when it is created.
 
-`fastload.packing.pack` takes the fields of all four as keywords, and `fastload pack` as flags. tests/packing/test_options.py checks that
+`fastload.packing.pack` takes the fields of all five as keywords, and `fastload pack` as flags. tests/packing/test_options.py checks that
 names and defaults are equal.
 """
 
@@ -23,6 +23,7 @@ Subsampling = Literal["4:4:4", "4:2:2", "4:2:0", "gray"]
 Exif = Literal["ignore", "apply"]
 Check = Literal["structure", "entropy"]
 OnError = Literal["raise", "skip"]
+Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs"]
 
 CHOICES = {"encode": Encode, "subsampling": Subsampling, "exif": Exif, "check": Check, "on_error": OnError}
 """The type of each option that takes one of a few words."""
@@ -137,6 +138,46 @@ class LmdbOptions:
             raise ArgumentError(f"key_pattern and label_pattern are both {self.key_pattern!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """Options for reading a folder of images with their masks, boxes or other annotations in files beside them.
+
+    Attributes:
+        format: the layout of the folder; None: recognised.
+        annotations: the JSON file of a dataset in COCO's form; None: found in the folder.
+        masks: the folder of the masks of a folder of images, or of the PNGs of a panoptic dataset; None: found beside the images.
+        split: the part of the dataset, as the layout names it: train, val, train2017, ...; None: there is only one.
+
+    Raises:
+        ArgumentError: an unknown format, or an option that the format does not take.
+    """
+
+    format: Format | None = None
+    annotations: str | os.PathLike[str] | None = None
+    masks: str | os.PathLike[str] | None = None
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in get_args(Format):
+            raise ArgumentError(f"format={self.format!r} is none of {', '.join(get_args(Format))}")
+        for name in ("annotations", "masks", "split"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
+                raise ArgumentError(f"{name}={value!r} is no {'name' if name == 'split' else 'path'}")
+            if value is not None and self.format is not None and self.format not in _TAKEN_BY[name]:
+                raise ArgumentError(f"{name} is for the formats {', '.join(_TAKEN_BY[name])}, and format={self.format!r}")
+        if self.annotations is not None and self.split is not None:
+            raise ArgumentError("annotations and split both say which part of the dataset is packed: give one")
+
+
+_TAKEN_BY = {
+    "annotations": ("coco",),
+    "masks": ("coco", "pairs"),
+    "split": ("coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k"),
+}
+"""The formats for which each of the other options of a layout is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Options for how a pack runs and where its shards end. The samples and their order do not depend on them.
@@ -204,6 +245,22 @@ def lmdb_options(key_pattern: str | None, label_pattern: str | None) -> LmdbOpti
         ArgumentError: as `LmdbOptions`.
     """
     return None if key_pattern is None and label_pattern is None else LmdbOptions(key_pattern, label_pattern)
+
+
+def layout_options(
+    format: Format | None,
+    annotations: str | os.PathLike[str] | None,
+    masks: str | os.PathLike[str] | None,
+    split: str | None,
+) -> LayoutOptions | None:
+    """The LayoutOptions of these arguments, checked; None if none is given.
+
+    Raises:
+        ArgumentError: as `LayoutOptions`.
+    """
+    if format is None and annotations is None and masks is None and split is None:
+        return None
+    return LayoutOptions(format, annotations, masks, split)
 
 
 def split_pattern(pattern: str) -> tuple[str, str] | None:

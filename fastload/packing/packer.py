@@ -9,7 +9,19 @@ from fastload.errors import PackError
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.options import Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling, lmdb_options, table_options
+from fastload.packing.options import (
+    Check,
+    Encode,
+    Exif,
+    Format,
+    OnError,
+    PackOptions,
+    RunOptions,
+    Subsampling,
+    layout_options,
+    lmdb_options,
+    table_options,
+)
 from fastload.packing.sources import open_source
 from fastload.packing.sources.ray_data import with_rows
 from fastload.packing.summary import PackSummary
@@ -41,6 +53,10 @@ def pack(
     header: bool | None = None,
     key_pattern: str | None = None,
     label_pattern: str | None = None,
+    format: Format | None = None,
+    annotations: str | os.PathLike[str] | None = None,
+    masks: str | os.PathLike[str] | None = None,
+    split: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
     staging: str | os.PathLike[str] | None = None,
@@ -53,7 +69,8 @@ def pack(
     To a URL, each shard is uploaded as soon as it is complete; the local disk needs room for two.
 
     Args:
-        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet, .arrow or TFRecord files, a folder
+        source: a folder of class folders, a dataset in the layout of COCO, Pascal VOC, YOLO, Cityscapes or ADE20K, a folder of images and
+            one of masks, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet, .arrow or TFRecord files, a folder
             of MDS shards or LitData chunks, an LMDB file, a map-style Dataset, a ray.data.Dataset, or any
             `Source`.
         out: the directory to make, or a URL: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
@@ -87,6 +104,12 @@ def pack(
         header: whether the first line of a .csv or .tsv names the columns; None recognises it, or asks.
         key_pattern: of an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image's.
         label_pattern: likewise the keys of labels.
+        format: the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), "voc-segmentation", "yolo", "cityscapes",
+            "ade20k" or "pairs" (of images and masks). Usual ones are recognised.
+        annotations: the JSON file of a dataset in COCO's form (instances, keypoints, captions, panoptic); `source` is the folder of its
+            images, or one above it. It may be left out where the folder has only one.
+        masks: the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset.
+        split: which part of a dataset is packed, where its layout has several: "train", "val", "train2017", ...
         overwrite: replace a dataset, finished or half-written, at `out`.
         resume: go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be others. What is
             written already must be in the source as it was; a sample that is not written yet may be mended, removed or added.
@@ -138,14 +161,15 @@ def pack(
     if overwrite:
         refuse_source_inside(source, out)
     table, lmdb = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
+    layout = layout_options(format, annotations, masks, split)
     source = with_rows(source)
-    job = PackJob(open_source(source, table, lmdb), options)
+    job = PackJob(open_source(source, table, lmdb, layout), options)
     if run.ray is None:
         return run_job(job, out, run)
     from fastload.packing.cluster.driver import run_on_cluster
     from fastload.packing.cluster.plan import SourceSpec
 
-    return run_on_cluster(job, SourceSpec.of(source, table, lmdb), out, run)
+    return run_on_cluster(job, SourceSpec.of(source, table, lmdb, layout), out, run)
 
 
 def refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:

@@ -22,7 +22,18 @@ from fastload.limits import checked_max_pixels
 from fastload.packing import PackOptions, PackSummary, open_source
 from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.options import Check, Encode, Exif, OnError, RunOptions, Subsampling, lmdb_options, table_options
+from fastload.packing.options import (
+    Check,
+    Encode,
+    Exif,
+    Format,
+    OnError,
+    RunOptions,
+    Subsampling,
+    layout_options,
+    lmdb_options,
+    table_options,
+)
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
 from fastload.store.locked import Kind
 from fastload.store.work import DONE_NAME, WORK_NAME, remove_work
@@ -75,6 +86,10 @@ def append(
     header: bool | None = None,
     key_pattern: str | None = None,
     label_pattern: str | None = None,
+    format: Format | None = None,
+    annotations: str | os.PathLike[str] | None = None,
+    masks: str | os.PathLike[str] | None = None,
+    split: str | None = None,
     resume: bool = False,
     progress: bool = False,
 ) -> AppendSummary:
@@ -91,7 +106,7 @@ def append(
         encode, quality, subsampling, max_side, min_side, exif, check, index, optimize_huffman, max_pixels: as `fastload.pack` has them;
             by default what the dataset was packed with.
         shuffle, seed, on_error, limit, shard_size, shard_samples, workers: as `fastload.pack` has them; they concern what is added.
-        path_column, label_column, header, key_pattern, label_pattern, progress: likewise.
+        path_column, label_column, header, key_pattern, label_pattern, format, annotations, masks, split, progress: likewise.
         resume: go on with an append that was stopped, with the same source and options.
 
     Returns:
@@ -108,6 +123,7 @@ def append(
         "check": check, "index": index, "optimize_huffman": optimize_huffman, "max_pixels": max_pixels,
     }  # fmt: skip
     table, keys = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
+    layout = layout_options(format, annotations, masks, split)
     run = RunOptions(shard_size=shard_size, shard_samples=shard_samples, workers=workers, resume=resume, progress=progress)
     path = Path(expanded(out))
     _refuse_dataset(source)
@@ -116,7 +132,7 @@ def append(
         if attached:
             _refuse_changes(path, given, change.manifest)
         options = _options(change.manifest, given, shuffle=shuffle, seed=seed, on_error=on_error, limit=limit)
-        opened = open_source(source, table, keys)
+        opened = open_source(source, table, keys, layout)
         fitted, classes = fit_source(opened, change.manifest, path)
         job = _Append(change)
         job.begin(resume)

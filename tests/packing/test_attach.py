@@ -19,7 +19,7 @@ from fastload import PackedDataset
 from fastload.cli.attach import attach as command
 from fastload.errors import DatasetError, PackError, SampleError
 from fastload.packing import attach, export, index, pack, rebase, unpack, verify
-from fastload.packing.options import LmdbOptions, PackOptions, RunOptions, TableOptions
+from fastload.packing.options import LayoutOptions, LmdbOptions, PackOptions, RunOptions, TableOptions
 from fastload.store import DatasetReader, Manifest
 
 
@@ -207,10 +207,14 @@ def test_options() -> None:
         "header",
         "key_pattern",
         "label_pattern",
+        "format",
+        "annotations",
+        "masks",
+        "split",
     }
     defaults = {
         name: getattr(kind(), name)
-        for kind in (PackOptions, RunOptions, TableOptions, LmdbOptions)
+        for kind in (PackOptions, RunOptions, TableOptions, LmdbOptions, LayoutOptions)
         for name in kind.__slots__
         if name in wanted
     }

@@ -13,7 +13,7 @@ import fastload
 from fastload import limits
 from fastload.cli.pack import pack as command
 from fastload.errors import ArgumentError
-from fastload.packing.options import CHOICES, LIMITS, LmdbOptions, PackOptions, RunOptions, TableOptions
+from fastload.packing.options import CHOICES, LIMITS, LayoutOptions, LmdbOptions, PackOptions, RunOptions, TableOptions
 
 KEYWORDS = {name: each for name, each in inspect.signature(fastload.pack).parameters.items() if each.kind is each.KEYWORD_ONLY}
 FLAGS = {name: each for name, each in inspect.signature(command).parameters.items() if name not in ("sources", "out")}
@@ -21,7 +21,7 @@ FLAGS = {name: each for name, each in inspect.signature(command).parameters.item
 
 def options() -> dict[str, Any]:
     """Default of each option by name. That of max_pixels is None, for FASTLOAD_MAX_PIXELS, wherever a user gives it."""
-    kinds = (PackOptions, TableOptions, LmdbOptions, RunOptions)
+    kinds = (PackOptions, TableOptions, LmdbOptions, LayoutOptions, RunOptions)
     fields = [each for kind in kinds for each in dataclasses.fields(kind)]
     assert len({each.name for each in fields}) == len(fields), "an option lies in two of the objects"
     return {each.name: each.default for each in fields} | {"max_pixels": None}

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from fastload.errors import ArgumentError, PackError
 from fastload.files import expanded
-from fastload.packing.options import LmdbOptions, TableOptions
+from fastload.packing.options import LayoutOptions, LmdbOptions, TableOptions
 from fastload.packing.sources.arrow import ArrowSource, arrow_files
 from fastload.packing.sources.dataset import DatasetSource
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.folder_index import read_index
+from fastload.packing.sources.layouts import layout_source, recognised_source
 from fastload.packing.sources.litdata import litdata_source
 from fastload.packing.sources.lmdb_values import LmdbSource
 from fastload.packing.sources.mds import mds_source
@@ -28,31 +29,40 @@ from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_s
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
 _GIVE = (
-    "give a folder of class folders, a .csv/.tsv, .tar, .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, "
-    "or an LMDB file"
+    "give a folder of class folders, a dataset in the layout of COCO, VOC, YOLO, Cityscapes or ADE20K, a .csv/.tsv, .tar, .parquet, .arrow "
+    "or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file"
 )
 _SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, or all are TFRecord files"
 _COMPRESSED = (".gz", ".tgz", ".zst", ".xz", ".bz2")
 
 
-def open_source(source: object, table: TableOptions | None = None, lmdb: LmdbOptions | None = None) -> Source:
+def open_source(
+    source: object,
+    table: TableOptions | None = None,
+    lmdb: LmdbOptions | None = None,
+    layout: LayoutOptions | None = None,
+) -> Source:
     """The source for what the user passed as SRC.
 
-    A folder of class folders, a .csv or .tsv file, one or many .tar, .parquet, .arrow or TFRecord files (a path, a pattern such as
-    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them, as save_to_disk() of Hugging Face's library
-    writes one), a folder of MDS shards or LitData chunks with its index.json, an LMDB file or the folder of its data.mdb, a map-style
-    Dataset, a ray.data.Dataset, or any object that satisfies `Source`. `table` says what the columns of a .csv or .tsv are, `lmdb` which
-    keys of an LMDB file are images and labels.
+    A folder of class folders, or of another layout (`layouts`), a .csv or .tsv file, one or many .tar, .parquet, .arrow or TFRecord files
+    (a path, a pattern such as ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them, as save_to_disk()
+    of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its index.json, an LMDB file or the folder of its
+    data.mdb, a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. `table` says what the columns of a .csv or
+    .tsv are, `lmdb` which keys of an LMDB file are images and labels, `layout` what a folder's files are.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
-        ArgumentError: `table` or `lmdb` is given for a source of another kind.
+        ArgumentError: `table`, `lmdb` or `layout` is given for a source of another kind.
     """
     source = with_rows(source)
     path = expanded(source) if isinstance(source, str | os.PathLike) else None
     file = None if path is None else _lmdb_file(path)
     if lmdb is not None and file is None:
         raise ArgumentError("key_pattern and label_pattern (--key-pattern, --label-pattern) are for an LMDB file")
+    if layout is not None:
+        if path is None or table is not None or lmdb is not None:
+            raise ArgumentError("format, annotations, masks and split (--format, ...) are for one folder, or one file that describes it")
+        return layout_source(path, layout)
     if path is not None and _is_table(path):
         return TableSource(path, table or TableOptions())
     if table is not None:
@@ -138,6 +148,8 @@ def _open_path(text: str) -> Source:
         return _of_files([text])
     if not os.path.exists(text):
         raise PackError(f"{text}: no such folder or file; {_GIVE}")
+    if (found_layout := recognised_source(text)) is not None:
+        return found_layout
     if is_tfrecord(text):
         return _of_files([text])
     if lower.endswith(_COMPRESSED):
@@ -175,4 +187,4 @@ def _open_folder(folder: str) -> Source:
         if found:
             one_split(folder, found)
             return TFRecordSource([str(Path(folder, name)) for name in found])
-    return FolderSource(folder)
+    return recognised_source(folder) or FolderSource(folder)

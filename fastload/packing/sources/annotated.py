@@ -1,0 +1,105 @@
+"""AnnotatedFiles: what sources of images in files of their own have in common, whose other values lie in files beside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.files import read_regular
+from fastload.packing.notices import Notice
+from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
+from fastload.store import Field
+
+BOXES = "boxes"
+LABELS = "labels"
+MASK = "mask"
+INSTANCE_MASK = "instance_mask"
+"""Names of fields that mean the same in every layout: boxes, the class of each, a class for each pixel, and the number of an object."""
+VOID = 255
+"""Label of a pixel that is of no class, in an 8-bit mask: what segmenters are told to ignore."""
+LARGEST = 1e30
+"""Limit on a coordinate or an area, far within float32."""
+
+
+class AnnotatedFiles:
+    """Images in files of their own, and the files that their other values come from. A derived class says what these values are.
+
+    Attributes:
+        title: the folder or file that the user named.
+        fields, classes, notices: as `Source` has them.
+    """
+
+    concurrent = True
+    classes: tuple[str, ...] | None = None
+    fields: tuple[Field, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+    def __init__(self, title: str, images: Sequence[str]) -> None:
+        """`images`: the path of each sample's image."""
+        self.title = title
+        self._images = images
+
+    def values(self, position: int, image: bytes) -> dict[str, Value]:
+        """The fields of a sample, of which `image` is the image's file."""
+        raise NotImplementedError
+
+    def beside(self, position: int) -> Sequence[str]:
+        """The files from which the values of a sample come; one that is not there is left out."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def name(self, position: int) -> str:
+        return self._images[position]
+
+    def key(self, position: int) -> str:
+        return os.path.relpath(self.name(position), self.title)
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        stamps = [file_stamp(path) for path in (self._images[position], *self.beside(position))]
+        return sum(size for size, _ in stamps), max(time for _, time in stamps)
+
+    def fields_of(self, position: int) -> None:
+        """None: the files beside it have to be read."""
+
+    def place(self, position: int) -> Place:
+        path = self._images[position]
+        return Place(path, 0, file_stamp(path)[0])
+
+    def read(self, position: int) -> Item:
+        image = read_regular(self._images[position])
+        return Item(self.name(position), image, self.values(position, image))
+
+
+def rows(name: str, dtype: str, of: str = "") -> Field:
+    """The field of one number for each object: labels, areas, ..."""
+    return Field(name, "array", dtype, (None,), of=of)
+
+
+def numbers(value: object, count: int | None, what: str) -> npt.NDArray[np.float64]:
+    """A list of finite numbers; `count` of them unless it is None.
+
+    Raises:
+        PackError: it is something else; the message begins with `what`.
+    """
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        raise PackError(f"{what} is no list of {'numbers' if count is None else f'{count} numbers'}: {_brief(value)}")
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in value):
+        raise PackError(f"{what} has other values than numbers in it: {_brief(value)}")
+    try:
+        found = np.array(value, np.float64)
+    except OverflowError:
+        raise PackError(f"{what} has a number in it that is too large: {_brief(value)}") from None
+    if not np.isfinite(found).all() or np.abs(found).max(initial=0.0) > LARGEST:
+        raise PackError(f"{what} has a number in it that is NaN, infinite or too large: {_brief(value)}")
+    return found
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
