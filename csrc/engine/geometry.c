@@ -1,7 +1,16 @@
 #include "engine/geometry.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
+
+/* What one resolve works on. */
+typedef struct resolving {
+    fl_geometry *g;
+    fl_boxes *boxes; /* or NULL */
+    fl_key key;
+    fl_error *err;
+} resolving;
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -14,7 +23,7 @@ static fl_rect meet(fl_rect a, fl_rect b) {
 
 static bool whole(const fl_geometry *g) { return g->visible.width == g->window.width && g->visible.height == g->window.height; }
 
-/* Narrows the window to a rectangle given in the coordinates that the user sees, that is after the mirrors so far. */
+/* Narrows (or widens) the window to a rectangle given in the coordinates that the user sees, that is after the mirrors so far. */
 static void narrow(fl_geometry *g, fl_rect to) {
     if (g->hflip) to.x = g->window.width - to.x - to.width;
     if (g->vflip) to.y = g->window.height - to.y - to.height;
@@ -23,16 +32,63 @@ static void narrow(fl_geometry *g, fl_rect to) {
     g->visible = meet(g->visible, to);
 }
 
-/* From here on the window is the source box, resized to width x height. */
-static fl_code resize(fl_geometry *g, const fl_op *op, uint32_t width, uint32_t height, fl_error *err) {
-    if (g->resized) return fl_fail(err, FL_EUNSUPPORTED, "a second resize in one transform list");
-    if (!whole(g)) return fl_fail(err, FL_EUNSUPPORTED, "a resize after padding");
-    g->box = (fl_box){(uint32_t)g->window.x, (uint32_t)g->window.y, (uint32_t)g->window.width, (uint32_t)g->window.height};
+/* Notes a step, whose canvases' sizes the caller has in `step`, and takes the boxes through it. */
+static void note(resolving *r, fl_step step) {
+    r->g->steps[r->g->step_count++] = step;
+    if (r->boxes) fl_boxes_step(r->boxes, &step);
+}
+
+static fl_step step_of(const fl_geometry *g, fl_step_kind kind, int64_t width, int64_t height) {
+    return (fl_step){.kind = kind, .in_width = g->window.width, .in_height = g->window.height, .width = width, .height = height};
+}
+
+static void crop(resolving *r, fl_step_kind kind, fl_rect to) {
+    fl_step step = step_of(r->g, kind, to.width, to.height);
+    step.x = to.x, step.y = to.y;
+    narrow(r->g, to);
+    note(r, step);
+}
+
+static fl_code pad(resolving *r, const fl_op *op, int64_t left, int64_t top, int64_t width, int64_t height) {
+    if (width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX)
+        return fl_fail(r->err, FL_ELIMIT, "padding makes %lld x %lld pixels of it; a side has at most %d", (long long)width,
+                       (long long)height, (int)FL_IMAGE_SIDE_MAX);
+    fl_step step = step_of(r->g, FL_STEP_PAD, width, height);
+    step.x = left, step.y = top;
+    narrow(r->g, (fl_rect){-left, -top, width, height});
+    memcpy(r->g->fill, op->fill, sizeof op->fill);
+    r->g->mask_fill = op->mask_fill;
+    note(r, step);
+    return FL_OK;
+}
+
+static uint32_t side_of(double side) { return (uint32_t)fmin(fmax(side, 1), FL_IMAGE_SIDE_MAX); }
+
+/* From here on the window is the canvas, resized to width x height. */
+static fl_code resize(resolving *r, const fl_op *op, uint32_t width, uint32_t height) {
+    fl_geometry *g = r->g;
+    if (g->resized) return fl_fail(r->err, FL_EUNSUPPORTED, "a second resize in one transform list");
+    if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX)
+        return fl_fail(r->err, FL_EARG, "a resize to %u x %u pixels", width, height);
+    const fl_step step = step_of(g, FL_STEP_RESIZE, width, height);
+    g->padded = !whole(g);
+    g->canvas = g->window;
+    g->box = (fl_box){(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height};
+    if (!g->box.width || !g->box.height) g->box = (fl_box){0, 0, 0, 0};
+    memcpy(g->canvas_fill, g->fill, sizeof g->fill);
+    memset(g->fill, 0, sizeof g->fill);
     g->width = width, g->height = height;
     g->resized = true;
     g->filter = op->filter, g->antialias = op->antialias, g->dct_scale = op->dct_scale;
     g->window = g->visible = (fl_rect){0, 0, width, height};
+    if (step.in_width != step.width || step.in_height != step.height) note(r, step);
     return FL_OK;
+}
+
+/* As torchvision, which does nothing where the size is reached already. */
+static fl_code resize_to(resolving *r, const fl_op *op, uint32_t width, uint32_t height) {
+    if (width == r->g->window.width && height == r->g->window.height) return FL_OK;
+    return resize(r, op, width, height);
 }
 
 /* Draws torchvision's RandomResizedCrop box: ten tries, then the largest centred box of an allowed ratio. */
@@ -54,32 +110,62 @@ static fl_rect random_resized_box(const fl_op *op, double width, double height, 
     return (fl_rect){(int64_t)(width - w) / 2, (int64_t)(height - h) / 2, (int64_t)w, (int64_t)h};
 }
 
-static fl_code op_resized_crop(fl_geometry *g, const fl_op *op, fl_key key, fl_error *err) {
-    fl_rng rng = fl_rng_start(key, op->stream);
-    fl_rect box = random_resized_box(op, (double)g->window.width, (double)g->window.height, &rng);
-    if (!whole(g)) return fl_fail(err, FL_EUNSUPPORTED, "a resize after padding");
-    narrow(g, box);
-    return resize(g, op, op->width, op->height, err);
+static fl_code op_resized_crop(resolving *r, const fl_op *op) {
+    fl_rng rng = fl_rng_start(r->key, op->stream);
+    crop(r, FL_STEP_CROP, random_resized_box(op, (double)r->g->window.width, (double)r->g->window.height, &rng));
+    return resize(r, op, op->width, op->height);
 }
 
-/* torchvision's _compute_resized_output_size: the shorter side becomes size, the longer is truncated. */
+/* torchvision's _compute_resized_output_size: the shorter side becomes size, the longer is truncated;
+ * without a size the longer becomes max_size. */
 static void shorter_side(const fl_op *op, int64_t width, int64_t height, uint32_t *out_width, uint32_t *out_height) {
     double small = (double)lesser(width, height), large = (double)greater(width, height);
     double new_small = op->width, new_large = trunc(new_small * large / small);
-    if (op->max_size && new_large > op->max_size) {
+    if (!op->width) {
+        new_small = trunc(op->max_size * small / large);
+        new_large = op->max_size;
+    } else if (op->max_size && new_large > op->max_size) {
         new_small = trunc((double)op->max_size * new_small / new_large);
         new_large = op->max_size;
     }
-    uint32_t s = (uint32_t)fmin(fmax(new_small, 1), FL_IMAGE_SIDE_MAX), l = (uint32_t)fmin(fmax(new_large, 1), FL_IMAGE_SIDE_MAX);
+    uint32_t s = side_of(new_small), l = side_of(new_large);
     *out_width = width <= height ? s : l;
     *out_height = width <= height ? l : s;
 }
 
-static fl_code op_resize(fl_geometry *g, const fl_op *op, fl_error *err) {
+static fl_code op_resize(resolving *r, const fl_op *op) {
     uint32_t width = op->width, height = op->height;
-    if (!op->height) shorter_side(op, g->window.width, g->window.height, &width, &height);
-    if (width == g->window.width && height == g->window.height) return FL_OK;
-    return resize(g, op, width, height, err);
+    if (!op->height) shorter_side(op, r->g->window.width, r->g->window.height, &width, &height);
+    return resize_to(r, op, width, height);
+}
+
+static fl_code op_scale_jitter(resolving *r, const fl_op *op) {
+    fl_rng rng = fl_rng_start(r->key, op->stream);
+    const double width = (double)r->g->window.width, height = (double)r->g->window.height;
+    const double scale = op->scale[0] + fl_rng_uniform(&rng) * (op->scale[1] - op->scale[0]);
+    const double by = fmin(op->height / height, op->width / width) * scale;
+    return resize_to(r, op, side_of(width * by), side_of(height * by));
+}
+
+static fl_code op_shortest_size(resolving *r, const fl_op *op) {
+    if (!op->option_count || op->option_count > FL_OPTIONS_MAX)
+        return fl_fail(r->err, FL_EARG, "RandomShortestSize with %u sizes", op->option_count);
+    fl_rng rng = fl_rng_start(r->key, op->stream);
+    const double width = (double)r->g->window.width, height = (double)r->g->window.height;
+    double by = op->options[fl_rng_below(&rng, op->option_count)] / fmin(width, height);
+    if (op->max_size) by = fmin(by, op->max_size / fmax(width, height));
+    return resize_to(r, op, side_of(width * by), side_of(height * by));
+}
+
+/* Ultralytics' LetterBox: the largest size of the image's ratio, rounded, in the middle; of an odd margin the smaller half is first. */
+static fl_code op_letterbox(resolving *r, const fl_op *op) {
+    const double width = (double)r->g->window.width, height = (double)r->g->window.height;
+    const double by = fmin(op->width / width, op->height / height);
+    const uint32_t w = (uint32_t)lesser(side_of(rint(width * by)), op->width), h = (uint32_t)lesser(side_of(rint(height * by)), op->height);
+    if (!w || !h) return fl_fail(r->err, FL_EARG, "a letterbox of %u x %u pixels", op->width, op->height);
+    fl_code code = resize_to(r, op, w, h);
+    if (code || (w == op->width && h == op->height)) return code;
+    return pad(r, op, (op->width - w) / 2, (op->height - h) / 2, op->width, op->height);
 }
 
 /* Where a crop of `want` starts along a side of `have`: padding first when the image is smaller, then the centre,
@@ -89,68 +175,139 @@ static int64_t centre(int64_t have, int64_t want) {
     return (int64_t)rint((double)(have - want) / 2.0);
 }
 
-static void op_center_crop(fl_geometry *g, const fl_op *op) {
-    fl_rect to = {centre(g->window.width, op->width), centre(g->window.height, op->height), op->width, op->height};
-    memset(g->fill, 0, sizeof g->fill);
-    narrow(g, to);
+static void op_center_crop(resolving *r, const fl_op *op) {
+    const fl_geometry *g = r->g;
+    memset(r->g->fill, 0, sizeof r->g->fill);
+    r->g->mask_fill = 0;
+    crop(r, FL_STEP_CROP, (fl_rect){centre(g->window.width, op->width), centre(g->window.height, op->height), op->width, op->height});
 }
 
-static fl_code op_random_crop(fl_geometry *g, const fl_op *op, fl_key key, fl_error *err) {
+static fl_code op_random_crop(resolving *r, const fl_op *op) {
+    const fl_geometry *g = r->g;
     int64_t left = op->padding[0], top = op->padding[1], right = op->padding[2], bottom = op->padding[3];
     if (op->pad_if_needed) {
         int64_t short_x = op->width - (g->window.width + left + right), short_y = op->height - (g->window.height + top + bottom);
         if (short_x > 0) left += short_x, right += short_x;
         if (short_y > 0) top += short_y, bottom += short_y;
     }
-    int64_t room_x = g->window.width + left + right - op->width, room_y = g->window.height + top + bottom - op->height;
+    const int64_t width = g->window.width + left + right, height = g->window.height + top + bottom;
+    const int64_t room_x = width - op->width, room_y = height - op->height;
     if (room_x < 0 || room_y < 0)
-        return fl_fail(err, FL_EARG,
+        return fl_fail(r->err, FL_EARG,
                        "RandomCrop(%u, %u) is larger than the padded image of %lld x %lld (height x width): resize "
                        "first, or pad_if_needed=True",
-                       op->height, op->width, (long long)(g->window.height + top + bottom), (long long)(g->window.width + left + right));
-    fl_rng rng = fl_rng_start(key, op->stream);
+                       op->height, op->width, (long long)height, (long long)width);
+    const fl_code code = left || top || right || bottom ? pad(r, op, left, top, width, height) : FL_OK;
+    if (code) return code;
+    fl_rng rng = fl_rng_start(r->key, op->stream);
     int64_t y = fl_rng_below(&rng, (uint32_t)room_y + 1), x = fl_rng_below(&rng, (uint32_t)room_x + 1);
-    memcpy(g->fill, op->fill, sizeof g->fill);
-    narrow(g, (fl_rect){x - left, y - top, op->width, op->height});
+    if (room_x || room_y) crop(r, FL_STEP_CROP, (fl_rect){x, y, op->width, op->height});
     return FL_OK;
 }
 
-static bool coin(const fl_op *op, fl_key key) {
-    fl_rng rng = fl_rng_start(key, op->stream);
-    return fl_rng_uniform(&rng) < op->p;
+static fl_code op_zoom_out(resolving *r, const fl_op *op) {
+    fl_rng rng = fl_rng_start(r->key, op->stream);
+    if (fl_rng_uniform(&rng) >= op->p) return FL_OK;
+    const double by = op->scale[0] + fl_rng_uniform(&rng) * (op->scale[1] - op->scale[0]);
+    const int64_t old_width = r->g->window.width, old_height = r->g->window.height;
+    const double width = trunc(fmax((double)old_width * by, (double)old_width)),
+                 height = trunc(fmax((double)old_height * by, (double)old_height));
+    if (!(width <= FL_IMAGE_SIDE_MAX && height <= FL_IMAGE_SIDE_MAX))
+        return fl_fail(r->err, FL_ELIMIT, "RandomZoomOut makes %g x %g pixels of it; a side has at most %d", width, height,
+                       (int)FL_IMAGE_SIDE_MAX);
+    const int64_t left = (int64_t)((width - (double)old_width) * fl_rng_uniform(&rng));
+    const int64_t top = (int64_t)((height - (double)old_height) * fl_rng_uniform(&rng));
+    return pad(r, op, left, top, (int64_t)width, (int64_t)height);
 }
 
-fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_geometry *out, fl_error *err) {
+/* One try of torchvision's RandomIoUCrop for a crop that overlaps a box by at least min_iou. */
+static bool try_iou_crop(const resolving *r, const fl_op *op, double min_iou, fl_rng *rng, fl_rect *found) {
+    const int64_t width = r->g->window.width, height = r->g->window.height;
+    const double across = op->scale[0] + (op->scale[1] - op->scale[0]) * fl_rng_uniform(rng);
+    const double down = op->scale[0] + (op->scale[1] - op->scale[0]) * fl_rng_uniform(rng);
+    const int64_t w = lesser((int64_t)((double)width * across), width), h = lesser((int64_t)((double)height * down), height);
+    if (w < 1 || h < 1) return false;
+    const double ratio = (double)w / (double)h;
+    if (!(op->ratio[0] <= ratio && ratio <= op->ratio[1])) return false;
+    const int64_t x = (int64_t)((double)(width - w) * fl_rng_uniform(rng)), y = (int64_t)((double)(height - h) * fl_rng_uniform(rng));
+    *found = (fl_rect){x, y, w, h};
+    return fl_boxes_overlap(r->boxes, x, y, w, h, min_iou);
+}
+
+/* torchvision goes on for ever where no crop fits and no option says to leave the image as it is; this leaves it so after that many options. */
+enum { IOU_ROUNDS = 200 };
+
+static fl_code op_iou_crop(resolving *r, const fl_op *op) {
+    if (!r->boxes) return fl_fail(r->err, FL_EARG, "RandomIoUCrop needs the boxes of the sample");
+    if (r->boxes->format >= FL_BOXES_XYWHR) return fl_fail(r->err, FL_EUNSUPPORTED, "RandomIoUCrop of rotated boxes");
+    if (!op->option_count || op->option_count > FL_OPTIONS_MAX || op->trials > 1000 || !(op->scale[0] >= 0 && op->scale[1] <= 1))
+        return fl_fail(r->err, FL_EARG, "RandomIoUCrop of %u options, %u trials", op->option_count, op->trials);
+    fl_rng rng = fl_rng_start(r->key, op->stream);
+    for (int round = 0; round < IOU_ROUNDS; round++) {
+        const double min_iou = op->options[fl_rng_below(&rng, op->option_count)];
+        if (min_iou >= 1 || !r->boxes->count) return FL_OK;
+        for (uint32_t trial = 0; trial < op->trials; trial++) {
+            fl_rect to;
+            if (!try_iou_crop(r, op, min_iou, &rng, &to)) continue;
+            crop(r, FL_STEP_IOU_CROP, to);
+            return FL_OK;
+        }
+    }
+    return FL_OK;
+}
+
+static void op_flip(resolving *r, const fl_op *op) {
+    fl_rng rng = fl_rng_start(r->key, op->stream);
+    if (fl_rng_uniform(&rng) >= op->p) return;
+    const bool horizontal = op->kind == FL_OP_HFLIP;
+    if (horizontal) r->g->hflip ^= true;
+    else r->g->vflip ^= true;
+    note(r, step_of(r->g, horizontal ? FL_STEP_HFLIP : FL_STEP_VFLIP, r->g->window.width, r->g->window.height));
+}
+
+static void op_sanitize(resolving *r, const fl_op *op) {
+    fl_step step = step_of(r->g, FL_STEP_SANITIZE, r->g->window.width, r->g->window.height);
+    step.min_size = op->min_size, step.min_area = op->min_area;
+    note(r, step);
+}
+
+static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
+    switch (op->kind) {
+    case FL_OP_RESIZED_CROP: return op_resized_crop(r, op);
+    case FL_OP_RESIZE: return op_resize(r, op);
+    case FL_OP_CENTER_CROP: op_center_crop(r, op); return FL_OK;
+    case FL_OP_RANDOM_CROP: return op_random_crop(r, op);
+    case FL_OP_HFLIP:
+    case FL_OP_VFLIP: op_flip(r, op); return FL_OK;
+    case FL_OP_ZOOM_OUT: return op_zoom_out(r, op);
+    case FL_OP_SCALE_JITTER: return op_scale_jitter(r, op);
+    case FL_OP_SHORTEST_SIZE: return op_shortest_size(r, op);
+    case FL_OP_IOU_CROP: return op_iou_crop(r, op);
+    case FL_OP_SANITIZE: op_sanitize(r, op); return FL_OK;
+    case FL_OP_LETTERBOX: return op_letterbox(r, op);
+    }
+    return fl_fail(r->err, FL_EARG, "transform %u is of unknown kind %d", place, (int)op->kind);
+}
+
+fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, fl_geometry *out,
+                            fl_error *err) {
     if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX || program->count > FL_OPS_MAX)
         return fl_fail(err, FL_EARG, "an image of %u x %u pixels", width, height);
-    fl_geometry g;
-    memset(&g, 0, sizeof g);
-    g.box = (fl_box){0, 0, width, height};
-    g.width = width, g.height = height;
-    g.antialias = true;
-    g.window = g.visible = (fl_rect){0, 0, width, height};
-    for (uint32_t i = 0; i < program->count; i++) {
-        const fl_op *op = &program->ops[i];
-        fl_code code = FL_OK;
-        switch (op->kind) {
-        case FL_OP_RESIZED_CROP: code = op_resized_crop(&g, op, key, err); break;
-        case FL_OP_RESIZE: code = op_resize(&g, op, err); break;
-        case FL_OP_CENTER_CROP: op_center_crop(&g, op); break;
-        case FL_OP_RANDOM_CROP: code = op_random_crop(&g, op, key, err); break;
-        case FL_OP_HFLIP: g.hflip ^= coin(op, key); break;
-        case FL_OP_VFLIP: g.vflip ^= coin(op, key); break;
-        default: code = fl_fail(err, FL_EARG, "transform %u is of unknown kind %d", i, (int)op->kind);
-        }
-        if (code) return code;
-    }
-    *out = g;
-    return FL_OK;
+    fl_code code = boxes ? fl_boxes_check(boxes, err) : FL_OK;
+    memset(out, 0, offsetof(fl_geometry, steps));
+    out->box = (fl_box){0, 0, width, height};
+    out->width = width, out->height = height;
+    out->antialias = true;
+    out->canvas = out->window = out->visible = (fl_rect){0, 0, width, height};
+    resolving r = {out, boxes, key, err};
+    for (uint32_t i = 0; i < program->count && !code; i++) code = run(&r, &program->ops[i], i);
+    return code;
 }
 
-fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, uint32_t *out_width, uint32_t *out_height,
+fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, fl_key key, uint32_t *out_width, uint32_t *out_height,
                          fl_error *err) {
     fl_geometry g;
-    fl_code code = fl_geometry_resolve(program, width, height, (fl_key){0, 0, 0}, &g, err);
+    fl_code code = fl_geometry_resolve(program, width, height, key, NULL, &g, err);
     if (code) return code;
     *out_width = (uint32_t)g.window.width, *out_height = (uint32_t)g.window.height;
     return FL_OK;

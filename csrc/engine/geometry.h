@@ -1,7 +1,12 @@
-/* engine/geometry: a transform list as a program, and what it makes of one image: which box of the source is kept, what size it
- * becomes, which window of that is wanted, and whether it is mirrored. Pure functions; plain values; any thread.
+/* engine/geometry: a transform list as a program, and what it makes of one sample: which box of the source image is kept, what size it
+ * becomes, which window of that is wanted, whether it is mirrored; and the same step by step, for boxes, points and masks.
+ * Pure functions; plain values; any thread.
  *
  * Parameters, rounding and the fallback of the random-resized crop are torchvision's (transforms v2).
+ *
+ * NOTE [ geometry: one draw ]
+ * fl_geometry_resolve draws once for a sample; whatever belongs to it goes through the result: its image by box, window and mirrors, its
+ * boxes by fl_boxes_step (in the resolve itself, because a crop may depend on them), points and masks by engine/objects.h.
  */
 #ifndef FL_ENGINE_GEOMETRY_H
 #define FL_ENGINE_GEOMETRY_H
@@ -9,15 +14,25 @@
 #include "common/image.h"
 #include "common/rng.h"
 #include "common/status.h"
+#include "engine/boxes.h"
+#include "engine/step.h"
 
 typedef enum fl_op_kind {
     FL_OP_RESIZED_CROP = 1, /* width x height, scale[], ratio[]; filter, antialias */
-    FL_OP_RESIZE = 2, /* width x height; height == 0: width is the shorter side, max_size caps the longer */
+    FL_OP_RESIZE = 2, /* width x height; height == 0: width is the shorter side, max_size caps the longer; both 0: the longer is max_size */
     FL_OP_CENTER_CROP = 3, /* width x height, padded with black where the image is smaller */
     FL_OP_RANDOM_CROP = 4, /* width x height, padding[left, top, right, bottom], pad_if_needed, fill */
     FL_OP_HFLIP = 5, /* p */
-    FL_OP_VFLIP = 6 /* p */
+    FL_OP_VFLIP = 6, /* p */
+    FL_OP_ZOOM_OUT = 7, /* p, scale[] of the sides, fill */
+    FL_OP_SCALE_JITTER = 8, /* width and height: target_size[0] and [1]; scale[] */
+    FL_OP_SHORTEST_SIZE = 9, /* options: the sizes; max_size, 0 for none */
+    FL_OP_IOU_CROP = 10, /* scale[] of the sides, ratio[], options: the least overlaps, trials */
+    FL_OP_SANITIZE = 11, /* min_size, min_area */
+    FL_OP_LETTERBOX = 12 /* fitted into width x height, then centred on fill */
 } fl_op_kind;
+
+enum { FL_OPS_MAX = 16, FL_OPTIONS_MAX = 32, FL_STEPS_MAX = 2 * FL_OPS_MAX };
 
 typedef struct fl_op {
     fl_op_kind kind;
@@ -27,11 +42,13 @@ typedef struct fl_op {
     uint32_t padding[4];
     bool pad_if_needed;
     uint8_t fill[3];
+    uint16_t mask_fill;
     int filter; /* fl_resize_filter */
     bool antialias, dct_scale;
+    uint32_t option_count, trials;
+    double options[FL_OPTIONS_MAX];
+    double min_size, min_area;
 } fl_op;
-
-enum { FL_OPS_MAX = 16 };
 
 typedef struct fl_program {
     uint32_t count;
@@ -43,23 +60,30 @@ typedef struct fl_rect {
 } fl_rect;
 
 typedef struct fl_geometry {
-    fl_box box; /* of the source, full-size pixels */
-    uint32_t width, height; /* what the box is resized to; the box's own size when resized is false */
+    fl_box box; /* of the source, full-size pixels: what is shown of it. Empty, where the resized canvas shows nothing of it */
+    fl_rect canvas; /* what is resized: the box, and where padding came before the resize the padding, too. In the source's pixels */
+    uint32_t width, height; /* what the canvas is resized to; its own size when resized is false */
     bool resized;
+    bool padded; /* before the resize: the canvas is larger than the box, and shows canvas_fill around it */
     int filter;
     bool antialias, dct_scale;
     fl_rect window; /* of the resized image: what the sink shows; may reach beyond it */
     fl_rect visible; /* the part of the window that shows the image; the rest shows fill */
-    uint8_t fill[3];
+    uint8_t canvas_fill[3], fill[3];
+    uint16_t mask_fill; /* what masks show where nothing of theirs is */
     bool hflip, vflip; /* the finished window is mirrored */
+    uint32_t step_count;
+    fl_step steps[FL_STEPS_MAX];
 } fl_geometry;
 
-/* Runs the program for an image of width x height. FL_EARG when a crop does not fit; FL_EUNSUPPORTED for a resize after a
- * resize or after padding (plan.py refuses those lists before; this is the second lock). */
-fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_geometry *out, fl_error *err);
+/* Runs the program for a sample whose image has width x height pixels. `boxes`: those of the sample, taken through the steps in place; NULL:
+ * none, then FL_OP_IOU_CROP is FL_EARG. FL_EARG when a crop does not fit; FL_ELIMIT for a canvas too large; FL_EUNSUPPORTED for a resize
+ * after a resize (fastload/plan refuses those lists before; this is the second lock). On an error the boxes hold no meaning. */
+fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, fl_geometry *out,
+                            fl_error *err);
 
-/* The size the program gives such an image; it never depends on the random draws. */
-fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, uint32_t *out_width, uint32_t *out_height,
+/* The size the program gives the sample of that key; without FL_OP_IOU_CROP, since no boxes are known. */
+fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, fl_key key, uint32_t *out_width, uint32_t *out_height,
                          fl_error *err);
 
 #endif

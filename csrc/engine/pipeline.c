@@ -202,7 +202,7 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
 static fl_code make_image(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *raw, uint32_t width, uint32_t height,
                           const fl_sink *sink, fl_error *err) {
     fl_geometry g;
-    fl_code code = fl_geometry_resolve(&source->program, width, height, key, &g, err);
+    fl_code code = fl_geometry_resolve(&source->program, width, height, key, NULL, &g, err);
     if (code) return code;
     if (g.window.width != sink->width || g.window.height != sink->height)
         return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");

@@ -1,9 +1,39 @@
 # Transform programs, the ring of slots, threads, the pipeline, shared memory. Declarations of csrc/engine.
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_span, fl_view
 from fastload._native.c_store cimport fl_files, fl_store
+
+cdef extern from "engine/step.h" nogil:
+    ctypedef enum fl_step_kind:
+        FL_STEP_CROP
+        FL_STEP_PAD
+        FL_STEP_RESIZE
+        FL_STEP_HFLIP
+        FL_STEP_VFLIP
+        FL_STEP_IOU_CROP
+        FL_STEP_SANITIZE
+    ctypedef struct fl_step:
+        fl_step_kind kind
+        int64_t in_width, in_height, width, height, x, y
+        double min_size, min_area
+
+cdef extern from "engine/boxes.h" nogil:
+    ctypedef enum fl_box_format:
+        FL_BOXES_XYXY
+        FL_BOXES_XYWH
+        FL_BOXES_CXCYWH
+        FL_BOXES_XYWHR
+        FL_BOXES_CXCYWHR
+        FL_BOXES_XYXYXYXY
+    ctypedef struct fl_boxes:
+        fl_box_format format
+        bint integer
+        uint32_t count
+        void *values
+        uint8_t *keep
+    uint32_t fl_boxes_columns(fl_box_format)
 
 cdef extern from "engine/geometry.h" nogil:
     ctypedef enum fl_op_kind:
@@ -13,6 +43,12 @@ cdef extern from "engine/geometry.h" nogil:
         FL_OP_RANDOM_CROP
         FL_OP_HFLIP
         FL_OP_VFLIP
+        FL_OP_ZOOM_OUT
+        FL_OP_SCALE_JITTER
+        FL_OP_SHORTEST_SIZE
+        FL_OP_IOU_CROP
+        FL_OP_SANITIZE
+        FL_OP_LETTERBOX
     ctypedef struct fl_op:
         fl_op_kind kind
         uint16_t stream
@@ -23,8 +59,12 @@ cdef extern from "engine/geometry.h" nogil:
         uint32_t padding[4]
         bint pad_if_needed
         uint8_t fill[3]
+        uint16_t mask_fill
         int filter
         bint antialias, dct_scale
+        uint32_t option_count, trials
+        double options[32]
+        double min_size, min_area
     ctypedef struct fl_program:
         uint32_t count
         fl_op ops[16]
@@ -32,13 +72,26 @@ cdef extern from "engine/geometry.h" nogil:
         int64_t x, y, width, height
     ctypedef struct fl_geometry:
         fl_box box
+        fl_rect canvas
         uint32_t width, height
-        bint resized
+        bint resized, padded
         fl_rect window, visible
+        uint8_t canvas_fill[3]
+        uint8_t fill[3]
+        uint16_t mask_fill
         bint hflip, vflip
-    int FL_OPS_MAX
-    fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_geometry *, fl_error *)
-    fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, uint32_t *, uint32_t *, fl_error *)
+        uint32_t step_count
+        fl_step steps[32]
+    int FL_OPS_MAX, FL_OPTIONS_MAX
+    fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_boxes *, fl_geometry *, fl_error *)
+    fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, fl_key, uint32_t *, uint32_t *, fl_error *)
+
+cdef extern from "engine/objects.h" nogil:
+    ctypedef enum fl_points_kind:
+        FL_POINTS_KEYPOINTS
+        FL_POINTS_OUTLINE
+    void fl_objects_points(const fl_geometry *, fl_points_kind, float *, size_t, uint32_t)
+    void fl_objects_mask(const fl_geometry *, int32_t *, int32_t *)
 
 cdef extern from "engine/ring.h" nogil:
     ctypedef struct fl_ring:

@@ -4,9 +4,9 @@ from fastload._native.c_common cimport (
     fl_code, fl_dtype, fl_error, fl_key, fl_layout, fl_rng, fl_rng_start, fl_rng_word, fl_sink,
 )
 from fastload._native.c_engine cimport (
-    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_HFLIP, FL_OP_RANDOM_CROP,
-    FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_VFLIP, FL_OPS_MAX, fl_pipeline_row, fl_program, fl_source, fl_worker,
-    fl_worker_create, fl_worker_free,
+    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_HFLIP, FL_OP_IOU_CROP, FL_OP_LETTERBOX,
+    FL_OP_RANDOM_CROP, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
+    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_pipeline_row, fl_program, fl_source, fl_worker, fl_worker_create, fl_worker_free,
 )
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -33,6 +33,12 @@ _OP_KINDS = {
     "random_crop": FL_OP_RANDOM_CROP,
     "hflip": FL_OP_HFLIP,
     "vflip": FL_OP_VFLIP,
+    "zoom_out": FL_OP_ZOOM_OUT,
+    "scale_jitter": FL_OP_SCALE_JITTER,
+    "shortest_size": FL_OP_SHORTEST_SIZE,
+    "iou_crop": FL_OP_IOU_CROP,
+    "sanitize": FL_OP_SANITIZE,
+    "letterbox": FL_OP_LETTERBOX,
 }
 
 
@@ -129,24 +135,34 @@ cdef class Program:
             out.padding[i] = padding[i]
         for i in range(3):
             out.fill[i] = fill[i]
+        options = op.get("options", ())
+        if len(options) > FL_OPTIONS_MAX:
+            raise _errors.TransformError(f"{len(options)} sizes or options of one transform: at most {FL_OPTIONS_MAX} run natively")
+        for i, option in enumerate(options):
+            out.options[i] = option
+        out.option_count = len(options)
+        out.trials = op.get("trials", 0)
+        out.min_size = op.get("min_size", 0.0)
+        out.min_area = op.get("min_area", 0.0)
+        out.mask_fill = op.get("mask_fill", 0)
         out.pad_if_needed = op.get("pad_if_needed", False)
         out.filter = _FILTERS[op.get("filter", "bilinear")]
         out.antialias = op.get("antialias", True)
         out.dct_scale = op.get("dct_scale", True)
         return 0
 
-    def size(self, uint32_t width, uint32_t height):
-        """(width, height) of what the program makes of a width x height image; independent of the random draws."""
+    def size(self, uint32_t width, uint32_t height, seed=0, epoch=0, index=0):
+        """(width, height) of what the program makes of a width x height image; the key counts only where the size is drawn."""
         cdef uint32_t w, h
         cdef fl_error err
-        check(fl_geometry_size(&self.program, width, height, &w, &h, &err), &err)
+        check(fl_geometry_size(&self.program, width, height, _key(seed, epoch, index), &w, &h, &err), &err)
         return w, h
 
     def resolve(self, uint32_t width, uint32_t height, seed, epoch, index):
         """The geometry drawn for one sample, as a dict: box, size, window, visible (x, y, width, height), hflip, vflip."""
         cdef fl_geometry g
         cdef fl_error err
-        check(fl_geometry_resolve(&self.program, width, height, _key(seed, epoch, index), &g, &err), &err)
+        check(fl_geometry_resolve(&self.program, width, height, _key(seed, epoch, index), NULL, &g, &err), &err)
         return {
             "box": (g.box.x, g.box.y, g.box.width, g.box.height),
             "size": (g.width, g.height),
