@@ -104,7 +104,7 @@ def read_other(data: bytes, max_pixels: int, turn: bool) -> tuple[Pixels, tuple[
         DeepImageError: it has more than 8 bits a channel.
         SampleError: it is no image that Pillow reads, or it has more than max_pixels pixels.
     """
-    with _opened(data) as image:
+    with opened_image(data) as image:
         width, height = image.size
         if width * height > max_pixels:
             reason = f"{width} x {height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
@@ -120,12 +120,12 @@ def check_depth(data: bytes) -> None:
         SampleError, MissingLibrary: as for `read_other`.
     """
     if data[:2] != b"\xff\xd8":
-        with _opened(data) as image:
+        with opened_image(data) as image:
             refuse_deep(image, data)
 
 
 @contextmanager
-def _opened(data: bytes) -> Iterator[Image]:
+def opened_image(data: bytes) -> Iterator[Image]:
     """Opens an image with Pillow, without decoding its pixels. Whatever Pillow raises becomes a SampleError."""
     try:
         from PIL.Image import DecompressionBombError

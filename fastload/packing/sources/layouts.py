@@ -18,11 +18,18 @@ import os
 from collections.abc import Callable
 
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.folders import is_folder
 from fastload.packing.options import Format, LayoutOptions
 from fastload.packing.sources.coco_files import annotation_files, coco_source
 from fastload.packing.sources.folder import FolderSource
+from fastload.packing.sources.label_maps import MASK_EXTENSIONS
+from fastload.packing.sources.masked import IMAGE_FOLDERS, MASK_FOLDERS, ade20k_source, cityscapes_source, pairs_source
 from fastload.packing.sources.protocol import Source
+from fastload.packing.sources.splits import files_in, subfolders
+from fastload.packing.sources.voc import voc_segmentation_source, voc_source
+from fastload.packing.sources.yolo import YAML_NAMES, yolo_source
+
+_LOOKED_INTO = 10
+"""Folders that are looked into for what tells a layout: VOC2012 in VOCdevkit, labels/train; a folder of class folders has many more."""
 
 
 def layout_source(path: str, options: LayoutOptions) -> Source:
@@ -62,19 +69,46 @@ def recognised(path: str) -> Format | None:
         return "coco" if path.lower().endswith(".json") else "yolo" if path.lower().endswith((".yaml", ".yml")) else None
     if annotation_files(path):
         return "coco"
+    below = subfolders(path)
+    if "leftImg8bit" in below and {"gtFine", "gtCoarse"} & below:
+        return "cityscapes"
+    if (voc := _voc_folders(path, below)) is not None:
+        return "voc" if "Annotations" in voc else "voc-segmentation"
+    inner = {name: subfolders(os.path.join(path, name)) for name in ("images", "annotations") if name in below}
+    if len(inner) == 2 and set.intersection(*inner.values()) & {"training", "validation"}:
+        return "ade20k"
+    if set(files_in(path, *YAML_NAMES)) & set(YAML_NAMES) or (
+        {"images", "labels"} <= below and _holds(os.path.join(path, "labels"), ".txt")
+    ):
+        return "yolo"
+    masks = below & set(MASK_FOLDERS)
+    if len(below) == 2 and below & set(IMAGE_FOLDERS) and masks and _holds(os.path.join(path, masks.pop()), *MASK_EXTENSIONS):
+        return "pairs"
     return None
 
 
-def subfolders(folder: str) -> set[str]:
-    """Names of the folders in a folder; empty if it is none."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in entries if is_folder(entry)}
-    except OSError:
-        return set()
+def _voc_folders(path: str, below: set[str]) -> set[str] | None:
+    """The folders beside JPEGImages, in the folder, or in one below it or VOCdevkit; None: it is not Pascal VOC's layout."""
+    tops = [path, *(os.path.join(path, name) for name in sorted(below)[:_LOOKED_INTO])]
+    if "VOCdevkit" in below:
+        tops += [os.path.join(path, "VOCdevkit", name) for name in sorted(subfolders(os.path.join(path, "VOCdevkit")))[:_LOOKED_INTO]]
+    found = (subfolders(top) for top in tops)
+    return next((inner for inner in found if "JPEGImages" in inner and inner & {"Annotations", "SegmentationClass"}), None)
+
+
+def _holds(folder: str, *endings: str) -> bool:
+    """Whether such files are right in a folder, or in one below it."""
+    inner = (os.path.join(folder, name) for name in sorted(subfolders(folder))[:_LOOKED_INTO])
+    return any(files_in(each, *endings) for each in (folder, *inner))
 
 
 _OPENERS: dict[Format, Callable[[str, LayoutOptions], Source]] = {
     "folder": lambda path, _: FolderSource(path),
     "coco": coco_source,
+    "voc": voc_source,
+    "voc-segmentation": voc_segmentation_source,
+    "yolo": yolo_source,
+    "cityscapes": cityscapes_source,
+    "ade20k": ade20k_source,
+    "pairs": pairs_source,
 }

@@ -1,0 +1,77 @@
+"""Label maps: pictures whose pixels are numbers of classes or objects. They are read as the numbers that the file has, not as colours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError, SampleError
+from fastload.files import read_regular
+from fastload.limits import checked_max_pixels
+from fastload.packing.pixels import MissingLibrary, opened_image
+
+MASK_EXTENSIONS = (".png", ".tif", ".tiff", ".bmp", ".gif", ".pgm", ".webp")
+"""Files that may hold labels: of formats that can be lossless."""
+
+LabelMap = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+_LOSSY = ("JPEG", "AVIF", "HEIF", "JPEG2000", "JXL")
+_SPREAD = {"L;2": 85, "L;4": 17}
+"""What Pillow multiplies grey values of 2 and 4 bits by, to spread them over 8."""
+
+
+def read_label_map(data: bytes) -> LabelMap:
+    """The labels (height, width) in a picture's file: the indices of one with a palette, the values of a grey one.
+
+    Raises:
+        MissingLibrary: Pillow is not installed.
+        SampleError: it is no picture, is one of colours, of a lossy format, or has values beyond 16 bits. The message is the reason alone.
+    """
+    with opened_image(data) as image:
+        if image.width * image.height > checked_max_pixels(None):
+            raise _refused(f"{image.width} x {image.height} pixels are more than the limit (FASTLOAD_MAX_PIXELS)")
+        if image.format in _LOSSY:
+            raise _refused(f"a {image.format}, which changes labels when it is compressed; convert it to PNG from what it was made of")
+        if image.mode not in ("P", "L", "1") and not image.mode.startswith("I"):
+            raise _refused(
+                f"a picture of colours ({image.mode}), where a mask has one number for each pixel: convert it to grey or palette labels"
+            )
+        spread = next((_SPREAD[raw] for raw in _raw_modes(image) if raw in _SPREAD), 1)
+        pixels: npt.NDArray[Any] = np.array(image)
+    if pixels.dtype == np.bool_:
+        return pixels.astype(np.uint8)
+    if pixels.dtype == np.uint8:
+        return pixels // np.uint8(spread) if spread > 1 else pixels
+    if pixels.min(initial=0) < 0 or pixels.max(initial=0) > 65535:
+        raise _refused("it has labels outside 0 to 65535")
+    return pixels.astype(np.uint16)
+
+
+def label_map_of(path: str, owner: str) -> LabelMap:
+    """The labels in a file. Raises PackError, which names the file and the sample that it belongs to, or MissingLibrary."""
+    try:
+        return read_label_map(read_regular(path))
+    except MissingLibrary:
+        raise
+    except SampleError as error:
+        raise PackError(f"{owner}: its mask {path}: {error.reason or error}") from error
+    except OSError as error:
+        raise PackError(f"{owner}: its mask {path} cannot be read: {error.strerror or error}") from error
+
+
+def is_deep(path: str) -> bool:
+    """Whether a file holds labels of more than 8 bits, by its header. Raises as `read_label_map` does, or OSError."""
+    with opened_image(read_regular(path)) as image:
+        return image.mode.startswith("I")
+
+
+def _raw_modes(image: Any) -> list[str]:
+    """Pillow's names of how the file has its pixels."""
+    arguments = [entry[3] for entry in getattr(image, "tile", ())]
+    return [raw for each in arguments for raw in (each if isinstance(each, tuple) else (each,)) if isinstance(raw, str)]
+
+
+def _refused(reason: str) -> SampleError:
+    return SampleError(reason, reason=reason)

@@ -1,0 +1,171 @@
+"""Pascal VOC's layout: JPEGImages with Annotations (boxes in XML) or SegmentationClass (labels in palette PNGs), and lists in ImageSets."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+
+from fastload.errors import PackError
+from fastload.files import read_regular
+from fastload.packing.options import LayoutOptions
+from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, rows
+from fastload.packing.sources.masked import MaskedFiles, by_stem
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Value
+from fastload.packing.sources.splits import chosen_split, files_in, subfolders
+from fastload.packing.sources.xml_tree import Element, read_xml
+from fastload.store import Field
+
+VOC_CLASSES = tuple(
+    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant sheep sofa train "
+    "tvmonitor".split()
+)
+_LIST_BYTES = 64 << 20
+_FLAGS = ("difficult", "truncated")
+
+
+class VocSource(AnnotatedFiles):
+    """Objects of Pascal VOC's annotations.
+
+    The fields: `boxes` (xyxy, float32: pixels from 0, with the right and lower edge, where the file counts from 1 and includes the last
+    pixel), and for each its `labels`, `difficult` and `truncated`. The classes are the challenge's twenty where no other is named in
+    Annotations, else all names there, sorted; so they are the same for every split.
+    """
+
+    def __init__(self, title: str, images: list[str], annotations: list[str], folder: str) -> None:
+        super().__init__(title, images)
+        self._annotations = annotations
+        self._folder = folder
+        self.classes = _classes(folder, annotations)
+        self._labels = {name: label for label, name in enumerate(self.classes)}
+        self.fields = (
+            Field(BOXES, "boxes", format="xyxy"),
+            rows(LABELS, "int64", BOXES),
+            *(rows(name, "uint8", BOXES) for name in _FLAGS),
+        )
+
+    def beside(self, position: int) -> list[str]:
+        return [self._annotations[position]]
+
+    def values(self, position: int, image: bytes) -> dict[str, Value]:
+        path = self._annotations[position]
+        try:
+            found = read_xml(path).all("object")
+        except OSError as error:
+            raise PackError(f"{self.name(position)}: its annotation {path} cannot be read: {error.strerror or error}") from error
+        whats = [f"{path}: object {number} (from 0)" for number in range(len(found))]
+        values: dict[str, Value] = {
+            BOXES: np.array([_box(what, each) for what, each in zip(whats, found, strict=True)], np.float32).reshape(-1, 4),
+            LABELS: np.array([self._label(what, each) for what, each in zip(whats, found, strict=True)], np.int64),
+        }
+        for name in _FLAGS:
+            values[name] = np.array([each.value(name) == "1" for each in found], np.uint8)
+        return values
+
+    def _label(self, what: str, found: Element) -> int:
+        name = found.value("name")
+        if name not in self._labels:
+            raise PackError(f"{what} has the name {name!r}, which is no class of the dataset")
+        return self._labels[name]
+
+
+def _box(what: str, found: Element) -> tuple[float, ...]:
+    texts = [found.value("bndbox", side) for side in ("xmin", "ymin", "xmax", "ymax")]
+    try:
+        left, top, right, bottom = map(float, texts)
+    except ValueError:
+        raise PackError(f"{what}: its bndbox is {', '.join(map(repr, texts))}, where xmin, ymin, xmax, ymax are numbers") from None
+    if not all(math.isfinite(side) and abs(side) < 1e9 for side in (left, top, right, bottom)):
+        raise PackError(f"{what}: its bndbox {texts} has a side that is NaN, infinite or too large")
+    if right < left or bottom < top:
+        raise PackError(f"{what}: its bndbox [xmin, ymin, xmax, ymax] is {texts}: x2 < x1 or y2 < y1; correct or remove it")
+    return max(left - 1, 0.0), max(top - 1, 0.0), right, bottom
+
+
+def _classes(folder: str, annotations: list[str]) -> tuple[str, ...]:
+    """Names of the classes; a file that cannot be read is the error of its own sample."""
+    names: set[str] = set()
+    everywhere = [os.path.join(folder, name) for name in files_in(folder, ".xml")]
+    for path in everywhere or annotations:
+        try:
+            names.update(found.value("name") for found in read_xml(path).all("object"))
+        except (PackError, OSError):  # noqa: PERF203
+            continue
+    return VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names - {""}))
+
+
+def voc_source(path: str, options: LayoutOptions) -> VocSource:
+    """The images of a split of ImageSets/Main, or all that have an annotation, with their objects."""
+    root = voc_root(path)
+    folder = os.path.join(root, "Annotations")
+    listed = _listed(root, "Main", options.split)
+    stems = listed if listed is not None else [name[:-4] for name in files_in(folder, ".xml")]
+    if not stems:
+        raise PackError(f"{root}: no .xml files in its folder Annotations")
+    return VocSource(path, _images(root, stems), [os.path.join(folder, f"{stem}.xml") for stem in stems], folder)
+
+
+def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
+    """The images of a split of ImageSets/Segmentation, or all that have a mask, with the masks of classes, and of objects if all have one.
+
+    255 is of no class. The names of the classes come from labelmap.txt, as CVAT writes it; those of the challenge (a folder VOC20..) are
+    known.
+    """
+    root = voc_root(path)
+    top = os.path.join(root, "SegmentationClass")
+    listed = _listed(root, "Segmentation", options.split)
+    stems = listed if listed is not None else [name[:-4] for name in files_in(top, ".png")]
+    if not stems:
+        raise PackError(f"{root}: no .png files in its folder SegmentationClass")
+    masks = {MASK: [os.path.join(top, f"{stem}.png") for stem in stems]}
+    objects = [os.path.join(root, "SegmentationObject", f"{stem}.png") for stem in stems]
+    if all(map(os.path.isfile, objects)):
+        masks[INSTANCE_MASK] = objects
+    return MaskedFiles(path, _images(root, stems), masks, _mask_classes(root))
+
+
+def voc_root(path: str) -> str:
+    """The folder of JPEGImages: the one given, or the only one below it (or below VOCdevkit) that has such a folder."""
+    for top in (path, os.path.join(path, "VOCdevkit")):
+        if "JPEGImages" in (below := subfolders(top)):
+            return top
+        found = sorted(name for name in below if "JPEGImages" in subfolders(os.path.join(top, name)))
+        if len(found) == 1:
+            return os.path.join(top, found[0])
+        if found:
+            raise PackError(f"{top}: {', '.join(found)} are datasets of their own: give one of them as the source")
+    raise PackError(f"{path}: no folder JPEGImages in it, as Pascal VOC's layout has")
+
+
+def _listed(root: str, task: str, split: str | None) -> list[str] | None:
+    """The names that the list of a split has; None: there are no lists, and no split is named."""
+    folder = os.path.join(root, "ImageSets", task)
+    known = [name[:-4] for name in files_in(folder, ".txt") if "_" not in name]  # aeroplane_train.txt is of one class
+    if not known and split is None:
+        return None
+    path = os.path.join(folder, f"{chosen_split(root, known, split, f'lists in ImageSets/{task}')}.txt")
+    try:
+        stems = [line.split()[0] for line in read_regular(path, _LIST_BYTES).decode("utf-8").splitlines() if line.strip()]
+    except OSError as error:
+        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PackError(f"{path}: no UTF-8 text: {error.reason}") from error
+    if not stems:
+        raise PackError(f"{path}: empty; it lists the names of the split's images")
+    return stems
+
+
+def _images(root: str, stems: list[str]) -> list[str]:
+    """The images of these names; one that is not there is the sample's error."""
+    folder = os.path.join(root, "JPEGImages")
+    there = by_stem(folder, IMAGE_EXTENSIONS)
+    return [there.get(os.path.normpath(stem), os.path.join(folder, f"{stem}.jpg")) for stem in stems]
+
+
+def _mask_classes(root: str) -> tuple[str, ...] | None:
+    try:
+        lines = read_regular(os.path.join(root, "labelmap.txt"), 1 << 20).decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ("background", *VOC_CLASSES) if os.path.basename(os.path.abspath(root)).startswith("VOC20") else None
+    return tuple(line.split(":")[0].strip() for line in lines if line.strip() and not line.startswith("#")) or None
