@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import PackError, SampleError
+from fastload.errors import FastloadError, PackError, SampleError
 from fastload.files import read_regular
 from fastload.limits import checked_max_pixels
 from fastload.packing.pixels import MissingLibrary, opened_image
+from fastload.packing.sources.protocol import FIRST_TRIES
 
 MASK_EXTENSIONS = (".png", ".tif", ".tiff", ".bmp", ".gif", ".pgm", ".webp")
 """Files that may hold labels: of formats that can be lossless."""
@@ -49,10 +51,10 @@ def read_label_map(data: bytes) -> LabelMap:
     return pixels.astype(np.uint16)
 
 
-def label_map_of(path: str, owner: str) -> LabelMap:
-    """The labels in a file. Raises PackError, which names the file and the sample that it belongs to, or MissingLibrary."""
+def label_map_of(path: str, owner: str, dtype: str) -> LabelMap:
+    """The labels in a file, as uint8 or uint16. Raises PackError, which names the file and its sample, or MissingLibrary."""
     try:
-        return read_label_map(read_regular(path))
+        return fitted(read_label_map(read_regular(path)), dtype)
     except MissingLibrary:
         raise
     except SampleError as error:
@@ -61,9 +63,30 @@ def label_map_of(path: str, owner: str) -> LabelMap:
         raise PackError(f"{owner}: its mask {path} cannot be read: {error.strerror or error}") from error
 
 
-def is_deep(path: str) -> bool:
-    """Whether a file holds labels of more than 8 bits, by its header. Raises as `read_label_map` does, or OSError."""
-    with opened_image(read_regular(path)) as image:
+def fitted(labels: LabelMap, dtype: str) -> LabelMap:
+    """Labels of a dtype. Raises SampleError if they are beyond it."""
+    if labels.dtype == dtype:
+        return labels
+    if dtype == "uint8" and int(labels.max(initial=0)) > 255:
+        raise _refused(f"it has the label {int(labels.max())}, where other masks have 8 bits")
+    return labels.astype(np.uint8) if dtype == "uint8" else labels.astype(np.uint16)
+
+
+def some_are_deep(paths: Sequence[str]) -> bool:
+    """Whether one of some files, spread over all, has pixels of 16 bits, by its header; one that cannot be read is passed over."""
+    there = [path for path in paths if path]
+    for path in there[:: max(1, len(there) // FIRST_TRIES)]:
+        try:
+            if is_deep(read_regular(path)):
+                return True
+        except (FastloadError, OSError):  # noqa: PERF203
+            continue  # the sample's own error, when it is packed
+    return False
+
+
+def is_deep(data: bytes) -> bool:
+    """Whether a picture's file has grey pixels of more than 8 bits, by its header. Raises as `read_label_map` does."""
+    with opened_image(data) as image:
         return image.mode.startswith("I")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from fastload.errors import FastloadError, PackError
+from fastload.errors import PackError
 from fastload.files import expanded, read_regular
 from fastload.packing.folders import walk
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import INSTANCE_MASK, MASK, VOID, AnnotatedFiles
-from fastload.packing.sources.label_maps import MASK_EXTENSIONS, LabelMap, is_deep, label_map_of
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, Value
+from fastload.packing.sources.label_maps import MASK_EXTENSIONS, LabelMap, label_map_of, some_are_deep
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Value
 from fastload.packing.sources.splits import chosen_split, subfolders
 from fastload.store import Field
 
@@ -54,7 +54,7 @@ class MaskedFiles(AnnotatedFiles):
         self._masks = masks
         self._absent = absent
         self.classes = classes
-        self._dtypes = {name: _dtype(paths) for name, paths in masks.items()}
+        self._dtypes = {name: "uint16" if some_are_deep(paths) else "uint8" for name, paths in masks.items()}
         self.fields = tuple(Field(name, "mask", dtype) for name, dtype in self._dtypes.items())
 
     def beside(self, position: int) -> list[str]:
@@ -70,26 +70,12 @@ class MaskedFiles(AnnotatedFiles):
 
     def _labels(self, field: str, path: str, name: str) -> LabelMap:
         """The labels of a mask, of its field's dtype; those of `mask` are below the number of classes, or 255."""
-        labels = label_map_of(path, name)
+        labels = label_map_of(path, name, self._dtypes[field])
         known = len(self.classes) if self.classes is not None and field == MASK else 1 << 16
         highest = int(labels.max(initial=0, where=labels != VOID))
         if highest >= known:
             raise PackError(f"{name}: its mask {path} has the label {highest}, beyond its {known} classes (from 0, and 255 for none)")
-        if highest > VOID and self._dtypes[field] == "uint8":
-            raise PackError(f"{name}: its mask {path} has the label {highest}, where other masks have 8 bits")
-        return labels.astype(self._dtypes[field], copy=False)
-
-
-def _dtype(paths: Sequence[str]) -> str:
-    """uint16 if one of some masks, spread over all, has more than 8 bits."""
-    there = [path for path in paths if path]
-    for path in there[:: max(1, len(there) // FIRST_TRIES)]:
-        try:
-            if is_deep(path):
-                return "uint16"
-        except (FastloadError, OSError):  # noqa: PERF203
-            continue  # the sample's own error, when it is packed
-    return "uint8"
+        return labels
 
 
 def pairs_source(path: str, options: LayoutOptions) -> MaskedFiles:

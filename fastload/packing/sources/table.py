@@ -12,6 +12,7 @@ from fastload.packing.options import TableOptions
 from fastload.packing.sources.cells import guess_kind, is_number, parse_cell
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.packing.sources.table_layout import find_layout, read_rows
+from fastload.packing.sources.typed_cells import BOX_KINDS, TYPED_KINDS, TypedColumn
 from fastload.store import Field
 from fastload.store.field import Kind
 
@@ -21,9 +22,10 @@ class TableSource:
 
     The first line names the columns when it has a name for the paths among its cells (path, filename, image_path, ...; see
     `table_layout`), which may then stand anywhere; the column called label, class, target, ... becomes ``label``, and a
-    column's kind may be given as ``score:float``, one of int, float, text, json. Without such a line the columns are path,
-    label, column2, column3, ... A column without a given kind is int when every cell is one, else float, else json
-    when every cell is a JSON object or list, else text. Labels are numbers, or else the names of classes: sorted,
+    column's kind may be given as ``score:float``, one of int, float, text, json, or of `TYPED_KINDS`: image and mask are paths; boxes
+    (xyxy, or a format such as xywh), labels (of the boxes), ints and floats are JSON lists. The first column of kind image has the paths.
+    Without such a line the columns are path, label, column2, column3, ... A column without a given kind is int when every cell is one,
+    else float, else json when every cell is a JSON object or list, else text. Labels are numbers, or else the names of classes: sorted,
     numbered from 0, and kept.
 
     Raises:
@@ -53,8 +55,15 @@ class TableSource:
         self.classes: tuple[str, ...] | None = None
         fields = []
         self._values: dict[str, list[Any]] = {}
+        self._lines = lines
+        self._typed: dict[str, TypedColumn] = {}
+        boxes = next((name for name, kind in zip(layout.names, layout.kinds, strict=True) if kind in BOX_KINDS), "")
         for name, kind, cells in zip(layout.names, layout.kinds, columns, strict=True):
             if name in ("path", ""):
+                continue
+            if kind in TYPED_KINDS:
+                self._typed[name] = TypedColumn(name, kind, cells, self._folder, boxes)
+                fields.append(self._typed[name].field)
                 continue
             if name == "label" and kind is None:
                 cells = [cell.strip() for cell in cells]
@@ -75,7 +84,7 @@ class TableSource:
             self._notices.add(INDEX, path)
         if "label" not in layout.names:
             for name in layout.names:
-                if name not in ("path", ""):
+                if name not in ("path", "") and name not in self._typed:
                     self._notices.add(NO_LABEL, name)
 
     @property
@@ -118,10 +127,18 @@ class TableSource:
         return self._paths[position]
 
     def stamp(self, position: int) -> tuple[int, int]:
-        return file_stamp(self.name(position))
+        files = [column.path(position) for column in self._typed.values() if column.is_file]
+        stamps = [file_stamp(path) for path in (self.name(position), *files)]
+        return sum(size for size, _ in stamps), max(time for _, time in stamps)
 
-    def fields_of(self, position: int) -> dict[str, Value]:
-        return {name: values[position] for name, values in self._values.items()}
+    def fields_of(self, position: int) -> dict[str, Value] | None:
+        """The fields of a line; None where files have to be read."""
+        return None if self._typed else self._fields(position)
+
+    def _fields(self, position: int) -> dict[str, Value]:
+        where = f"{self.title}, line {self._lines[position]}, column"
+        typed = {name: column.value(position, f"{where} {name!r}") for name, column in self._typed.items()}
+        return {name: values[position] for name, values in self._values.items()} | typed
 
     def place(self, position: int) -> Place:
         path = self.name(position)
@@ -129,4 +146,4 @@ class TableSource:
 
     def read(self, position: int) -> Item:
         path = self.name(position)
-        return Item(path, read_regular(path), self.fields_of(position))
+        return Item(path, read_regular(path), self._fields(position))

@@ -18,8 +18,9 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES
+from fastload.packing.sources.typed_cells import TYPED_KINDS
 
-KINDS = ("int", "float", "text", "json")
+KINDS = ("int", "float", "text", "json", *TYPED_KINDS)
 PATH_NAMES = frozenset(
     "path file filename filepath fname image img imagepath imgpath imagefile imgfile imagefilename imagename imgname imagefilepath "
     "relativepath relpath filenames paths images".split()
@@ -108,7 +109,7 @@ class _Table:
         names = {_plain(_split_kind(cell)[0]) for cell in self.first}
         if any(cell.lower().endswith(_PICTURE) for cell in self.first):
             return False
-        if names & (PATH_NAMES | given):
+        if names & (PATH_NAMES | given) or any(_split_kind(cell)[1] in TYPED_KINDS for cell in self.first):
             return True
         if any(self._is_file(cell) for cell in self.first):
             return False
@@ -130,11 +131,11 @@ class _Table:
                 raise PackError(f"{self.path}, line 1: column {cell!r}: a kind is one of {', '.join(KINDS)}")
             names.append(name)
             kinds.append(kind or None)
-        paths = self._path_column(names)
+        paths = self._path_column(names) if self.options.path_column is not None or "image" not in kinds else kinds.index("image")
         labels = self._label_column(names, paths)
         self._refuse_one(paths, labels)
         names[paths] = "path"
-        if labels is not None:
+        if labels is not None and kinds[labels] not in TYPED_KINDS:
             names[labels] = "label"
         for place, name in enumerate(names):
             if (not name and place) or (name and name in names[:place]) or name == "image":

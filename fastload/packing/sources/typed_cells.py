@@ -1,0 +1,93 @@
+"""Cells of a table that hold more than a number or a text: paths of further images and masks, boxes, and rows of numbers, as JSON."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from fastload.errors import PackError
+from fastload.files import read_regular
+from fastload.packing.sources.annotated import numbers
+from fastload.packing.sources.label_maps import label_map_of, some_are_deep
+from fastload.packing.sources.protocol import Value
+from fastload.store import BOX_SIDES, Field
+from fastload.store.checked import parse_json
+
+BOX_KINDS = {"boxes": "xyxy", **{name: name for name in BOX_SIDES}}
+"""Kinds of a column of boxes, and their formats."""
+FILE_KINDS = ("image", "mask")
+TYPED_KINDS = (*FILE_KINDS, *BOX_KINDS, "labels", "ints", "floats")
+"""Kinds that a header may name besides those that are recognised by the cells."""
+
+
+class TypedColumn:
+    """A column of one of `TYPED_KINDS`. A cell is parsed when its sample is read, so that a wrong one is that sample's error.
+
+    Attributes:
+        field: what it is stored as.
+    """
+
+    def __init__(self, name: str, kind: str, cells: list[str], folder: str, boxes: str) -> None:
+        """`folder`: that paths are relative to; `boxes`: the table's column of boxes, to which labels belong; "": there is none."""
+        self._kind = kind
+        self._cells = [cell.strip() for cell in cells]
+        self._folder = folder
+        if kind in FILE_KINDS:
+            deep = some_are_deep([self.path(row) for row in range(len(cells))])
+            dtype = "uint16" if deep else "uint8"
+            self.field = Field(name, "mask", dtype) if kind == "mask" else Field(name, "image", dtype, (1,) if deep else (3,))
+        elif kind in BOX_KINDS:
+            self.field = Field(name, "boxes", format=BOX_KINDS[kind])
+        else:
+            self.field = Field(name, "array", "float32" if kind == "floats" else "int64", (None,), of=boxes if kind == "labels" else "")
+
+    def path(self, position: int) -> str:
+        """The file that a cell names."""
+        return os.path.join(self._folder, self._cells[position])
+
+    @property
+    def is_file(self) -> bool:
+        """Whether its cells name files."""
+        return self._kind in FILE_KINDS
+
+    def value(self, position: int, what: str) -> Value:
+        """The value of a cell; `what` is what to call it in messages. Raises PackError, or MissingLibrary."""
+        if self.is_file:
+            if not self._cells[position]:
+                raise PackError(f"{what}: no path")
+            if self._kind == "mask":
+                return label_map_of(self.path(position), what, self.field.dtype)
+            try:
+                return read_regular(self.path(position))
+            except OSError as error:
+                raise PackError(f"{what}: {self.path(position)} cannot be read: {error.strerror or error}") from error
+        try:
+            found = parse_json(self._cells[position] or "[]")
+        except ValueError as error:
+            raise PackError(f"{what}: no JSON list: {error}") from None
+        if self._kind not in BOX_KINDS:
+            rows = numbers(found, None, what)
+            if self._kind != "floats" and not all(isinstance(each, int) for each in found):
+                raise PackError(f"{what}: a number in it is not whole")
+            return np.array(found, np.int64) if self._kind != "floats" else rows.astype(np.float32)
+        sides = self.field.row_shape[0]
+        if not isinstance(found, list):
+            raise PackError(f"{what}: no list of boxes")
+        if found and not isinstance(found[0], list):
+            found = [found]  # one box alone
+        boxes = np.array([numbers(box, sides, f"{what}, box {row} (from 0)") for row, box in enumerate(found)], np.float32).reshape(
+            -1, sides
+        )
+        wrong = _turned(boxes, self.field.format)
+        if len(wrong):
+            raise PackError(f"{what}, box {wrong[0]} (from 0): {boxes[wrong[0]].tolist()} has x2 < x1 or y2 < y1 ({self.field.format})")
+        return boxes
+
+
+def _turned(boxes: np.ndarray[tuple[int, int], np.dtype[np.float32]], form: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The rows of boxes whose width or height is negative."""
+    if form == "xyxyxyxy":
+        return np.zeros(0, np.int64)
+    sides = boxes[:, 2:4] - boxes[:, :2] if form == "xyxy" else boxes[:, 2:4]
+    return np.flatnonzero((sides < 0).any(1))
