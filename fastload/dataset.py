@@ -22,7 +22,7 @@ from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleErro
 from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
-from fastload.plan import Plan, compile_plan, output_of
+from fastload.plan import Plan, compile_plan, outputs_of
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_of
 from fastload.rng import checked_epoch, checked_seed
@@ -139,7 +139,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
     def _source_for(self, plan: Plan) -> core.Source:
         opened = self.opened
         if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
-            self._source = opened, plan, core.Source(opened.reader.store, plan.program, opened.image_field, self.max_pixels)
+            self._source = opened, plan, core.Source(opened.reader.store, list(plan.programs), opened.image_field, self.max_pixels)
         return self._source[2]  # type: ignore[no-any-return]
 
     @property
@@ -305,50 +305,52 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         kinds, fields = self.opened.kinds, self.fields
         return len(fields) == 2 and kinds[fields[0]] == "image" and kinds[fields[1]] == "int"
 
-    def decode(self, index: int, seed: int, epoch: int) -> torch.Tensor:
-        """The image of sample index: (3, height, width), uint8 or the plan's float dtype."""
+    def decode(self, index: int, seed: int, epoch: int) -> Any:
+        """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its views under Views."""
         return self._decoded(self.plan, index, seed, epoch)
 
-    def _decoded(self, plan: Plan, index: int, seed: int, epoch: int) -> torch.Tensor:
-        output = output_of(plan, None, "CHW")
+    def _decoded(self, plan: Plan, index: int, seed: int, epoch: int) -> Any:
+        outputs = outputs_of(plan, None, "CHW")
         try:
-            height, width = self._size(plan, index)
-            image = torch.empty((3, height, width), dtype=_TORCH_DTYPES[output.dtype])
-            into = image.view(torch.uint8).reshape(-1).numpy()
+            sizes = self._sizes(plan, index)
+            images = [torch.empty((3, *size), dtype=_TORCH_DTYPES[o.dtype]) for size, o in zip(sizes, outputs, strict=True)]
+            into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
+            wide = [(width, height) for height, width in sizes]
             source, files = self._source_for(plan), self.opened.reader.files
             record = files.record(index) if files.remote else None
             try:
-                self.opened.decoder.decode(source, index, seed, epoch, output, into, width, height, record)
+                self.opened.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
             except SampleError:
                 record = self.opened.reader.healed(index) if record is None else None
                 if record is None:
                     raise
-                self.opened.decoder.decode(source, index, seed, epoch, output, into, width, height, record)
+                self.opened.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
         except SampleError as error:
             raise self.sample_error(index, error.reason) from None
         except RemoteError:
             raise
         except (ArgumentError, DatasetError) as error:
             raise self.sample_error(index, str(error)) from None
-        return image
+        return images if plan.views else images[0]
 
-    def image_size(self, index: int) -> tuple[int, int]:
-        """(height, width) of sample index after the native transforms."""
-        return self._size(self.plan, index)
+    def image_sizes(self, index: int) -> tuple[tuple[int, int], ...]:
+        """(height, width) of sample index after the native transforms: of its image, or of each of its views."""
+        return self._sizes(self.plan, index)
 
-    def _size(self, plan: Plan, index: int) -> tuple[int, int]:
-        if plan.fixed_size is not None:
-            return plan.fixed_size
+    def _sizes(self, plan: Plan, index: int) -> tuple[tuple[int, int], ...]:
+        if plan.fixed_sizes is not None:
+            return plan.fixed_sizes
         heights, widths = self.opened.sizes
         width, height = int(widths[index]), int(heights[index])
         if width < 1 or height < 1:
             raise self.sample_error(index, f"its columns say {width} x {height} pixels, which no image has")
         if width * height > self.max_pixels:
             raise self.sample_error(index, f"its columns say {width} x {height} pixels; the limit is {self.max_pixels}")
-        width, height = plan.program.size(width, height)
-        if width * height > self.max_pixels:
-            raise self.sample_error(index, f"the transform makes {width} x {height} pixels of it; the limit is {self.max_pixels}")
-        return height, width
+        sizes = [program.size(width, height) for program in plan.programs]
+        for wide, high in sizes:
+            if wide * high > self.max_pixels:
+                raise self.sample_error(index, f"the transform makes {wide} x {high} pixels of it; the limit is {self.max_pixels}")
+        return tuple((high, wide) for wide, high in sizes)
 
     def sample_error(self, index: int, reason: str) -> SampleError:
         """A SampleError that names the sample, its file, the reason and the way on."""

@@ -30,7 +30,7 @@ from fastload.positions import as_positions
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
     *("column_values", "stored_values", "stored_fields"),
-    *("decode", "_decoded", "image_size", "_size", "image_field", "fields", "kinds", "sizes", "plan", "source", "_source_for", "opened"),
+    *("decode", "_decoded", "image_sizes", "_sizes", "image_field", "fields", "kinds", "sizes", "plan", "source", "_source_for", "opened"),
 )
 """Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
 

@@ -2,7 +2,7 @@
 
 NOTE [ rng: the registry of Philox streams ]
 A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw the same numbers, so that each has a stream of its own:
-  0 ...            the native transforms, by their position in the transform
+  0 ...            the native transforms, by their position in the transform; in view k of several (from 0) k * VIEW_STREAMS further
   OP_STREAM ...      the ops of AugmentBatch, counted over all batch transforms of a loader
   MIX_STREAM ...     MixUp, CutMix and the choice between them, and the batch seeds of Seeded: draws for a whole batch
   INTERLEAVING_STREAM  the key of a mixture's order of sources in one epoch
@@ -22,6 +22,8 @@ from fastload.positions import position_of
 
 OP_STREAM = 0x8000
 MIX_STREAM = 0xC000
+VIEW_STREAMS = 512
+"""Streams of one view: 64 views have those below OP_STREAM."""
 INTERLEAVING_STREAM = 0xFFFB
 SOURCE_STREAM = 0xFFFC
 SUBSTITUTE_STREAM = 0xFFFD

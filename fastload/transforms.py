@@ -15,6 +15,10 @@ from fastload.errors import TransformError
 Size = int | Sequence[int]
 
 
+MOST_VIEWS = 64
+"""Of one image: FL_PARTS_MAX."""
+
+
 def _pair(size: Size, who: str) -> tuple[int, int]:
     values = (size, size) if isinstance(size, int) else tuple(size)
     if len(values) == 1:
@@ -194,3 +198,27 @@ class Normalize(Transform):
             raise TransformError("Normalize: mean and std take one value or three")
         if 0.0 in self.std:
             raise TransformError("Normalize: std holds a 0, which leads to division by zero")
+
+
+@dataclass(frozen=True, eq=False)
+class Views(Transform):
+    """Several views of each image, as DINO, SwAV and SimCLR train on: the image becomes a list of tensors, one for each entry.
+
+    The last step of a transform. The image is read and decoded once for all of its views; each then goes through an entry of its own, with
+    its own draws, also where one transform is an entry twice: ``Views([global_crop] * 2 + [local_crop] * 8)``. Steps before it are
+    applied to every view, with the same draws.
+
+    Args:
+        transforms: of each view: a transform, or a list of them, of fastload or torchvision, callables included. All entries deliver one
+            dtype: all end in ToFloat or Normalize, or none.
+    """
+
+    transforms: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.transforms, list | tuple) or not 0 < len(self.transforms) <= MOST_VIEWS:
+            raise TransformError(f"Views: give a list of 1 to {MOST_VIEWS} transforms, one for each view")
+        object.__setattr__(self, "transforms", tuple(self.transforms))
+
+    def __repr__(self) -> str:
+        return f"Views({len(self.transforms)} transforms)"

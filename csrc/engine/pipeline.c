@@ -1,24 +1,19 @@
 #include "engine/pipeline.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/bytes.h"
 #include "common/clock.h"
-#include "jpeg/decoder.h"
 #include "jpeg/entropy.h"
 #include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"
 #include "jpeg/transcode.h"
-#include "resize/resize.h"
-#include "resize/sink.h"
 #include "store/attached.h"
 #include "store/record.h"
 
 struct fl_worker {
-    fl_jpeg_decoder *decoder;
-    fl_resizer *resizer;
+    fl_renderer *renderer;
     fl_store_reader *reader;
     fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
     fl_buffer file; /* the image file, or the attached image, last read */
@@ -29,8 +24,7 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
     *out = NULL;
     fl_worker *worker = calloc(1, sizeof *worker);
     if (!worker) return fl_fail(err, FL_ENOMEM, "no memory for a worker");
-    fl_code code = fl_jpeg_decoder_create(&worker->decoder, err);
-    if (!code) code = fl_resizer_create(&worker->resizer, err);
+    fl_code code = fl_renderer_create(&worker->renderer, err);
     if (!code) code = fl_store_reader_create(&worker->reader, err);
     if (code) {
         fl_worker_free(worker);
@@ -45,8 +39,7 @@ void fl_worker_free(fl_worker *worker) {
     fl_store_reader_free(worker->reader);
     fl_jpeg_entropy_free(worker->entropy);
     fl_buffer_free(&worker->file);
-    fl_resizer_free(worker->resizer);
-    fl_jpeg_decoder_free(worker->decoder);
+    fl_renderer_free(worker->renderer);
     free(worker);
 }
 
@@ -69,72 +62,6 @@ static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_err
     return FL_OK;
 }
 
-/* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else the window's span and the filter's reach. */
-static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach, uint32_t *start,
-                   uint32_t *extent) {
-    double shrink = fmax(scale * eighths / 8.0, 1.0) * 8.0 / eighths; /* one filter radius, in full-size pixels */
-    double margin = reach * shrink + 2.0 * 8.0 / eighths;
-    double low = floor((double)from * scale - margin), high = ceil((double)(from + length) * scale + margin);
-    if (low < 0) low = 0;
-    if (high > size) high = size;
-    *start = (uint32_t)low, *extent = (uint32_t)high - (uint32_t)low;
-}
-
-/* Decodes what the geometry's visible window needs and resizes it into the sink. */
-static fl_code render(fl_worker *worker, const fl_geometry *g, const fl_view *raw, const fl_sink *sink, fl_error *err) {
-    int eighths = 8;
-    if (!raw && g->resized && g->antialias && g->dct_scale) eighths = fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
-    double scale_x = (double)g->box.width / g->width, scale_y = (double)g->box.height / g->height;
-    double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
-    fl_box part = {0, 0, 0, 0}; /* of the box */
-    if (g->resized) {
-        needed(scale_x, g->box.width, g->visible.x, g->visible.width, eighths, reach, &part.x, &part.width);
-        needed(scale_y, g->box.height, g->visible.y, g->visible.height, eighths, reach, &part.y, &part.height);
-    } else {
-        part = (fl_box){(uint32_t)(g->visible.x - g->box.x), (uint32_t)(g->visible.y - g->box.y), (uint32_t)g->visible.width,
-                        (uint32_t)g->visible.height};
-    }
-    fl_box source = {g->box.x + part.x, g->box.y + part.y, part.width, part.height};
-    fl_view view;
-    int64_t start = fl_clock_ns();
-    double left = source.x, top = source.y, s = eighths / 8.0; /* the view's origin, in scaled pixels of the image */
-    if (raw) {
-        view = *raw;
-        view.pixels += source.y * view.stride + (size_t)source.x * 3;
-        view.tail = (raw->height - source.y - source.height) * raw->stride + (size_t)(raw->width - source.x - source.width) * 3;
-        view.width = source.width, view.height = source.height;
-    } else {
-        fl_code code = fl_jpeg_decoder_decode(worker->decoder, &source, eighths, &view, err);
-        add(&worker->counters.fallbacks, fl_jpeg_decoder_fell_back(worker->decoder));
-        add(&worker->counters.warnings, fl_jpeg_decoder_warnings(worker->decoder));
-        if (code) return code;
-        left = floor(source.x * s), top = floor(source.y * s);
-    }
-    int64_t decoded = fl_clock_ns();
-    fl_resize_spec spec = {
-        .x = g->box.x * s - left,
-        .y = g->box.y * s - top,
-        .width = g->box.width * s,
-        .height = g->box.height * s,
-        .out_width = g->width,
-        .out_height = g->height,
-        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
-        .at_x = (uint32_t)(g->visible.x - g->window.x),
-        .at_y = (uint32_t)(g->visible.y - g->window.y),
-        .filter = (fl_resize_filter)g->filter,
-        .antialias = g->antialias,
-    };
-    if (!g->resized) { /* the view is the window's own pixels */
-        spec.x = spec.y = 0;
-        spec.width = spec.out_width = view.width, spec.height = spec.out_height = view.height;
-        spec.window = (fl_box){0, 0, view.width, view.height};
-    }
-    fl_code code = fl_resize(worker->resizer, &view, &spec, sink, err);
-    add(&worker->counters.decode_ns, (uint64_t)(decoded - start));
-    add(&worker->counters.resize_ns, (uint64_t)(fl_clock_ns() - decoded));
-    return code;
-}
-
 /* An image as it is stored. */
 typedef struct stored {
     fl_record_kind kind; /* JPEG or raw */
@@ -147,10 +74,10 @@ static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t 
     fl_record_field image;
     fl_code code = given.bytes ? fl_store_check_record(source->store, index, given, err)
                                : fl_store_reader_get(worker->reader, source->store, index, &record, err);
-    if (!code) code = fl_record_find(record, source->image_field, &image, err);
+    if (!code) code = fl_record_find(record, source->parts[0].field, &image, err);
     if (code) return code;
     add(&worker->counters.bytes, record.size);
-    *found = (stored){image.kind, image.data, fl_record_index(record, source->image_field), 0};
+    *found = (stored){image.kind, image.data, fl_record_index(record, source->parts[0].field), 0};
     if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW) return FL_OK;
     if (image.kind == FL_RECORD_KIND_PLACE) {
         found->kind = FL_RECORD_KIND_JPEG;
@@ -199,25 +126,20 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     return code;
 }
 
+/* Makes one image into all parts of the source. raw: as fl_render takes it. */
 static fl_code make_image(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *raw, uint32_t width, uint32_t height,
-                          const fl_sink *sink, fl_error *err) {
-    fl_geometry g;
-    fl_code code = fl_geometry_resolve(&source->program, width, height, key, NULL, &g, err);
-    if (code) return code;
-    if (g.window.width != sink->width || g.window.height != sink->height)
-        return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");
-    fl_sink out = *sink;
-    out.hflip = g.hflip, out.vflip = g.vflip;
-    fl_box shown = {0, 0, 0, 0}; /* in the sink */
-    if (g.visible.width && g.visible.height)
-        shown = (fl_box){(uint32_t)(g.visible.x - g.window.x), (uint32_t)(g.visible.y - g.window.y), (uint32_t)g.visible.width,
-                         (uint32_t)g.visible.height};
-    if (shown.width != sink->width || shown.height != sink->height) fl_resize_sink_fill(&out, &shown, g.fill);
-    if (!shown.width) return FL_OK; /* all padding */
-    return render(worker, &g, raw, &out, err);
+                          const fl_target *targets, uint32_t row, fl_error *err) {
+    fl_rendered took;
+    fl_code code = fl_render(worker->renderer, source->parts, source->count, key, raw, width, height, targets, row, &took, err);
+    add(&worker->counters.fallbacks, took.fell_back);
+    add(&worker->counters.warnings, took.warnings);
+    add(&worker->counters.decode_ns, took.decode_ns);
+    add(&worker->counters.resize_ns, took.resize_ns);
+    return code;
 }
 
-static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_sink *sink, fl_error *err) {
+static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
+                        fl_error *err) {
     stored found = {.proving_ns = 0};
     fl_view raw = {NULL, 0, 0, 0, 0};
     uint32_t width = 0, height = 0;
@@ -230,48 +152,46 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
         code = raw_view(found.data, source->max_pixels, &raw, err);
         width = raw.width, height = raw.height;
     } else {
-        code = fl_jpeg_decoder_open(worker->decoder, found.data.bytes, found.data.size, source->max_pixels, &width, &height, err);
-        fl_jpeg_decoder_index(worker->decoder, found.index.bytes, found.index.size);
+        code = fl_renderer_open(worker->renderer, found.data, found.index, source->max_pixels, &width, &height, err);
     }
     add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start - found.proving_ns));
     add(&worker->counters.decode_ns, (uint64_t)found.proving_ns);
-    if (!code) code = make_image(worker, source, key, is_raw ? &raw : NULL, width, height, sink, err);
+    if (!code) code = make_image(worker, source, key, is_raw ? &raw : NULL, width, height, targets, row, err);
     return code;
 }
 
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_sink *sink, fl_error *err) {
-    fl_code code = make_row(worker, source, key, given, sink, err);
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
+                        fl_error *err) {
+    fl_code code = make_row(worker, source, key, given, targets, row, err);
     add(&worker->counters.samples, 1);
     if (code) add(&worker->counters.failed, 1);
     return code;
 }
 
-static fl_sink sink_of(const fl_batch *batch, uint32_t row) {
-    fl_sink sink = batch->sink;
-    sink.data = (uint8_t *)sink.data + batch->image_bytes * row;
-    return sink;
+/* Never another image's pixels in a row that failed, whatever the policy does next. */
+static void clear(const fl_batch *batch, uint32_t row) {
+    for (uint32_t i = 0; i < batch->parts; i++) memset(fl_target_sink(&batch->target[i], row).data, 0, batch->target[i].row_bytes);
 }
 
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
     const fl_row at = batch->row[row];
-    const fl_sink sink = sink_of(batch, row);
     const fl_key key = {batch->seed, batch->epoch, at.index};
-    const fl_code code = make_image(worker, batch->sources[at.source], key, image, image->width, image->height, &sink, &batch->errors[row]);
+    const fl_code code =
+        make_image(worker, batch->sources[at.source], key, image, image->width, image->height, batch->target, row, &batch->errors[row]);
     batch->errors[row].code = code;
-    if (code) memset(sink.data, 0, batch->image_bytes);
+    if (code) clear(batch, row);
     return code;
 }
 
 void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_batch *batch = opaque;
     fl_row at = batch->row[row];
-    const fl_sink sink = sink_of(batch, row);
     fl_key key = {batch->seed, batch->epoch, at.index};
     fl_code code = batch->errors[row].code;
-    if (!code) code = fl_pipeline_row(context, batch->sources[at.source], key, at.given, &sink, &batch->errors[row]);
+    if (!code) code = fl_pipeline_row(context, batch->sources[at.source], key, at.given, batch->target, row, &batch->errors[row]);
     if (code) {
         batch->errors[row].code = code;
-        memset(sink.data, 0, batch->image_bytes); /* never another image's pixels, whatever the policy does next */
+        clear(batch, row);
         atomic_fetch_add_explicit(&batch->failed, 1, memory_order_relaxed);
     }
     if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
@@ -282,7 +202,7 @@ static bool ahead_attached(const fl_source *source, uint64_t index, const char *
     uint8_t head[FL_STORE_HEAD];
     fl_record_field image;
     const fl_span read = {head, fl_store_head(source->store, index, head)};
-    if (!fl_record_peek(read, source->image_field, &image)) return false;
+    if (!fl_record_peek(read, source->parts[0].field, &image)) return false;
     if (image.kind != FL_RECORD_KIND_PLACE) return fl_store_ahead(source->store, index);
     return fl_attached_ahead(image.data, base, fl_store_images(source->store));
 }

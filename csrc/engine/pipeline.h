@@ -13,21 +13,21 @@
 
 #include <stdatomic.h>
 
-#include "engine/geometry.h"
 #include "common/image.h"
 #include "engine/pool.h"
+#include "engine/render.h"
 #include "engine/ring.h"
 #include "common/rng.h"
 #include "common/status.h"
 #include "store/files.h"
 #include "store/store.h"
 
-/* A dataset: records of a store, or, where that is NULL, image files. */
+/* A dataset: records of a store, or, where that is NULL, image files; and what is made of each of its samples. */
 typedef struct fl_source {
     fl_store *store;
     fl_files *files;
-    fl_program program;
-    uint16_t image_field;
+    const fl_part *parts; /* [count], at least one; all of one field: the image */
+    uint32_t count;
     uint64_t max_pixels;
 } fl_source;
 
@@ -43,9 +43,10 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err);
 void fl_worker_free(fl_worker *worker); /* NULL is allowed */
 const fl_counters *fl_worker_counters(const fl_worker *worker);
 
-/* Makes sample key.index of source into the sink, whose width and height must be what fl_geometry_size gives for it. `given`: its record,
- * where that does not lie in the store's file; bytes NULL: it does. */
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_sink *sink, fl_error *err);
+/* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and height must be what
+ * fl_geometry_size gives for it. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
+                        fl_error *err);
 
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
@@ -56,12 +57,11 @@ typedef struct fl_row {
 typedef struct fl_batch {
     fl_ring *ring;
     fl_slot *slot;
-    const fl_source *const *sources;
-    uint32_t rows;
+    const fl_source *const *sources; /* each of as many parts as the batch */
+    uint32_t rows, parts;
     fl_row *row;      /* [rows] */
     fl_error *errors; /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not made. */
-    fl_sink sink;     /* of row 0; row i starts image_bytes * i further */
-    size_t image_bytes;
+    fl_target *target; /* [parts] */
     uint64_t seed;
     uint32_t epoch;
     _Atomic uint32_t left, failed;

@@ -141,12 +141,21 @@ cdef extern from "engine/pool.h" nogil:
     void fl_pool_close(fl_pool *)
     void fl_pool_free(fl_pool *)
 
+cdef extern from "engine/render.h" nogil:
+    ctypedef struct fl_part:
+        uint16_t field
+        fl_program program
+    ctypedef struct fl_target:
+        fl_sink sink
+        size_t row_bytes
+    int FL_PARTS_MAX
+
 cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_source:
         fl_store *store
         fl_files *files
-        fl_program program
-        uint16_t image_field
+        const fl_part *parts
+        uint32_t count
         uint64_t max_pixels
     ctypedef struct fl_counters:
         uint64_t samples, failed, warnings, fallbacks, bytes, read_ns, decode_ns, resize_ns
@@ -160,18 +169,17 @@ cdef extern from "engine/pipeline.h" nogil:
         fl_ring *ring
         fl_slot *slot
         const fl_source **sources
-        uint32_t rows
+        uint32_t rows, parts
         fl_row *row
         fl_error *errors
-        fl_sink sink
-        size_t image_bytes
+        fl_target *target
         uint64_t seed
         uint32_t epoch
         uint32_t left, failed
     fl_code fl_worker_create(fl_worker **, fl_error *)
     void fl_worker_free(fl_worker *)
     const fl_counters *fl_worker_counters(const fl_worker *)
-    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, fl_span, const fl_sink *, fl_error *)
+    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, uint32_t, fl_error *)
     fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
     void fl_batch_ahead(void *, uint32_t, void *) noexcept

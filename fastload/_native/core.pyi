@@ -182,14 +182,15 @@ class Geometry:
 
 class Source:
     data: Store | Files
-    program: Program
-    def __init__(self, data: Store | Files, program: Program, image_field: int, max_pixels: int) -> None: ...
+    def __init__(self, data: Store | Files, programs: list[Program], image_field: int, max_pixels: int) -> None: ...
 
 class Output:
     dtype: str
     layout: str
     itemsize: int
     def __init__(self, dtype: str = "uint8", layout: str = "HWC", lut: npt.NDArray[Any] | None = None) -> None: ...
+
+def batch_bytes(rows: int, sizes: Sequence[tuple[int, int]], outputs: list[Output]) -> int: ...
 
 class Decoder:
     pid: int
@@ -200,10 +201,9 @@ class Decoder:
         index: int,
         seed: int,
         epoch: int,
-        output: Output,
-        into: npt.NDArray[np.uint8],
-        width: int,
-        height: int,
+        outputs: list[Output],
+        into: list[npt.NDArray[np.uint8]],
+        sizes: Sequence[tuple[int, int]],
         record: Buffer | None = None,
     ) -> None: ...
 
@@ -243,16 +243,15 @@ class Batch:
         engine: Engine,
         sources: npt.NDArray[np.uint32],
         indices: npt.NDArray[np.uint64],
-        width: int,
-        height: int,
-        output: Output,
+        sizes: Sequence[tuple[int, int]],
+        outputs: list[Output],
         seed: int,
         epoch: int,
     ) -> Self: ...
     @property
     def rows(self) -> int: ...
     @property
-    def size(self) -> tuple[int, int]: ...
+    def parts(self) -> list[tuple[int, int, int, Output]]: ...
     @property
     def ready(self) -> bool: ...
     def row_arrays(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...

@@ -114,21 +114,22 @@ cdef class Batch:
     cdef list given  # records that rows were given, until they are made
     cdef public object fetch  # what the batch waits for: whoever held it keeps that here
     cdef Engine engine
-    cdef Output output
+    cdef _Targets targets
     cdef uint32_t inline_next
     cdef bint counted
 
-    def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, uint32_t width, uint32_t height,
-                  Output output, seed, epoch):
+    def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch):
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
         cdef fl_error err
         engine._live()
-        self.engine, self.output = engine, output
+        self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs)
         if n == 0 or sources.shape[0] != n:
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
             if sources[i] >= <uint32_t>len(engine.sources):
                 raise _errors.ArgumentError(f"row {i} names source {sources[i]}")
+            if engine.pointers[sources[i]].count != self.targets.count:
+                raise _errors.ArgumentError(f"source {sources[i]} makes other parts than the batch has")
         self.batch.row = <fl_row *>calloc(n, sizeof(fl_row))
         self.batch.errors = <fl_error *>calloc(n, sizeof(fl_error))
         if self.batch.row is NULL or self.batch.errors is NULL:
@@ -140,8 +141,7 @@ cdef class Batch:
         self.batch.ring = engine.ring.ptr
         self.batch.seed = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
         self.batch.epoch = <uint32_t>(int(epoch) & 0xFFFFFFFF)
-        self.batch.image_bytes = <size_t>width * height * 3 * <size_t>output.itemsize
-        output._sink(&self.batch.sink, NULL, width, height)
+        self.batch.target, self.batch.parts = self.targets.target, self.targets.count
         _add(&_live_batches, 1)
         self.counted = True
         if not fl_batch_cached(&self.batch):  # a full queue only means that the hint is not needed yet
@@ -202,9 +202,12 @@ cdef class Batch:
                 self._queue()
 
     @property
-    def size(self):
-        """(width, height) of each image."""
-        return self.batch.sink.width, self.batch.sink.height
+    def parts(self):
+        """Of each part its first byte in the lease, width and height in pixels, and Output."""
+        return [
+            (self.targets.at[i], self.batch.target[i].sink.width, self.batch.target[i].sink.height, self.targets.outputs[i])
+            for i in range(self.batch.parts)
+        ]
 
     def submit(self):
         """Takes a slot and queues the rows."""
@@ -213,9 +216,9 @@ cdef class Batch:
         if self.batch.slot is not NULL:
             raise _errors.FastloadError("this batch was submitted already")
         self.engine.ring._settle()
-        check(fl_ring_take(self.engine.ring.ptr, self.batch.image_bytes * self.batch.rows, &self.batch.slot, &err), &err)
+        check(fl_ring_take(self.engine.ring.ptr, self.targets.bytes, &self.batch.slot, &err), &err)
         self.engine.ring._pin(self.batch.slot)
-        self.batch.sink.data = fl_slot_data(self.batch.slot)
+        self.targets._lie(fl_slot_data(self.batch.slot))
         self.submitted = True
         if not self.held:
             self._queue()
@@ -288,13 +291,13 @@ cdef class Batch:
         check(self.batch.errors[row].code, &self.batch.errors[row])
 
     def lease(self):
-        """The finished slot, handed over: rows x width x height x 3 values, in the output's layout."""
+        """The finished slot, handed over: of each part rows x width x height x 3 values, in its output's layout, where `parts` says."""
         cdef Lease lease
         if not self.ready:
             raise _errors.FastloadError("this batch is not ready")
         lease = Lease.__new__(Lease)
         lease.ring, lease.slot = self.engine.ring, self.batch.slot
-        lease.size = self.batch.image_bytes * self.batch.rows
+        lease.size = self.targets.bytes
         fl_slot_lease(lease.slot)
         self.batch.slot = NULL
         self.given = None

@@ -6,7 +6,8 @@ from fastload._native.c_common cimport (
 from fastload._native.c_engine cimport (
     fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_HFLIP, FL_OP_IOU_CROP, FL_OP_LETTERBOX,
     FL_OP_RANDOM_CROP, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
-    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_pipeline_row, fl_program, fl_source, fl_worker, fl_worker_create, fl_worker_free,
+    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_source, fl_target, fl_worker,
+    fl_worker_create, fl_worker_free,
 )
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -175,25 +176,35 @@ cdef class Program:
 
 @_cython.no_gc_clear
 cdef class Source:
-    """One dataset as the engine sees it: its open store or its files, its program, which field is the image, the pixel limit.
+    """One dataset as the engine sees it: its open store or its files, the parts that are made of its images, the pixel limit.
 
     Of files, every image that is no whole and sound JPEG fails: what becomes of it is decided by who knows how its dataset opens it.
     """
 
     cdef fl_source source
+    cdef fl_part *own
     cdef readonly object data
-    cdef readonly Program program
 
-    def __init__(self, data not None, Program program not None, uint16_t image_field, uint64_t max_pixels):
+    def __init__(self, data not None, list programs not None, uint16_t image_field, uint64_t max_pixels):
+        """programs: of each part a Program, at least one."""
+        if not 0 < len(programs) <= FL_PARTS_MAX:
+            raise _errors.TransformError(f"{len(programs)} views of one image: 1 to {FL_PARTS_MAX} are made natively")
+        free(self.own)
+        self.source.parts = self.own = <fl_part *>calloc(len(programs), sizeof(fl_part))
+        if self.own is NULL:
+            raise _errors.ResourceError("no memory for a dataset's transforms")
+        for i, program in enumerate(programs):
+            self.own[i].field, self.own[i].program = image_field, (<Program?>program).program
+        self.source.count = <uint32_t>len(programs)
         if isinstance(data, Files):
             self.source.files = (<Files>data).ptr
         else:
             self.source.store = (<Store?>data).ptr
         self.data = data
-        self.program = program
-        self.source.program = program.program
-        self.source.image_field = image_field
         self.source.max_pixels = max_pixels
+
+    def __dealloc__(self):
+        free(self.own)
 
 
 cdef class Output:
@@ -228,6 +239,51 @@ cdef class Output:
         sink.hflip = sink.vflip = False
 
 
+cdef class _Targets:
+    """The parts of a batch, one after the other in its slot, each on a cache line of its own: size and output of each."""
+
+    cdef fl_target *target
+    cdef size_t *at
+    cdef uint32_t count
+    cdef size_t bytes
+    cdef list outputs
+
+    def __cinit__(self, size_t rows, sizes, list outputs):
+        cdef Output output
+        cdef size_t row_bytes
+        self.count, self.outputs = <uint32_t>len(outputs), outputs
+        if not 0 < len(sizes) == len(outputs) <= FL_PARTS_MAX:
+            raise _errors.ArgumentError(f"{len(sizes)} sizes for {len(outputs)} parts of a batch: as many, 1 to {FL_PARTS_MAX}")
+        self.target = <fl_target *>calloc(self.count, sizeof(fl_target))
+        self.at = <size_t *>calloc(self.count, sizeof(size_t))
+        if self.target is NULL or self.at is NULL:
+            raise _errors.ResourceError("no memory for a batch")
+        for i, (width, height) in enumerate(sizes):
+            output = outputs[i]
+            output._sink(&self.target[i].sink, NULL, width, height)
+            row_bytes = <size_t>self.target[i].sink.width * self.target[i].sink.height * 3 * <size_t>output.itemsize
+            if row_bytes and rows > (<size_t>1 << 62) // FL_PARTS_MAX // row_bytes:
+                raise _errors.ArgumentError(f"a batch of {rows} images of {width} x {height} pixels")
+            self.target[i].row_bytes = row_bytes
+            self.at[i] = self.bytes
+            self.bytes += (row_bytes * rows + 63) & ~<size_t>63
+
+    def __dealloc__(self):
+        free(self.target)
+        free(self.at)
+
+    cdef void _lie(self, void *data) noexcept:
+        """The memory that they lie in."""
+        for i in range(self.count):
+            self.target[i].sink.data = <uint8_t *>data + self.at[i]
+
+
+def batch_bytes(size_t rows, sizes, list outputs):
+    """Bytes of a batch's slot: sizes (width, height) and Output of each part."""
+    cdef _Targets targets = _Targets.__new__(_Targets, rows, sizes, outputs)
+    return targets.bytes
+
+
 @_cython.no_gc_clear
 cdef class Decoder:
     """Makes single samples in the calling thread: what dataset[i] runs on. Any thread may call; one at a time runs.
@@ -255,19 +311,22 @@ cdef class Decoder:
                 fl_worker_free(self.worker)
             _add(&_live_decoders, -1)
 
-    def decode(self, Source source, index, seed, epoch, Output output, uint8_t[::1] into, uint32_t width, uint32_t height,
-               const uint8_t[::1] record=None):
-        """Makes sample index into `into`, width x height pixels of the output's type. `record`: its record, where the shard's file lacks it.
-        Raises SampleError with the bare reason."""
+    def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes, const uint8_t[::1] record=None):
+        """Makes the parts of sample index, each into the buffer of bytes `into[i]`, sizes[i] = (width, height) pixels of outputs[i]'s type.
+        `record`: its record, where the shard's file lacks it. Raises SampleError with the bare reason."""
         cdef fl_error err
-        cdef fl_sink sink
         cdef fl_code code
         cdef fl_key key = _key(seed, epoch, index)
+        cdef _Targets targets = _Targets.__new__(_Targets, 1, sizes, outputs)
+        cdef uint8_t[::1] buffer
         if self.pid != _getpid():
             raise _errors.ClosedError("this decoder belongs to another process")
-        if <uint64_t>into.shape[0] < <uint64_t>width * height * 3 * output.itemsize:
-            raise _errors.ArgumentError("the buffer is too small for the image")
-        output._sink(&sink, &into[0], width, height)
+        if not len(into) == <Py_ssize_t>targets.count == <Py_ssize_t>source.source.count:
+            raise _errors.ArgumentError(f"{len(into)} buffers and {targets.count} sizes for {source.source.count} parts")
+        for i, buffer in enumerate(into):
+            if <size_t>buffer.shape[0] < targets.target[i].row_bytes or buffer.shape[0] == 0:
+                raise _errors.ArgumentError("the buffer is too small for the image")
+            targets.target[i].sink.data = &buffer[0]
         cdef fl_span given
         given.bytes, given.size = NULL, 0
         if record is not None and record.shape[0]:
@@ -275,7 +334,7 @@ cdef class Decoder:
         with self._lock:
             self._sources[id(source)] = source
             with nogil:
-                code = fl_pipeline_row(self.worker, &source.source, key, given, &sink, &err)
+                code = fl_pipeline_row(self.worker, &source.source, key, given, targets.target, 0, &err)
         check(code, &err)
 
 

@@ -8,7 +8,7 @@ stages. So equal ops at two places draw different numbers, and the draws of a sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -24,11 +24,13 @@ class BatchStage:
         names: the names that explain() shows for it.
         call: the callable that takes a batch's images; None until it is made from `ops`.
         ops: the plan's ops that it runs, one for each name; empty for any other stage.
+        view: which view it is for, from 0, where an image becomes several; else None.
     """
 
     names: tuple[str, ...]
     call: Any = None
     ops: tuple[DeviceOp, ...] = ()
+    view: int | None = None
 
 
 def numbered(stages: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any]) -> list[BatchStage]:
@@ -39,10 +41,10 @@ def numbered(stages: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]
     out, first = [], 0
     for stage in stages:
         call = augment(stage.ops) if stage.ops else stage.call
-        if _has_numbers(call):
+        if has_numbers(call):
             call = call.numbered(first)
             first += len(call.ops)
-        out.append(BatchStage(stage.names, call, stage.ops))
+        out.append(replace(stage, call=call))
     return out
 
 
@@ -52,13 +54,13 @@ def one_by_one(stages: Sequence[BatchStage]) -> list[BatchStage]:
 
 
 def _apart(stage: BatchStage) -> list[BatchStage]:
-    if not _has_numbers(stage.call):
+    if not has_numbers(stage.call):
         return [stage]
     parts = stage.call.apart()
     names = stage.names if stage.ops else [label(part.ops[0]) for part in parts]
-    return [BatchStage((name,), part) for name, part in zip(names, parts, strict=True)]
+    return [replace(stage, names=(name,), call=part, ops=()) for name, part in zip(names, parts, strict=True)]
 
 
-def _has_numbers(call: Any) -> bool:
+def has_numbers(call: Any) -> bool:
     """Whether a callable numbers its ops: it is an AugmentBatch, whose class this package must not import."""
     return callable(getattr(call, "numbered", None)) and callable(getattr(call, "apart", None))

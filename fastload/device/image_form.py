@@ -29,4 +29,8 @@ class FormedSamples:
 
     def _formed(self, sample: Any) -> Any:
         at = places(sample, self.fields)
-        return self.form.one(sample) if at is None else changed(sample, at[:1], (self.form.one(sample[at[0]]),))
+        if at is None:
+            return self.form.one(sample)
+        image = sample[at[0]]
+        formed = [self.form.one(view) for view in image] if isinstance(image, list) else self.form.one(image)
+        return changed(sample, at[:1], (formed,))

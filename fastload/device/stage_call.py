@@ -24,6 +24,8 @@ from fastload.errors import ArgumentError
 from fastload.plan.torchvision import class_mistake, mixes
 
 IMAGE, LABEL = "image", "label"
+_VIEW_BITS = 40
+"""A stage of a view is given a number of the batch in which the view stands above these bits: no two of them draw the same."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,13 @@ class StageCall:
         call: takes images, or images and labels, and returns the same.
         labels: whether it takes labels.
         keys: the keyword arguments that it takes, of seed, epoch, indices and batch.
+        view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their place.
     """
 
     call: Callable[..., Any]
     labels: bool = False
     keys: tuple[str, ...] = ()
+    view: int | None = None
 
     @property
     def ahead(self) -> bool:
@@ -62,11 +66,14 @@ class StageCall:
         return "batch" not in self.keys
 
     def __call__(self, batch: Any, key: BatchKey, fields: tuple[str, str]) -> Any:
-        given = {"seed": key.seed, "epoch": key.epoch, "batch": key.number, "indices": key.indices}
+        number = key.number if self.view is None else key.number + (self.view << _VIEW_BITS)
+        given = {"seed": key.seed, "epoch": key.epoch, "batch": number, "indices": key.indices}
         if "indices" in self.keys and key.indices is None:
             raise ArgumentError(f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded")
         keyed = {name: given[name] for name in self.keys}
         at = places(batch, fields)
+        if self.view is not None:
+            return self._of_view(batch, at, keyed)
         if at is None:
             return self.call(batch, **keyed)
         if not self.labels:
@@ -76,6 +83,13 @@ class StageCall:
         except (IndexError, KeyError):
             raise ArgumentError(f"batch_transform: {self.call!r} takes labels, and this batch has none") from None
         return changed(batch, at, self.call(batch[at[0]], labels, **keyed))
+
+    def _of_view(self, batch: Any, at: tuple[Any, Any] | None, keyed: dict[str, Any]) -> Any:
+        """The batch with its one view changed; a batch without an image's place is the list of views."""
+        views = list(batch if at is None else batch[at[0]])
+        assert self.view is not None
+        views[self.view] = self.call(views[self.view], **keyed)
+        return views if at is None else changed(batch, at[:1], (views,))
 
 
 Seeding = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fastload.device.batch_transform import BatchStage, numbered, one_by_one
+from fastload.device.batch_transform import BatchStage, has_numbers, numbered, one_by_one
 from fastload.device.stage_call import StageCall, stage_calls
 from fastload.device.to_float import DTYPES, Floats, Form
 from fastload.errors import ArgumentError
@@ -39,17 +39,18 @@ class BatchStages:
         form = form_of(settings, data)
         values = None if data is None or data.native is None else data.native.datasets[0].plan.values
         asked = settings.dtype, settings.memory_format, settings.device
-        made_from = (settings.batch_transforms, values, *asked, form, settings.by_default_collate)
+        views = 0 if data is None else len(data.view.datasets[0].plan.views)
+        made_from = (settings.batch_transforms, values, views, *asked, form, settings.by_default_collate)
         if self._made_from != made_from:
             stages = numbered(_join_ops(stages_of(settings, data)), _augment)
-            self._made_from, self._calls = made_from, stage_calls([stage.call for stage in stages], _seeded)
+            self._made_from, self._calls = made_from, _stage_calls(stages)
         return self._calls
 
 
 def explained_stages(settings: Settings, data: PackedData | None) -> list[tuple[BatchStage, StageCall]]:
     """The same stages for explain(), with one stage for each op, even where the loop runs several ops in one call."""
     stages = one_by_one(numbered(stages_of(settings, data), _augment))
-    return list(zip(stages, stage_calls([stage.call for stage in stages], _seeded), strict=True))
+    return list(zip(stages, _stage_calls(stages), strict=True))
 
 
 def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
@@ -64,11 +65,24 @@ def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
     mine = [BatchStage((label(each),), _call_of(each, form)) for each in settings.batch_transforms]
     if settings.dtype == torch.uint8 and settings.has_floats:
         raise ArgumentError("dtype=uint8 with ToFloat or Normalize in batch_transform=: drop one of them")
+    views = () if data is None else data.view.datasets[0].plan.views
+    if views:
+        _check_views(settings, len(views))
     if data is None or data.native is None:
         given = form_of(settings, data)
         first = [] if given is None or not settings.by_default_collate else [BatchStage((f"to {given}",), given)]
-        return [*first, *_merged(mine)]
+        alone = [*first, *_merged(mine)]
+        return [stage for view in range(len(views)) for stage in _of_view(alone, view)] if views else alone
     plan = data.native.datasets[0].plan
+    if plan.views:
+        each = [_of_plan(settings, view, form, mine) for view in plan.views]
+        return [stage for view, stages in enumerate(each) for stage in _of_view(stages, view)]
+    return _of_plan(settings, plan, form, mine)
+
+
+def _of_plan(settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchStage]) -> list[BatchStage]:
+    """The stages of the images of one native plan; `mine` are those of batch_transform=."""
+    dtype = settings.dtype if settings.dtype in DTYPES else None
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
     if floats and settings.has_floats:
         raise ArgumentError(_TWICE)
@@ -78,6 +92,36 @@ def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
     if not plan.device and not floats_on_device(settings, plan):
         return _merged(mine)
     return _merged([*_planned(settings, plan, form), *bare, *mine])
+
+
+def _of_view(stages: Sequence[BatchStage], view: int) -> list[BatchStage]:
+    """The same stages for one view."""
+    return [replace(stage, names=tuple(_named(name, view) for name in stage.names), view=view) for stage in stages]
+
+
+def _named(name: str, view: int) -> str:
+    of = f"view {view + 1}: "
+    return name if of in name else f"{of}{name}"
+
+
+def _check_views(settings: Settings, count: int) -> None:
+    """Refuses what cannot be done to each view of a batch by itself."""
+    for each in settings.batch_transforms:
+        if isinstance(each, ToFloat | Normalize) or has_numbers(each):
+            continue
+        [call] = stage_calls([each], _seeded)
+        if call.labels:
+            raise ArgumentError(f"batch_transform: {each!r} mixes images and labels, and a sample has {count} views: mix them in the loop")
+        if "indices" in call.keys:
+            raise ArgumentError(
+                f"batch_transform: {each!r} draws from (seed, epoch, indices), and so the same for each of the {count} views: "
+                "wrap it in fastload.augment's Seeded, which seeds each view"
+            )
+
+
+def _stage_calls(stages: Sequence[BatchStage]) -> tuple[StageCall, ...]:
+    calls = stage_calls([stage.call for stage in stages], _seeded)
+    return tuple(call if stage.view is None else replace(call, view=stage.view) for stage, call in zip(stages, calls, strict=True))
 
 
 def form_of(settings: Settings, data: PackedData | None) -> Form | None:
@@ -91,7 +135,7 @@ def form_of(settings: Settings, data: PackedData | None) -> Form | None:
     """
     if data is None or data.native is not None:
         return None
-    floats = any(dataset.plan.to_float for dataset in data.view.datasets)
+    floats = any(plan.to_float for dataset in data.view.datasets for plan in (dataset.plan, *dataset.plan.views))
     if floats and settings.has_floats:
         raise ArgumentError(_TWICE)
     if floats and settings.dtype == torch.uint8:
@@ -156,8 +200,8 @@ def _join_ops(stages: Sequence[BatchStage]) -> list[BatchStage]:
     """Merges adjacent planned ops into one stage, so that each batch makes one call."""
     out: list[BatchStage] = []
     for stage in stages:
-        if stage.ops and out and out[-1].ops:
-            out[-1] = BatchStage(out[-1].names + stage.names, ops=out[-1].ops + stage.ops)
+        if stage.ops and out and out[-1].ops and out[-1].view == stage.view:
+            out[-1] = replace(stage, names=out[-1].names + stage.names, ops=out[-1].ops + stage.ops)
         else:
             out.append(stage)
     return out

@@ -32,7 +32,7 @@ from fastload.execution.settings import EngineChoice, Settings
 from fastload.in_place.base import InPlaceDataset
 from fastload.mixture import Mixture
 from fastload.packed_view import Draws, NativeDataset, PackedView
-from fastload.plan import output_of
+from fastload.plan import outputs_of
 
 Engine = Literal["threads", "processes", "caller"]
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -73,7 +73,7 @@ class ExecutionPlan:
         data: the packed data; None for any other dataset.
         transfer: where finished batches go, and the stages that are done to them there.
         collate_fn: what engines that run Python call on the samples of a batch.
-        output: what the native engine writes into a batch; None on other engines.
+        outputs: what the native engine writes into each tensor of a batch; None on other engines.
         size: of the epoch on native threads, as far as it is known.
     """
 
@@ -83,7 +83,7 @@ class ExecutionPlan:
     data: PackedData | None
     transfer: TransferPlan
     collate_fn: Any
-    output: core.Output | None
+    outputs: list[core.Output] | None
     size: EpochSize
 
     @property
@@ -190,11 +190,11 @@ class Planner:
             settings.check_python()
         elif data.in_place:
             _say_once(cast(InPlaceDataset, data.view.datasets[0]).kind)
-        form, output = form_of(settings, data), None if native is None else output_for(settings, native, transfer)
+        form, outputs = form_of(settings, data), None if native is None else outputs_for(settings, native, transfer)
         collate = settings.collate_fn
         if form is not None and not settings.by_default_collate:
             collate = FormedSamples(settings.collate_fn, form, transfer.fields, settings.auto_collation)
-        self._last = ExecutionPlan(settings, engine, why, data, transfer, collate, output, size)
+        self._last = ExecutionPlan(settings, engine, why, data, transfer, collate, outputs, size)
         return self._last
 
     def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
@@ -261,17 +261,18 @@ def _length(sampler: Any) -> int | None:
         return None
 
 
-def output_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> core.Output:
-    """What the native engine writes into a batch.
+def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> list[core.Output]:
+    """What the native engine writes into each tensor of a batch.
 
     Raises:
         ArgumentError: dtype= contradicts the transform.
     """
     dtype = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype]
-    output = output_of(view.datasets[0].plan, dtype, _LAYOUTS[settings.memory_format])
-    if output.dtype != "uint8" and any(isinstance(stage.call, Floats) for stage in transfer.stages):
-        return core.Output("uint8", output.layout)  # that stage converts bytes to floats
-    return output
+    outputs = outputs_of(view.datasets[0].plan, dtype, _LAYOUTS[settings.memory_format])
+    of = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}  # those stages convert bytes to floats
+    if not of:
+        return outputs
+    return [core.Output("uint8", out.layout) if None in of or view in of else out for view, out in enumerate(outputs)]
 
 
 def _why(settings: Settings, data: PackedData | None) -> str:

@@ -19,7 +19,7 @@ from fastload.execution.settings import Settings
 from fastload.explain.measure_batch import measure_batch
 from fastload.global_generators import kept_state
 from fastload.packed_view import NativeDataset, PackedView
-from fastload.plan import Plan, output_of
+from fastload.plan import Plan, outputs_of
 from fastload.plan.spec import to_pillow
 from fastload.threads.engine import ThreadEngine
 
@@ -86,8 +86,8 @@ def _spaced(count: int) -> list[int]:
 
 def _of_plan(execution: ExecutionPlan, dataset: NativeDataset) -> Costs:
     indices, plan = _spaced(len(dataset)), dataset.plan
-    output = execution.output or output_of(plan, None, "CHW")
-    native = _native(dataset, indices, output)
+    outputs = execution.outputs or outputs_of(plan, None, "CHW")
+    native = _native(dataset, indices, outputs)
     if plan.native:
         return Costs(len(indices), *native)
     assert isinstance(dataset, PackedDataset)  # files in place have no Python steps
@@ -116,9 +116,9 @@ def _python(plan: Plan, image: Any) -> tuple[Any, list[float]]:
     return image, [b - a for a, b in pairwise(times)]
 
 
-def _native(dataset: NativeDataset, indices: list[int], output: core.Output) -> tuple[float | None, float | None, float | None]:
+def _native(dataset: NativeDataset, indices: list[int], outputs: list[core.Output]) -> tuple[float | None, float | None, float | None]:
     """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
-    engine = ThreadEngine(PackedView((dataset,)), 0, output, 1, 1)
+    engine = ThreadEngine(PackedView((dataset,)), 0, outputs, 1, 1)
     try:
         before = engine.core.counters()
         for index in indices[:WARM]:

@@ -77,9 +77,9 @@ def _rows(settings: Settings) -> list[int]:
 def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
     """As the engine gives it on the host; samples that cannot be made are left out."""
     assert plan.native is not None
-    assert plan.output is not None
+    assert plan.outputs is not None
     rows = _rows(plan.settings)
-    engine = ThreadEngine(plan.native, 0, plan.output, 1, len(rows))
+    engine = ThreadEngine(plan.native, 0, plan.outputs, 1, len(rows))
     try:
         on_host = replace(plan, transfer=TransferPlan(), settings=replace(plan.settings, on_error="skip"))
         assembler = BatchAssembler(engine, engine.view, on_host, Counts(), 0, 0)

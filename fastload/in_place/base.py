@@ -23,7 +23,7 @@ from fastload.in_place.listed import ListedImages
 from fastload.limits import default_max_pixels
 from fastload.plan import Plan
 from fastload.plan.changes import TransformedDataset
-from fastload.plan.torchvision import converts, flatten
+from fastload.plan.torchvision import converts, entries_of, flatten
 from fastload.transforms import Transform
 
 JPEGS = 0.9
@@ -71,7 +71,7 @@ class InPlaceDataset(TransformedDataset):
         """The dataset as the engine reads it."""
         plan = self.plan
         if self._source is None or self._source[0] is not plan:
-            self._source = plan, core.Source(self._listed.files, plan.program, 0, self.max_pixels)
+            self._source = plan, core.Source(self._listed.files, list(plan.programs), 0, self.max_pixels)
         return self._source[1]  # type: ignore[no-any-return]
 
     def save_learnt(self) -> None:
@@ -108,10 +108,10 @@ class InPlaceDataset(TransformedDataset):
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample, or a batch, of the dataset's form from values by field."""
 
-    def image_size(self, index: int) -> tuple[int, int]:
-        """(height, width) of every image after the transform."""
-        assert self.plan.fixed_size is not None  # refusal() saw to that
-        return self.plan.fixed_size
+    def image_sizes(self, index: int) -> tuple[tuple[int, int], ...]:
+        """(height, width) of each tensor that is made of an image."""
+        assert self.plan.fixed_sizes is not None  # refusal() saw to that
+        return self.plan.fixed_sizes
 
     def load(self, index: int) -> npt.NDArray[np.uint8]:
         """Sample index's whole image as the dataset itself opens it: (height, width, 3), RGB.
@@ -141,7 +141,7 @@ class InPlaceDataset(TransformedDataset):
             return _first_of_python(plan)
         if not _gives_tensors(self._transform):
             return "it gives Pillow images, of which no batch is made: end its transform with ToTensor"
-        return None if plan.fixed_size is not None else "its transform leaves images of different sizes: end it at one size"
+        return None if plan.fixed_sizes is not None else "its transform leaves images of different sizes: end it at one size"
 
 
 def checked_path(path: Any) -> str:
@@ -176,4 +176,7 @@ def _first_of_python(plan: Plan) -> str:
 def _gives_tensors(transform: Any) -> bool:
     """Whether its own samples hold tensors, of which batches can be made; fastload's transforms have no other meaning."""
     steps = flatten(transform)
+    entries = entries_of(steps[-1]) if steps else None
+    if entries is not None:
+        return all(_gives_tensors([*steps[:-1], entry]) for entry in entries)
     return any(converts(step) for step in steps) or (bool(steps) and all(isinstance(step, Transform) for step in steps))

@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from fastload.plan.compiler import compile_plan
 from fastload.plan.spec import Plan
-from fastload.plan.torchvision import flatten, is_exactly_torchvisions
+from fastload.plan.torchvision import flatten, read_of
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _TABLE = "_policies"
@@ -33,15 +33,19 @@ class Fingerprint:
 
 def fingerprint(transform: Any) -> Fingerprint:
     """The fingerprint of a transform as it is now."""
-    steps = tuple(flatten(transform))
-    return Fingerprint(tuple((id(step), _parameters(step)) for step in steps), steps)
+    steps = flatten(transform)
+    key = tuple((id(step), _parameters(step, steps)) for step in tuple(steps))
+    return Fingerprint(key, tuple(steps))
 
 
-def _parameters(step: Any) -> tuple[Any, ...]:
-    if not is_exactly_torchvisions(step):
-        return ()
-    seen = vars(step).items()
-    return tuple((name, bool(value) if name in _HOOKS else _comparable(value)) for name, value in seen if _is_read(name))
+def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
+    """The parameters of one step; the steps of several views are added to `kept`."""
+    attributes, entries = read_of(step)
+    if entries is not None:
+        views = [flatten(entry) for entry in entries]
+        kept += [each for view in views for each in view]
+        return tuple(tuple((id(each), _parameters(each, kept)) for each in view) for view in views)
+    return tuple((name, bool(value) if name in _HOOKS else _comparable(value)) for name, value in attributes.items() if _is_read(name))
 
 
 def _is_read(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastload import transforms as T
@@ -10,8 +11,9 @@ from fastload.errors import TransformError
 from fastload.plan.device import device_part
 from fastload.plan.mapping import mapped, take
 from fastload.plan.native import NativePart
-from fastload.plan.spec import DeviceOp, Plan, Stage, Where
-from fastload.plan.torchvision import class_mistake, converts, flatten, is_torchvisions
+from fastload.plan.spec import DeviceOp, Plan, Stage, ViewSteps, Where
+from fastload.plan.torchvision import class_mistake, converts, entries_of, flatten, is_torchvisions
+from fastload.rng import VIEW_STREAMS
 
 
 def compile_plan(transform: Any, *, device: bool = False) -> Plan:
@@ -22,6 +24,7 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
        the rest runs per sample in Python, in its order; `why` of its first stage says what is in the way of a device.
     3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
        the list is torchvision's alone. Otherwise with the CHW tensor.
+    4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and so is what is left of each.
 
     Args:
         transform: the list.
@@ -34,13 +37,79 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
     for step in steps:
         if mistake := class_mistake(step):
             raise TransformError(mistake)
+        if isinstance(step, T.Views) and step is not steps[-1]:
+            raise TransformError(f"{step!r} is not the last step: put what follows it into each of its entries")
+    entries = entries_of(steps[-1]) if steps else None
+    views = None if entries is None else _compile_views(steps, entries, device)
+    return _compile(steps, range(1, len(steps) + 1), device) if views is None else views
+
+
+def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool) -> Plan | None:
+    """The plan of a list that ends in several views of the image: each of them is planned as the list with its entry at the end.
+
+    Each view has random streams of its own, which follow from its number and the place in its entry, and shares those of what comes before.
+
+    Returns:
+        None where something before makes Python of it all: then a step that is not fastload's own runs as the callable that it is.
+    """
+    before, step = list(steps[:-1]), steps[-1]
+    late = next(
+        (stage for stage in _compile(before, range(1, len(steps)), device).stages if stage.where not in ("native", "nothing")), None
+    )
+    if late is not None:
+        if not isinstance(step, T.Views):
+            return None
+        raise TransformError(f"{step!r} comes after {late.name}, which the decoder does not do: put that into each of its entries")
+    views: list[Plan] = []
+    for number, entry in enumerate(entries):
+        each = [*before, *flatten(entry)]
+        if len(each) >= VIEW_STREAMS or number >= T.MOST_VIEWS:
+            raise TransformError(f"{step!r}: at most {T.MOST_VIEWS} views, each of fewer than {VIEW_STREAMS} steps")
+        own = number * VIEW_STREAMS
+        try:
+            view = _compile(each, [*range(1, len(steps)), *range(own + len(steps), own + len(each) + 1)], device)
+        except TransformError as error:
+            raise TransformError(f"view {number + 1}: {error}") from None
+        views.append(view)
+    if isinstance(step, T.Views) and all(view.native for view in views) and len({_ends_in_floats(view) for view in views}) > 1:
+        raise TransformError(f"{step!r}: some of its entries end in floats and some in bytes: end all in ToFloat or Normalize, or none")
+    return _joined(views, len(before))
+
+
+def _ends_in_floats(plan: Plan) -> bool:
+    """Whether the native part, or what is left to the device, makes floats."""
+    return plan.to_float or any(op.name in ("ToFloat", "Normalize") for op in plan.device)
+
+
+def _joined(views: Sequence[Plan], before: int) -> Plan:
+    """The plan of several views of which the first `before` stages are the same."""
+    views = [
+        replace(view, stages=(*view.stages[:before], *(replace(each, name=f"view {n}: {each.name}") for each in view.stages[before:])))
+        for n, view in enumerate(views, 1)
+    ]
+    python = tuple((view.pillow, view.python) for view in views)
+    runs = any(steps for _, steps in python)
+    return Plan(
+        programs=tuple(view.program for view in views),
+        to_float=views[0].to_float,
+        python=(ViewSteps(python),) if runs else (),
+        fixed_sizes=None if any(view.fixed_size is None for view in views) else tuple(view.fixed_size for view in views if view.fixed_size),
+        random=any(view.random for view in views),
+        movable=runs and all(view.movable or view.native for view in views),
+        stages=(*views[0].stages[:before], *(stage for view in views for stage in view.stages[before:])),
+        views=tuple(views),
+    )
+
+
+def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool) -> Plan:
+    """Plans a list that makes one image of an image; `streams`: the random stream of each step."""
     part = NativePart()
     stages: list[Stage] = []
     floats: list[int] = []
     reason = ""
-    for position, step in enumerate(steps, 1):
+    for position, (step, stream) in enumerate(zip(steps, streams, strict=True), 1):
         before = part.to_float, part.mean
-        note = take(step, position, part)
+        note = take(step, stream, part)
         if isinstance(note, TransformError):
             reason = str(note)
             break
@@ -48,25 +117,25 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
         if (part.to_float, part.mean) != before:
             floats.append(position)
     done = len(stages)
-    rest = steps[done:]
-    ops = device_part(rest, done + 1, part.form)
+    rest, first = steps[done:], done + 1
+    ops = device_part(rest, first, part.form)
     if device and isinstance(ops, tuple):
-        stages += _device_stages(rest, done + 1, ops)
+        stages += _device_stages(rest, first, ops)
         return _plan(part, stages, floats, device=ops)
     for step in rest:
         _check_python(step, rest[0])
-    stages += _python_stages(rest, done + 1, reason, ops if isinstance(ops, int) else None)
+    stages += _python_stages(rest, first, reason, ops if isinstance(ops, int) else None)
     pillow = _begins_with_pillow(steps, done, part)
     return _plan(part, stages, floats, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple))
 
 
 def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any) -> Plan:
     return Plan(
-        program=part.program(),
+        programs=(part.program(),),
         to_float=part.to_float,
         mean=part.mean,
         std=part.std,
-        fixed_size=part.size,
+        fixed_sizes=None if part.size is None else (part.size,),
         random=part.random,
         reciprocal=part.reciprocal,
         stages=tuple(stages),

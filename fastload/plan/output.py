@@ -14,20 +14,22 @@ from fastload.plan.spec import Plan
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 
 
-def output_of(plan: Plan, dtype: str | None, layout: str) -> core.Output:
-    """The engine's output for a plan: dtype "uint8" or a float one (None: what the plan implies), layout "HWC" or "CHW".
+def outputs_of(plan: Plan, dtype: str | None, layout: str) -> list[core.Output]:
+    """The engine's output for each tensor of a plan: dtype "uint8" or a float one (None: what the plan implies), layout "HWC" or "CHW".
 
     Raises:
         ArgumentError: the dtype contradicts the plan.
     """
+    if plan.views:
+        return [output for view in plan.views for output in outputs_of(view, dtype, layout)]
     chosen = dtype or ("float32" if plan.to_float else "uint8")
     if chosen == "uint8":
         if plan.to_float:
             raise ArgumentError("dtype=uint8 with ToFloat or Normalize in the transform: drop one of them")
-        return core.Output("uint8", layout, None)
+        return [core.Output("uint8", layout, None)]
     if chosen not in FLOAT_DTYPES:
         raise ArgumentError(f"dtype={chosen!r}: native batches are uint8, float32, float16 or bfloat16")
-    return core.Output(chosen, layout, value_table(plan, chosen))
+    return [core.Output(chosen, layout, value_table(plan, chosen))]
 
 
 def value_table(plan: Plan, dtype: str) -> npt.NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,11 +56,11 @@ class Plan:
     """What a transform list means: program, then floats, then either `python` per sample or `device` per batch.
 
     Attributes:
-        program: the geometry, compiled for the engine.
+        programs: the geometry of each tensor that is made of the image, compiled for the engine.
         to_float: whether the native part writes floats.
         mean, std: of Normalize, or None.
         python: callables that run per sample in Python after the native part.
-        fixed_size: (height, width) when every sample leaves the native part at one size, else None.
+        fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one size; else None.
         random: whether the native part draws random numbers.
         floats: positions of the stages that make the native part's floats.
         reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
@@ -68,14 +68,15 @@ class Plan:
         device: ops for the whole batch, in order, after the native part; then `python` is empty.
         movable: whether `python` is such that, planned for a device, all of it would be `device`.
         stages: the list step by step, for explain().
+        views: the plan of each view, where an image becomes a list of several (fastload.transforms.Views); else empty.
     """
 
-    program: core.Program
+    programs: tuple[core.Program, ...]
     to_float: bool = False
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     python: tuple[Callable[[Any], Any], ...] = ()
-    fixed_size: tuple[int, int] | None = None
+    fixed_sizes: tuple[tuple[int, int], ...] | None = None
     random: bool = False
     floats: tuple[int, ...] = ()
     reciprocal: bool = False
@@ -83,6 +84,17 @@ class Plan:
     device: tuple[DeviceOp, ...] = ()
     movable: bool = False
     stages: tuple[Stage, ...] = ()
+    views: tuple[Plan, ...] = ()
+
+    @property
+    def program(self) -> core.Program:
+        """The geometry of the image, or of its first view."""
+        return self.programs[0]
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        """The fixed size of the image, or of its first view."""
+        return None if self.fixed_sizes is None else self.fixed_sizes[0]
 
     @property
     def native(self) -> bool:
@@ -92,6 +104,8 @@ class Plan:
     @property
     def values(self) -> tuple[Any, ...]:
         """What samples of one batch must have in common: how bytes become values, and the ops on the batch."""
+        if self.views:
+            return tuple(view.values for view in self.views)
         return self.to_float, self.mean, self.std, self.reciprocal, self.device
 
     def finish(self, image: Any) -> Any:
@@ -101,6 +115,28 @@ class Plan:
         for step in self.python:
             image = step(image)
         return image
+
+
+@dataclass(frozen=True)
+class ViewSteps:
+    """The Python steps of each view, as one step of a plan: takes and gives the list of views.
+
+    Attributes:
+        views: of each view whether it begins with a Pillow image, and its steps.
+    """
+
+    views: tuple[tuple[bool, tuple[Callable[[Any], Any], ...]], ...]
+
+    def __call__(self, images: Sequence[Any]) -> list[Any]:
+        return [_run(image, pillow, steps) for image, (pillow, steps) in zip(images, self.views, strict=True)]
+
+
+def _run(image: Any, pillow: bool, steps: Sequence[Callable[[Any], Any]]) -> Any:
+    if pillow:
+        image = to_pillow(image)
+    for step in steps:
+        image = step(image)
+    return image
 
 
 def to_pillow(image: Any) -> Any:

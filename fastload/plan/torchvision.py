@@ -1,4 +1,4 @@
-"""torchvision's transforms, recognised without importing it: by module, class name and attributes.
+"""torchvision's transforms, and lightly's of several views, recognised without importing them: by module, class name and attributes.
 
 A subclass, an attribute that the class does not have, a hook or a replaced forward() may change what an object does, so none of those is
 recognised; it runs in Python as the callable it is.
@@ -6,6 +6,7 @@ recognised; it runs in Python as the callable it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from fastload import transforms as T
 
 _PREFIX = "torchvision.transforms."
 _CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")
+_LIGHTLY = "lightly.transforms."
+_BASE = ("lightly.transforms.multi_view_transform", "MultiViewTransform")
+_ONE_VIEW = re.compile(r"\w*View\d?Transform|ToTensor")
+"""lightly's classes that only call the torchvision transform that they hold as `transform`."""
 _MIXES = ("MixUp", "CutMix")
 
 _POLICY = ("interpolation", "fill")
@@ -106,7 +111,7 @@ def class_mistake(step: Any) -> str:
 
 
 def flatten(transform: Any) -> list[Any]:
-    """The steps of None, one step, lists, tuples and torchvision's Compose, nested as they may be.
+    """The steps of None, one step, lists, tuples, torchvision's Compose and lightly's transforms of one view, nested as they may be.
 
     Other containers (RandomApply, RandomChoice, a Compose of another library) have a meaning of their own and stay whole.
     """
@@ -114,14 +119,38 @@ def flatten(transform: Any) -> list[Any]:
         return []
     if _ours(type(transform)) and type(transform).__name__ == "Compose":
         return flatten(transform.transforms)
+    if (held := held_by(transform)) is not None:
+        return flatten(held)
     if isinstance(transform, Sequence) and not isinstance(transform, str | T.Transform):
         return [step for inner in transform for step in flatten(inner)]
     return [transform]
 
 
-def is_exactly_torchvisions(step: Any) -> bool:
-    """Whether its class itself is torchvision's, and not only one that it derives from."""
-    return _ours(type(step))
+def entries_of(step: Any) -> tuple[Any, ...] | None:
+    """The transform of each view that a step makes of an image; None for a step that makes no list of views.
+
+    lightly's MultiViewTransform counts, and what derives from it, unless it calls its transforms in a way of its own.
+    """
+    if isinstance(step, T.Views):
+        return tuple(step.transforms)
+    base = next((kind for kind in type(step).__mro__ if (kind.__module__, kind.__name__) == _BASE), None)
+    held = getattr(step, "transforms", None)
+    if base is None or type(step).__call__ is not base.__call__ or not isinstance(held, list | tuple):
+        return None
+    return tuple(held)
+
+
+def held_by(step: Any) -> Any:
+    """The transform that one of lightly's classes for one view only passes images to; None for any other step."""
+    kind = type(step)
+    if not kind.__module__.startswith(_LIGHTLY) or not _ONE_VIEW.fullmatch(kind.__name__) or set(vars(step)) != {"transform"}:
+        return None
+    return step.transform
+
+
+def read_of(step: Any) -> tuple[Mapping[str, Any], tuple[Any, ...] | None]:
+    """What planning reads of a step: the attributes of one whose class itself is torchvision's, and the entries of several views."""
+    return (vars(step) if _ours(type(step)) else {}), entries_of(step)
 
 
 def is_torchvisions(step: Any) -> bool:

@@ -25,6 +25,8 @@ from fastload.threads.engine import ThreadEngine
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row that failed; code 0: its image was made, but not its other fields."""
+Images = torch.Tensor | list[torch.Tensor]
+"""The images of a batch, or the list of their views."""
 Stored = dict[str, Any]
 """A row's fields that are stored in its record beside the image, by name."""
 
@@ -79,8 +81,8 @@ class BatchAssembler:
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
-            images = _images_of(batch, self._engine.output)
-            return self._assemble(images if keep is None else images[keep], sources, indices, rest)
+            images = [image if keep is None else image[keep] for image in _images_of(batch)]
+            return self._assemble(images if self._engine.has_views else images[0], sources, indices, rest)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
@@ -168,7 +170,7 @@ class BatchAssembler:
                 return position
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
-    def _assemble(self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]) -> Any:
+    def _assemble(self, images: Images, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]) -> Any:
         first = self._engine.view.datasets[0]
         collate = self._collate
         if collate is None and self._batched:
@@ -176,7 +178,7 @@ class BatchAssembler:
         values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
         values |= {name: [row[name] for row in stored] for name in first.stored_fields}
         if first.image_field in first.fields:
-            values[first.image_field] = list(images.unbind(0))
+            values[first.image_field] = _unbound(images)
         samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
         if self._batched:
             assert collate is not None
@@ -184,7 +186,7 @@ class BatchAssembler:
         return _as_collated(samples[0]) if collate is None else collate(samples[0])
 
     def _columns(
-        self, images: torch.Tensor, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
+        self, images: Images, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
     ) -> dict[str, Any]:
         """A batch by field, as default_collate would return it, without a Python object per sample for fields that are columns."""
         out: dict[str, Any] = {}
@@ -206,16 +208,27 @@ class BatchAssembler:
         return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 
 
-def _images_of(batch: core.Batch, output: core.Output) -> torch.Tensor:
-    """A ready batch as (rows, 3, height, width), without a copy: channels_last memory for layout "HWC", contiguous for "CHW".
+def _images_of(batch: core.Batch) -> list[torch.Tensor]:
+    """The parts of a ready batch, each (rows, 3, height, width), without a copy: channels_last for layout "HWC", contiguous for "CHW".
 
-    The tensor owns the slot's lease: the slot is refilled only after the last view of it is freed.
+    The tensors own the slot's lease: the slot is refilled only after the last view of any of them is freed.
     """
-    rows, (width, height) = batch.rows, batch.size
-    flat = torch.frombuffer(batch.lease(), dtype=_DTYPES[output.dtype])
-    if output.layout == "CHW":
-        return flat.view(rows, 3, height, width)
-    return flat.view(rows, height, width, 3).permute(0, 3, 1, 2)
+    parts, rows, lease = batch.parts, batch.rows, batch.lease()
+    out = []
+    for at, width, height, output in parts:
+        flat = torch.frombuffer(lease, dtype=_DTYPES[output.dtype], count=rows * height * width * 3, offset=at)
+        if output.layout == "CHW":
+            out.append(flat.view(rows, 3, height, width))
+        else:
+            out.append(flat.view(rows, height, width, 3).permute(0, 3, 1, 2))
+    return out
+
+
+def _unbound(images: Images) -> list[Any]:
+    """The image of each row, or the list of its views."""
+    if isinstance(images, list):
+        return [list(row) for row in zip(*(each.unbind(0) for each in images), strict=True)]
+    return list(images.unbind(0))
 
 
 def _as_collated(values: Any) -> Any:

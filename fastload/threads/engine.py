@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 QUEUE = 4096
 """Capacity of the native queue, in jobs; the loader's own limit on batches in flight is far below."""
+Sizes = tuple[tuple[int, int], ...]
+"""(height, width) of each tensor that is made of a sample's image."""
 READ_AHEAD = 96
 """Samples that are read ahead before their turn. For random reads of 100 KB, 64 kept a disk of 1.2 GB/s busy."""
 READ_AHEAD_BYTES = 32 << 20
@@ -44,27 +46,29 @@ class ThreadEngine:
 
     Attributes:
         has_stored: whether any delivered field is stored in records beside the image.
+        has_views: whether an image becomes a list of views.
     """
 
-    def __init__(self, view: PackedView, threads: int, output: core.Output, depth: int, batch_size: int) -> None:
+    def __init__(self, view: PackedView, threads: int, outputs: list[core.Output], depth: int, batch_size: int) -> None:
         self.view = view
-        self.output = output
+        self.outputs = outputs
         self.pid = os.getpid()
-        slot_bytes = batch_size * self._image_bytes()
+        slot_bytes = self._slot_bytes(batch_size)
         _require_memory(slot_bytes, depth + 1)
         self.ring = core.Ring(depth + 1, slot_bytes)
         self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)
+        self.has_views = bool(view.datasets[0].plan.views)
         self.has_stored = bool(view.datasets[0].stored_fields)
         self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := _remote_files(dataset)) is not None}
 
-    def _image_bytes(self) -> int:
-        """Bytes of one image if all images have the same size, else 0."""
-        size = self._fixed_size()
-        return 0 if size is None else size[0] * size[1] * 3 * self.output.itemsize
+    def _slot_bytes(self, rows: int) -> int:
+        """Bytes of a batch if all images have the same size, else 0."""
+        sizes = self._fixed_sizes()
+        return 0 if sizes is None else core.batch_bytes(rows, _wide(sizes), self.outputs)
 
-    def _fixed_size(self) -> tuple[int, int] | None:
-        """(height, width) of every image if the transform fixes one size, else None."""
-        sizes = {d.plan.fixed_size for d in self.view.datasets}
+    def _fixed_sizes(self) -> Sizes | None:
+        """The sizes of every sample if the transform fixes them, else None."""
+        sizes = {d.plan.fixed_sizes for d in self.view.datasets}
         return sizes.pop() if len(sizes) == 1 else None
 
     def announce(
@@ -77,8 +81,7 @@ class ThreadEngine:
             BatchShapeError: the transform gives the samples different sizes.
         """
         sources, indices = (self.view if view is None else view).rows(positions)
-        height, width = self._batch_size(sources, indices)
-        batch = core.Batch(self.core, sources, indices, width, height, self.output, seed, epoch)
+        batch = core.Batch(self.core, sources, indices, _wide(self._batch_sizes(sources, indices)), self.outputs, seed, epoch)
         if self._remote:
             self._fetch(batch, sources, indices.astype(np.int64), positions, of)
         return batch
@@ -143,20 +146,20 @@ class ThreadEngine:
             return False
 
     @cached_property
-    def _one_size(self) -> tuple[int, int] | None:
-        """(height, width) of every image after the transform, if it fixes one size or all stored images have one; else None."""
-        fixed = self._fixed_size()
+    def _one_size(self) -> Sizes | None:
+        """The sizes of every sample after the transform, if it fixes them or all stored images have one size; else None."""
+        fixed = self._fixed_sizes()
         if fixed is not None:
             return fixed
         if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.sizes):
             return None
         try:
-            sizes = {d.image_size(0) for d in self.view.datasets}
+            sizes = {d.image_sizes(0) for d in self.view.datasets}
         except (SampleError, ValueError):
             return None
         return sizes.pop() if len(sizes) == 1 else None
 
-    def _batch_size(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> tuple[int, int]:
+    def _batch_sizes(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> Sizes:
         found = self._one_size
         if found is not None:
             return found
@@ -164,13 +167,13 @@ class ThreadEngine:
         for number in np.unique(sources) if len(datasets) > 1 else (0,):
             dataset = datasets[number]
             rows = (indices[sources == number] if len(datasets) > 1 else indices).astype(np.int64)
-            if dataset.plan.fixed_size is not None:
+            if dataset.plan.fixed_sizes is not None:
                 rows = rows[:1]
             else:
                 rows = _one_of_each(rows, *dataset.sizes)
             for index in rows.tolist():
                 try:
-                    size = dataset.image_size(index)
+                    size = dataset.image_sizes(index)
                 except SampleError:
                     continue  # this row fails later, because its image has another size
                 except ValueError as error:
@@ -179,7 +182,7 @@ class ThreadEngine:
                     raise _different_sizes(first, found, (int(number), index), size)
                 if found is None:
                     found, first = size, (int(number), index)
-        return found or (1, 1)
+        return found or ((1, 1),) * len(self.outputs)
 
     def column_values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
         """The values of fields that are columns, as one Python value for each row."""
@@ -224,9 +227,16 @@ def _one_of_each(rows: npt.NDArray[np.int64], heights: npt.NDArray[np.int32], wi
     return rows[firsts]
 
 
-def _different_sizes(a: tuple[int, int], size_a: tuple[int, int], b: tuple[int, int], size_b: tuple[int, int]) -> BatchShapeError:
+def _wide(sizes: Sizes) -> list[tuple[int, int]]:
+    """(width, height) of each, as core has sizes."""
+    return [(width, height) for height, width in sizes]
+
+
+def _different_sizes(a: tuple[int, int], sizes_a: Sizes, b: tuple[int, int], sizes_b: Sizes) -> BatchShapeError:
+    view, size_a, size_b = next((n, one, other) for n, (one, other) in enumerate(zip(sizes_a, sizes_b, strict=True)) if one != other)
+    of = f"view {view + 1} of " if len(sizes_a) > 1 else ""
     return BatchShapeError(
-        f"samples of one batch have different sizes: index {a[1]} is {size_a[0]} x {size_a[1]} and index {b[1]} is "
+        f"samples of one batch have different sizes: {of}index {a[1]} is {size_a[0]} x {size_a[1]} and {of}index {b[1]} is "
         f"{size_b[0]} x {size_b[1]} (height x width). Add a transform that ends at one size, such as RandomResizedCrop(224) or "
         "Resize(256) + CenterCrop(224), or use batch_size=1."
     )

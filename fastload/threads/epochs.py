@@ -78,16 +78,16 @@ class ThreadEpochs:
         engine = self.running if self.running is not None and not self.running.core.closed else None
         if engine is not None and plan is self._plan:
             return engine
-        view, output = plan.native, plan.output
+        view, outputs = plan.native, plan.outputs
         assert view is not None
-        assert output is not None
+        assert outputs is not None
         threads = plan.settings.num_workers
-        made_from = (view, threads, output.dtype, output.layout, plan.slots, plan.size.rows, plan.pinned)
+        made_from = (view, threads, [(each.dtype, each.layout) for each in outputs], plan.slots, plan.size.rows, plan.pinned)
         self._plan = plan
         if engine is not None and made_from == self._made_from:
             return engine
         self._retire()
-        engine = ThreadEngine(view, threads, output, plan.slots, plan.size.rows)
+        engine = ThreadEngine(view, threads, outputs, plan.slots, plan.size.rows)
         self._engine, self._made_from = engine, made_from
         if plan.pinned:
             engine.ring.guard(pinning.Registered())

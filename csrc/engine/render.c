@@ -1,0 +1,191 @@
+#include "engine/render.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "jpeg/decoder.h"
+#include "jpeg/libjpeg.h"
+#include "resize/resize.h"
+#include "resize/sink.h"
+
+/* One part of one image: what its program drew, and where it goes. */
+typedef struct planned {
+    fl_geometry g;
+    fl_sink sink;
+    fl_box source; /* what it needs of the image; empty: it is all padding */
+} planned;
+
+struct fl_renderer {
+    fl_jpeg_decoder *decoder;
+    fl_resizer *resizer;
+    planned parts[FL_PARTS_MAX]; /* of the image in work */
+};
+
+/* The pixels that an image's parts are resampled from: `box` of it, scaled by eighths / 8. */
+typedef struct decoded {
+    fl_view view;
+    fl_box box;
+    int eighths;
+} decoded;
+
+fl_code fl_renderer_create(fl_renderer **out, fl_error *err) {
+    *out = NULL;
+    fl_renderer *renderer = calloc(1, sizeof *renderer);
+    if (!renderer) return fl_fail(err, FL_ENOMEM, "no memory for a decoder (%zu bytes)", sizeof *renderer);
+    fl_code code = fl_jpeg_decoder_create(&renderer->decoder, err);
+    if (!code) code = fl_resizer_create(&renderer->resizer, err);
+    if (code) {
+        fl_renderer_free(renderer);
+        return code;
+    }
+    *out = renderer;
+    return FL_OK;
+}
+
+void fl_renderer_free(fl_renderer *renderer) {
+    if (!renderer) return;
+    fl_resizer_free(renderer->resizer);
+    fl_jpeg_decoder_free(renderer->decoder);
+    free(renderer);
+}
+
+fl_code fl_renderer_open(fl_renderer *renderer, fl_span jpeg, fl_span index, uint64_t max_pixels, uint32_t *width, uint32_t *height,
+                         fl_error *err) {
+    fl_code code = fl_jpeg_decoder_open(renderer->decoder, jpeg.bytes, jpeg.size, max_pixels, width, height, err);
+    fl_jpeg_decoder_index(renderer->decoder, index.bytes, index.size);
+    return code;
+}
+
+/* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else the window's span and the filter's reach. */
+static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach, uint32_t *start,
+                   uint32_t *extent) {
+    double shrink = fmax(scale * eighths / 8.0, 1.0) * 8.0 / eighths; /* one filter radius, in full-size pixels */
+    double margin = reach * shrink + 2.0 * 8.0 / eighths;
+    double low = floor((double)from * scale - margin), high = ceil((double)(from + length) * scale + margin);
+    if (low < 0) low = 0;
+    if (high > size) high = size;
+    *start = (uint32_t)low, *extent = (uint32_t)high - (uint32_t)low;
+}
+
+/* What a part needs of the image when that is decoded at eighths / 8. */
+static fl_box source_of(const fl_geometry *g, int eighths) {
+    double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
+    fl_box part = {(uint32_t)(g->visible.x - g->box.x), (uint32_t)(g->visible.y - g->box.y), (uint32_t)g->visible.width,
+                   (uint32_t)g->visible.height}; /* of the box */
+    if (g->resized) {
+        needed((double)g->box.width / g->width, g->box.width, g->visible.x, g->visible.width, eighths, reach, &part.x, &part.width);
+        needed((double)g->box.height / g->height, g->box.height, g->visible.y, g->visible.height, eighths, reach, &part.y, &part.height);
+    }
+    return (fl_box){g->box.x + part.x, g->box.y + part.y, part.width, part.height};
+}
+
+static int scale_of(const fl_geometry *g) {
+    if (!g->resized || !g->antialias || !g->dct_scale) return 8;
+    return fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
+}
+
+/* Resolves a part's geometry and fills what its window shows beyond the image. */
+static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key, fl_sink sink, fl_error *err) {
+    fl_geometry *g = &part->g;
+    fl_code code = fl_geometry_resolve(&from->program, width, height, key, NULL, g, err);
+    if (code) return code;
+    if (g->window.width != sink.width || g->window.height != sink.height)
+        return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");
+    sink.hflip = g->hflip, sink.vflip = g->vflip;
+    part->sink = sink;
+    part->source = (fl_box){0, 0, 0, 0};
+    fl_box shown = {0, 0, 0, 0}; /* in the sink */
+    if (g->visible.width && g->visible.height)
+        shown = (fl_box){(uint32_t)(g->visible.x - g->window.x), (uint32_t)(g->visible.y - g->window.y), (uint32_t)g->visible.width,
+                         (uint32_t)g->visible.height};
+    if (shown.width != sink.width || shown.height != sink.height) fl_resize_sink_fill(&part->sink, &shown, g->fill);
+    if (shown.width) part->source = source_of(g, 8);
+    return FL_OK;
+}
+
+static fl_box join(fl_box a, fl_box b) {
+    if (!a.width) return b;
+    uint32_t x0 = a.x < b.x ? a.x : b.x, y0 = a.y < b.y ? a.y : b.y;
+    uint32_t ax = a.x + a.width, bx = b.x + b.width, ay = a.y + a.height, by = b.y + b.height;
+    return (fl_box){x0, y0, (ax > bx ? ax : bx) - x0, (ay > by ? ay : by) - y0};
+}
+
+/* Decodes what the parts need. See NOTE [ render: several views of one image ]. An empty box: they need nothing. */
+static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
+    out->eighths = 1, out->box = (fl_box){0, 0, 0, 0};
+    for (uint32_t i = 0; i < count; i++) {
+        const planned *part = &renderer->parts[i];
+        int eighths = part->source.width ? scale_of(&part->g) : 1;
+        if (eighths > out->eighths) out->eighths = eighths;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        planned *part = &renderer->parts[i];
+        if (!part->source.width) continue;
+        part->source = source_of(&part->g, out->eighths);
+        out->box = join(out->box, part->source);
+    }
+    if (!out->box.width) return FL_OK;
+    int64_t start = fl_clock_ns();
+    fl_code code = fl_jpeg_decoder_decode(renderer->decoder, &out->box, out->eighths, &out->view, err);
+    report->fell_back = fl_jpeg_decoder_fell_back(renderer->decoder);
+    report->warnings = fl_jpeg_decoder_warnings(renderer->decoder);
+    report->decode_ns = (uint64_t)(fl_clock_ns() - start);
+    return code;
+}
+
+/* The view of `source` in what was decoded, and its origin in scaled pixels of the image. */
+static fl_view inside(const decoded *from, fl_box source, double *left, double *top) {
+    double s = from->eighths / 8.0;
+    *left = floor(source.x * s), *top = floor(source.y * s);
+    uint32_t x = (uint32_t)(*left - floor(from->box.x * s)), y = (uint32_t)(*top - floor(from->box.y * s));
+    fl_view view = from->view;
+    view.pixels += y * view.stride + (size_t)x * 3;
+    view.width = (uint32_t)(ceil((source.x + source.width) * s) - *left);
+    view.height = (uint32_t)(ceil((source.y + source.height) * s) - *top);
+    view.tail += (from->view.height - y - view.height) * view.stride + (size_t)(from->view.width - x - view.width) * 3;
+    return view;
+}
+
+static fl_code resample(fl_renderer *renderer, const planned *part, const decoded *from, fl_error *err) {
+    const fl_geometry *g = &part->g;
+    double left, top, s = from->eighths / 8.0;
+    const fl_view view = inside(from, part->source, &left, &top);
+    fl_resize_spec spec = {
+        .x = g->box.x * s - left,
+        .y = g->box.y * s - top,
+        .width = g->box.width * s,
+        .height = g->box.height * s,
+        .out_width = g->width,
+        .out_height = g->height,
+        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
+        .at_x = (uint32_t)(g->visible.x - g->window.x),
+        .at_y = (uint32_t)(g->visible.y - g->window.y),
+        .filter = (fl_resize_filter)g->filter,
+        .antialias = g->antialias,
+    };
+    if (!g->resized) { /* the view is the window's own pixels */
+        spec.x = spec.y = 0;
+        spec.width = spec.out_width = view.width, spec.height = spec.out_height = view.height;
+        spec.window = (fl_box){0, 0, view.width, view.height};
+    }
+    return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
+}
+
+fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
+                  uint32_t height, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err) {
+    fl_code code = FL_OK;
+    *report = (fl_rendered){.decode_ns = 0};
+    if (count > FL_PARTS_MAX) return fl_fail(err, FL_EARG, "%u parts of one image", count);
+    for (uint32_t i = 0; i < count && !code; i++)
+        code = plan(&renderer->parts[i], &parts[i], width, height, key, fl_target_sink(&targets[i], row), err);
+    if (code) return code;
+    decoded from = {.box = {0, 0, width, height}, .eighths = 8};
+    if (raw) from.view = *raw;
+    else code = decode(renderer, count, &from, report, err);
+    int64_t start = fl_clock_ns();
+    for (uint32_t i = 0; i < count && !code; i++)
+        if (renderer->parts[i].source.width) code = resample(renderer, &renderer->parts[i], &from, err);
+    report->resize_ns = (uint64_t)(fl_clock_ns() - start);
+    return code;
+}

@@ -1,0 +1,61 @@
+/* engine/render: the parts that are made of one stored image: one decode of all that they need, then a resample of each into its row.
+ *
+ * One fl_renderer per thread: decoder, resizer and scratch are kept between images.
+ *
+ * NOTE [ render: several views of one image ]
+ * Every part has its own program and draw, so that boxes differ. One decode has the smallest box that holds what all of them need, at the
+ * largest DCT scale that any of them needs: both follow from the sample's draws alone. A part is then resampled from its own box of the
+ * decoded pixels and sees nothing beyond it. Unscaled (dct_scale=False in one of them) that gives the bytes that a decode for the part alone
+ * gives; where the scale is larger than the part alone would have, it is nearer to them than that.
+ */
+#ifndef FL_ENGINE_RENDER_H
+#define FL_ENGINE_RENDER_H
+
+#include "common/bytes.h"
+#include "common/image.h"
+#include "common/rng.h"
+#include "common/status.h"
+#include "engine/geometry.h"
+
+/* Of one source: the tensors that are made of a sample, each of one field and by one program. */
+enum { FL_PARTS_MAX = 64 };
+
+typedef struct fl_part {
+    uint16_t field;
+    fl_program program;
+} fl_part;
+
+/* What one part becomes in all rows of a batch. */
+typedef struct fl_target {
+    fl_sink sink; /* of row 0 */
+    size_t row_bytes; /* row i starts row_bytes * i further */
+} fl_target;
+
+/* What the last call took. */
+typedef struct fl_rendered {
+    uint64_t decode_ns, resize_ns;
+    uint32_t warnings;
+    bool fell_back; /* libjpeg-turbo decoded it */
+} fl_rendered;
+
+typedef struct fl_renderer fl_renderer;
+
+fl_code fl_renderer_create(fl_renderer **out, fl_error *err);
+void fl_renderer_free(fl_renderer *renderer); /* NULL is allowed */
+
+/* Reads a JPEG's header; the next call of fl_render decodes it. bytes and index stay valid until then. */
+fl_code fl_renderer_open(fl_renderer *renderer, fl_span jpeg, fl_span index, uint64_t max_pixels, uint32_t *width, uint32_t *height,
+                         fl_error *err);
+
+/* Makes parts[0..count) of one image into row `row` of their targets. `raw`: the whole image; NULL: the JPEG that was opened, of width x
+ * height. FL_ERECORD when an image becomes another size than its target. */
+fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
+                  uint32_t height, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err);
+
+static inline fl_sink fl_target_sink(const fl_target *target, uint32_t row) {
+    fl_sink sink = target->sink;
+    sink.data = (uint8_t *)sink.data + target->row_bytes * row;
+    return sink;
+}
+
+#endif
