@@ -20,7 +20,7 @@ from fastload.execution.settings import EngineChoice, OnError, Settings
 from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
-from fastload.order import Shard, checked_shard, order_of
+from fastload.order import Shard, checked_shard, order_of, show_sharded
 from fastload.processes.iterator import WorkerIterator
 from fastload.resume.state_dict import load, state_of
 from fastload.rng import checked_epoch, checked_seed
@@ -227,7 +227,7 @@ class FastLoader(DataLoader[_T]):
         super().__init__(shuffle=order.shuffle, **settings.torch_arguments())
         state.settings = settings
         if shard is not None:
-            self._is_accelerate_prepared = True  # Accelerate's prepare() takes the loader as it is, and does not split batches again
+            show_sharded(self, shard)
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
         if plan.engine == "threads":
             _warn_unused(worker_init_fn, multiprocessing_context)

@@ -1,9 +1,11 @@
 """Order of an epoch: the samplers that a loader's arguments ask for, and the parts that ranks have of it."""
 
 from fastload.order.agreement import Agreement
-from fastload.order.arguments import OrderArguments, order_of
+from fastload.order.arguments import OrderArguments, order_of, show_sharded
 from fastload.order.sampler import Sharded, ShardSampler
 from fastload.order.shard import Shard, checked_shard
 from fastload.order.splits import Split, advanced
 
-__all__ = ["Agreement", "OrderArguments", "Shard", "ShardSampler", "Sharded", "Split", "advanced", "checked_shard", "order_of"]
+__all__ = [
+    "Agreement", "OrderArguments", "Shard", "ShardSampler", "Sharded", "Split", "advanced", "checked_shard", "order_of", "show_sharded",
+]  # fmt: skip

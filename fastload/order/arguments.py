@@ -97,6 +97,17 @@ def _sharded(dataset: Any, given: OrderArguments, seed: int | None, shard: Shard
     return OrderArguments(None, sampler, None, given.generator, drop_last)
 
 
+def show_sharded(loader: Any, shard: Shard) -> None:
+    """Shows frameworks that a loader shards by itself.
+
+    Accelerate's prepare() takes it as it is. Lightning leaves alone what has a DistributedSampler; torch puts a sampler that nobody asks
+    beside a user's batch sampler, and that is one here.
+    """
+    loader._is_accelerate_prepared = True
+    if isinstance(loader.batch_sampler, ShardedBatchSampler):
+        vars(loader)["sampler"] = ShardSampler(loader.dataset, shard, shuffle=False, seed=None, drop_last=False, even=True)
+
+
 def _chain(sampler: Any) -> Iterator[Any]:
     """A sampler, and those that it is made of."""
     found: list[Any] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 from lightning_models import Recorder, SelfFed, trainer_of
 from numbers_data import WITH_FILES, dataset_of, loader_of, runs_as_it_should, write_report
+from torch.utils.data import BatchSampler, SequentialSampler
 
 from fastload import FastLoader, WindowSampler
 
@@ -55,6 +56,19 @@ def sharded(packed: str, out: str, form: str) -> dict[str, Any]:
     return {**report, "predicted": [label for batch in predicted or [] for label in batch]}
 
 
+def sharded_batches(packed: str, out: str) -> dict[str, Any]:
+    """What Lightning makes of a loader with a batch sampler that shards itself."""
+    trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
+    model, data = Recorder(), dataset_of("packed", packed)
+    batches = BatchSampler(SequentialSampler(data), 5, drop_last=False)
+    loader = FastLoader(data, batch_sampler=batches, num_workers=1, seed=9, shard="auto")
+    trainer.fit(model, loader)
+    made: Any = trainer.train_dataloader
+    report = {"trained": model.trained, "sampler": type(made.batch_sampler).__name__, "same": made is loader}
+    made.close()
+    return report
+
+
 def main(packed: str, out: str) -> None:
     report: dict[str, Any] = {}
     for form in WITH_FILES:
@@ -81,6 +95,7 @@ def main(packed: str, out: str) -> None:
             train.close()
             validation.close()
         report[f"{form} shard"] = sharded(packed, out, form)
+    report["batches"] = sharded_batches(packed, out)
     report["window"] = windows(packed, out)
     write_report(out, int(os.environ.get("LOCAL_RANK", "0")), report)
     trainer.strategy.barrier()

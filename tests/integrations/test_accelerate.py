@@ -187,6 +187,13 @@ def test_two_processes_accumulate_to_the_end(two_ranks: list[dict[str, Any]], fo
         assert report["synced"] == [False, True, False, True, True] * 2
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_loader_that_shards_accumulates_across_epochs(two_ranks: list[dict[str, Any]], form: str) -> None:
+    """Accelerate does not know where its epoch ends: what the last batch leaves open is applied with the next epoch's first."""
+    for report in (rank[f"{form} shard"] for rank in two_ranks):
+        assert report["synced"] == [False, True] * 5
+
+
 def test_dataset_is_shared_not_copied(accelerator: Any, numbered: Path) -> None:
     """The rebuilt loader reads the very dataset, open as it is."""
     dataset = dataset_of("packed", numbered)

@@ -185,6 +185,13 @@ def test_ddp_does_not_shard_twice(two_ranks: list[dict[str, Any]], form: str) ->
     assert sorted(first["predicted"] + second["predicted"]) == EVERY
 
 
+def test_ddp_does_not_shard_batches_twice(two_ranks: list[dict[str, Any]]) -> None:
+    """A loader with shard="auto" and a batch sampler stays as it is, and its ranks share out every batch once."""
+    first, second = (report["batches"] for report in two_ranks)
+    assert (first["sampler"], first["same"]) == ("ShardedBatchSampler", True)
+    assert [sorted(mine + other) for mine, other in zip(first["trained"], second["trained"], strict=True)] == [EVERY] * 2
+
+
 @pytest.mark.parametrize(("name", "sampler"), [("window", "DistributedSampler"), ("sampler", "WindowSampler")])
 def test_ddp_and_windows(two_ranks: list[dict[str, Any]], name: str, sampler: str) -> None:
     """shuffle="window" becomes a DistributedSampler that shuffles; a WindowSampler stays, and finds its rank. No sample is lost."""
