@@ -8,9 +8,35 @@ for a single object, so its tensors would stay where they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+
+class Padded(NamedTuple):
+    """Rows of a batch's samples, each sample filled up to the most rows of one.
+
+    Attributes:
+        values: (B, N, ...).
+        mask: bool (B, N): which rows are a sample's own.
+        lengths: int64 (B,): how many they are; they come first.
+    """
+
+    values: torch.Tensor
+    mask: torch.Tensor
+    lengths: torch.Tensor
+
+
+class Flat(NamedTuple):
+    """Rows of a batch's samples one after another: torch.nested's form.
+
+    Attributes:
+        values: (T, ...).
+        offsets: int64 (B + 1,): sample i has the rows from offsets[i] to offsets[i + 1].
+    """
+
+    values: torch.Tensor
+    offsets: torch.Tensor
 
 
 def to_device(batch: Any, device: torch.device) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,11 @@ from fastload import transforms as T
 from fastload.augment import space
 from fastload.augment.by_params import KorniaOp, is_kornia
 from fastload.augment.jitter import ColorJitter, at_once, fused
+from fastload.augment.labels import LABEL_MOST
+from fastload.augment.objects import Augmented, Objects
 from fastload.augment.philox import Draw, as_indices, words_of
-from fastload.augment.specs import Op
+from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
+from fastload.augment.specs import Op, RandomAffine, RandomRotation
 from fastload.augment.steps import Frame, Step, run
 from fastload.errors import ArgumentError, TransformError
 from fastload.plan.torchvision import class_mistake
@@ -28,6 +31,7 @@ _NATIVE: dict[type, tuple[int, _Plan]] = {
     T.RandomVerticalFlip: (space.FLIP_WORDS, space.plan_vflip),
     T.RandomCrop: (space.CROP_WORDS, space.plan_crop),
 }
+_MOVING = RandomAffine, RandomRotation, RandAugment, TrivialAugmentWide, AutoAugment
 DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -39,7 +43,9 @@ class AugmentBatch:
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
     3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [ augment: drawn on the host,
        sent once ]).
-    4. Plain value: picklable, comparable, repr is what makes it again. Global generators are as they were.
+    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as torchvision does ]), by every
+       op but a KorniaOp that moves pixels, which is refused with them. RandomErasing and changes of colour leave them as they are.
+    5. Plain value: picklable, comparable, repr is what makes it again. Global generators are as they were.
 
     Args:
         ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop; modules of
@@ -48,15 +54,19 @@ class AugmentBatch:
             [ colour jitter: grouped, at once or fused ]). A compiler rounds differently: a uint8 value may then differ by one.
         first: how many ops come before these ones, in others done to the same batches: equal ops of two would else draw equal numbers.
             A FastLoader sets it in what it is given, counting from 0.
+        mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored; at most 2**24.
 
     Raises:
-        TransformError: an op that does not run on a batch, or `first` is no such number.
+        TransformError: an op that does not run on a batch, or `first` or `mask_fill` is no such number.
     """
 
-    def __init__(self, ops: Sequence[Any], *, compile: bool = False, first: int = 0) -> None:
+    def __init__(self, ops: Sequence[Any], *, compile: bool = False, first: int = 0, mask_fill: int = 0) -> None:
         self.ops = tuple(KorniaOp(op) if is_kornia(op) else op for op in ops)
         self.compile = bool(compile)
         self.first = first
+        self.mask_fill = mask_fill
+        if not isinstance(mask_fill, int) or not -LABEL_MOST <= mask_fill <= LABEL_MOST:
+            raise TransformError(f"AugmentBatch: mask_fill={mask_fill!r}; give a label, such as 0 or 255")
         if not 0 <= first <= MIX_STREAM - OP_STREAM - len(self.ops):
             raise TransformError(f"AugmentBatch: first={first} with {len(self.ops)} ops; give 0 to {MIX_STREAM - OP_STREAM}, both counted")
         for position, op in enumerate(self.ops):
@@ -68,7 +78,33 @@ class AugmentBatch:
                     "give specs of fastload.augment, or give the module itself as batch_transform"
                 )
 
-    def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike) -> Tensor:
+    @overload
+    def __call__(self, images: Tensor, *, seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike) -> Tensor: ...
+    @overload
+    def __call__(
+        self,
+        images: Tensor,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Sequence[int] | npt.ArrayLike,
+        masks: Any = ...,
+        boxes: Any = ...,
+        keypoints: Any = ...,
+        box_format: str | Mapping[str, str] = ...,
+    ) -> Augmented: ...
+    def __call__(
+        self,
+        images: Tensor,
+        *,
+        seed: int,
+        epoch: int,
+        indices: Sequence[int] | npt.ArrayLike,
+        masks: Any = None,
+        boxes: Any = None,
+        keypoints: Any = None,
+        box_format: str | Mapping[str, str] = "xyxy",
+    ) -> Tensor | Augmented:
         """Augments one batch.
 
         Args:
@@ -76,12 +112,18 @@ class AugmentBatch:
                 channels_last.
             seed, epoch: of the loader.
             indices: of the samples in their dataset, (B,), at least 0.
+            masks: (B, H, W) or (B, N, H, W), or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
+            boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that leaves the image has no area.
+            keypoints: x, y and perhaps a visibility, which stays: as boxes, with any dimensions between, such as (B, N, K, 3).
+            box_format: "xyxy", "xywh" or "cxcywh".
+                Of masks, boxes and keypoints there may be several by name: a dict, and box_format then as well.
 
         Returns:
-            (B, 3, H, W), or the size of the last RandomCrop.
+            (B, 3, H, W), or the size of the last RandomCrop. With masks, boxes or keypoints an `Augmented` of the images and of these, in
+            the form that they came in.
 
         Raises:
-            ArgumentError: images or indices of another shape or dtype.
+            ArgumentError: images, indices or objects of another shape, dtype or device, or an op that cannot move objects.
             BatchShapeError: a crop larger than the images.
         """
         rows = as_indices(indices)
@@ -89,10 +131,29 @@ class AugmentBatch:
             raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
         if len(rows) != len(images):
             raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
+        objects = Objects(masks, boxes, keypoints, box_format, self.mask_fill)
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
-            return images
-        out = run(images, self.steps(images, seed, epoch, rows))
-        return out.contiguous(memory_format=_format(images))
+            return Augmented(images, masks, boxes, keypoints) if objects else images
+        steps = self._drawn(images, seed, epoch, rows)
+        out = run(images, space.fold_flips(steps)).contiguous(memory_format=_format(images))
+        if not objects:
+            return out
+        self._check_moves()
+        return Augmented(out, *objects.moved(images, steps))
+
+    @property
+    def moves(self) -> bool:
+        """Whether any op moves pixels."""
+        return any(op.moves if isinstance(op, KorniaOp) else isinstance(op, _MOVING) or type(op) in _NATIVE for op in self.ops)
+
+    def _check_moves(self) -> None:
+        """Raises ArgumentError if an op moves pixels in a way that objects cannot follow."""
+        for op in self.ops:
+            if isinstance(op, KorniaOp) and op.moves:
+                raise ArgumentError(
+                    f"AugmentBatch: {op!r} moves pixels, and masks, boxes and keypoints cannot follow it: use the flips, RandomCrop, "
+                    "RandomRotation and RandomAffine of fastload.augment"
+                )
 
     def numbered(self, first: int) -> AugmentBatch:
         """The same ops with another `first`."""
@@ -111,6 +172,10 @@ class AugmentBatch:
 
     def steps(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
         """What is to be done to this batch, drawn and derived, in order."""
+        return space.fold_flips(self._drawn(images, seed, epoch, indices))
+
+    def _drawn(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
+        """The same, step by step as the ops say it."""
         streams = range(OP_STREAM + self.first, OP_STREAM + self.first + len(self.ops))
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]
@@ -121,7 +186,7 @@ class AugmentBatch:
             done = self._plan(op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done
-        return space.fold_flips(steps)
+        return steps
 
     def _plan(self, op: Any, draw: Draw, frame: Frame) -> list[Step]:
         if self.compile and isinstance(op, ColorJitter):
@@ -141,7 +206,8 @@ class AugmentBatch:
 
     def __repr__(self) -> str:
         compiled = ", compile=True" if self.compile else ""
-        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{compiled}{f', first={self.first}' if self.first else ''})"
+        fill = f", mask_fill={self.mask_fill}" if self.mask_fill else ""
+        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{compiled}{f', first={self.first}' if self.first else ''}{fill})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AugmentBatch) and self._value() == other._value()
@@ -152,12 +218,12 @@ class AugmentBatch:
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, self._value()
 
-    def _value(self) -> tuple[tuple[Any, ...], bool, int]:
-        return self.ops, self.compile, self.first
+    def _value(self) -> tuple[tuple[Any, ...], bool, int, int]:
+        return self.ops, self.compile, self.first, self.mask_fill
 
 
-def _again(ops: tuple[Any, ...], compile: bool, first: int) -> AugmentBatch:
-    return AugmentBatch(ops, compile=compile, first=first)
+def _again(ops: tuple[Any, ...], compile: bool, first: int, mask_fill: int = 0) -> AugmentBatch:
+    return AugmentBatch(ops, compile=compile, first=first, mask_fill=mask_fill)
 
 
 def _format(images: Tensor) -> torch.memory_format:

@@ -31,6 +31,14 @@ ROWWISE = frozenset(
 """Classes of kornia.augmentation for which holds, and is tested: what they do to a row follows from that row's parameters alone, nothing is
 drawn after forward_parameters(), and the size stays."""
 
+_MOVING = frozenset(
+    """
+    RandomAffine RandomFisheye RandomHorizontalFlip RandomPerspective RandomRotation RandomRotation90 RandomShear RandomThinPlateSpline
+    RandomTranslate RandomVerticalFlip
+    """.split()
+)
+"""Those that move pixels."""
+
 _READ_ON_HOST = frozenset({"ColorJiggle", "ColorJitter", "RandomGaussianBlur"})
 """Those of them that look at their parameters before they queue anything: on a device, each would wait for it."""
 
@@ -72,6 +80,11 @@ class KorniaOp(Op):
         if module.same_on_batch or module.p_batch != 1:
             raise fail(self, f"{module!r}: same_on_batch and p_batch are of batches; drop them, or give it as batch_transform")
         self.module = module
+
+    @property
+    def moves(self) -> bool:
+        """Whether it moves pixels."""
+        return type(self.module).__name__ in _MOVING
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         """One step for all rows on which Kornia's gate is open, or one for each set of values that are Kornia's of a whole batch."""

@@ -179,24 +179,24 @@ def erase(x: Tensor, box: Tensor, value: Tensor) -> Tensor:
 def crop(x: Tensor, corner: Tensor, fill: Tensor, pads: tuple[int, int, int, int], size: tuple[int, int]) -> Tensor:
     """Pads with a colour, then cuts one box a row.
 
-    corner: int64 (G, 2), top and left in the padded image; fill: float32 (3,); pads: left, top, right, bottom.
+    corner: int64 (G, 2), top and left in the padded image; fill: float32, of one channel or of each; pads: left, top, right, bottom.
     """
     left, top, right, bottom = pads
-    rows, _, height, width = x.shape
+    rows, channels, height, width = x.shape
     if any(pads):
-        padded = x.new_empty((rows, 3, height + top + bottom, width + left + right))
-        padded.copy_(fill.to(x.dtype).view(1, 3, 1, 1).expand_as(padded))
+        padded = x.new_empty((rows, channels, height + top + bottom, width + left + right))
+        padded.copy_(fill.to(x.dtype).view(1, -1, 1, 1).expand_as(padded))
         padded[:, :, top : top + height, left : left + width] = x
         x = padded
     if on_cpu(x.device):  # gathering by index takes ten times as long there as copying windows, whose places are known
-        out = x.new_empty((rows, 3, *size))
+        out = x.new_empty((rows, channels, *size))
         for row, (y, across) in enumerate(corner.tolist()):
             out[row] = x[row, :, y : y + size[0], across : across + size[1]]
         return out
     down = corner[:, 0:1] + torch.arange(size[0], device=x.device)
     across = corner[:, 1:2] + torch.arange(size[1], device=x.device)
     which = torch.arange(rows, device=x.device)
-    channel = torch.arange(3, device=x.device)
+    channel = torch.arange(channels, device=x.device)
     return x[which[:, None, None, None], channel[None, :, None, None], down[:, None, :, None], across[:, None, None, :]]
 
 
@@ -206,22 +206,31 @@ def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) 
     matrix: float32 (G, 2, 3), from a pixel of the result to a place in the image, both measured in pixels from the image's centre;
     fill: float32 (3,), what is outside, None for black; mode: "nearest" or "bilinear".
     """
-    values = x.float()
-    rows, _, height, width = x.shape
-    grid = torch.empty((rows, height, width, 2), dtype=torch.float32, device=x.device)
-    across = torch.arange(width, dtype=torch.float32, device=x.device).add_(0.5 - 0.5 * width).view(1, 1, -1)
-    down = torch.arange(height, dtype=torch.float32, device=x.device).add_(0.5 - 0.5 * height).view(1, -1, 1)
+    out = _resampled(x.float(), matrix, fill, mode)
+    if fill is not None:
+        out.clamp_(0.0, bound(x))
+    return back(out.round_() if x.dtype == torch.uint8 else out, x)
+
+
+def affine_labels(x: Tensor, matrix: Tensor, fill: Tensor | None = None) -> Tensor:
+    """The same for labels (G, N, H, W), by the nearest pixel; fill: float32 (1,)."""
+    out = _resampled(x.float(), matrix, fill, "nearest")
+    return out.to(x.dtype) if x.dtype.is_floating_point else out.round_().to(x.dtype)
+
+
+def _resampled(values: Tensor, matrix: Tensor, fill: Tensor | None, mode: str) -> Tensor:
+    rows, _, height, width = values.shape
+    grid = torch.empty((rows, height, width, 2), dtype=torch.float32, device=values.device)
+    across = torch.arange(width, dtype=torch.float32, device=values.device).add_(0.5 - 0.5 * width).view(1, 1, -1)
+    down = torch.arange(height, dtype=torch.float32, device=values.device).add_(0.5 - 0.5 * height).view(1, -1, 1)
     for axis, half in ((0, 0.5 * width), (1, 0.5 * height)):
         m = matrix[:, axis] / half
         torch.add(m[:, 0, None, None] * across, m[:, 1, None, None] * down + m[:, 2, None, None], out=grid[..., axis])
     if fill is None:
-        out = torch.nn.functional.grid_sample(values, grid, mode=mode, padding_mode="zeros", align_corners=False)
-    else:
-        # Outside is 0 to grid_sample: sampling what is above the fill, and adding it again, fills without a mask.
-        fill = fill.view(1, 3, 1, 1)
-        out = torch.nn.functional.grid_sample(values - fill, grid, mode=mode, padding_mode="zeros", align_corners=False)
-        out.add_(fill).clamp_(0.0, bound(x))
-    return back(out.round_() if x.dtype == torch.uint8 else out, x)
+        return torch.nn.functional.grid_sample(values, grid, mode=mode, padding_mode="zeros", align_corners=False)
+    # Outside is 0 to grid_sample: sampling what is above the fill, and adding it again, fills without a mask.
+    fill = fill.view(1, -1, 1, 1)
+    return torch.nn.functional.grid_sample(values - fill, grid, mode=mode, padding_mode="zeros", align_corners=False).add_(fill)
 
 
 CHEAP: frozenset[object] = frozenset({hflip, vflip, invert, posterize})

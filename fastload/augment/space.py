@@ -48,7 +48,7 @@ def inverse_matrices(
 def affine_step(rows: Ints, matrices: Doubles, frame: Frame, mode: str, fill: float | Sequence[float]) -> Step:
     """Resamples rows by their matrices; fill is 0..255, one or three."""
     shared = {"fill": np.full(3, fill, np.float32) * np.float32(frame.unit)} if np.any(fill) else {}
-    return Step(kernels.affine, rows, {"matrix": matrices.astype(np.float32)}, {"mode": mode}, shared=shared)
+    return Step(kernels.affine, rows, {"matrix": matrices.astype(np.float32)}, {"mode": mode}, shared=shared, exact=matrices)
 
 
 def plan_hflip(spec: T.RandomHorizontalFlip, draw: Draw, frame: Frame) -> list[Step]:

@@ -58,6 +58,7 @@ class Step:
         constants: equal for every row.
         shared: arrays that are, such as a colour.
         on_host: the kernel wants its arrays on the host, whatever the device.
+        exact: of a step that resamples, its rows' matrices before they were rounded.
         size: (height, width) afterwards, where it changes; such a step runs on every row.
     """
 
@@ -68,6 +69,7 @@ class Step:
     size: tuple[int, int] | None = None
     shared: dict[str, Array] = field(default_factory=dict)
     on_host: bool = False
+    exact: Array | None = None
 
 
 def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:

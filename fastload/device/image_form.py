@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.device.stage_call import changed, places
+from fastload.device.stage_call import BatchFields, changed, places
 from fastload.device.to_float import Form
 
 
@@ -21,7 +21,7 @@ class FormedSamples:
 
     collate: Any
     form: Form
-    fields: tuple[str, str]
+    fields: BatchFields
     batched: bool
 
     def __call__(self, samples: Any) -> Any:

@@ -5,6 +5,11 @@ A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload
 numbers from these alone, so it may run in the transfer's thread, ahead of the loop. Any other stage takes a `batch` parameter, of its own
 or because it is wrapped in fastload.augment's Seeded, which seeds the global generators for the time of the call. The loop uses these
 generators too, so such a stage runs in the loop's own thread, when the loop asks for the batch.
+
+NOTE [ batch stages: what goes with the images ]
+A stage that also has the keyword-only parameters `masks`, `boxes`, `keypoints` and `box_format` (AugmentBatch) gets the batch's fields of
+these kinds by name, and gives them back moved as the images are. Which field is of which kind is known of packed data, from its schema. A
+stage that moves pixels (its attribute `moves`) is refused where a field lies in the image that it cannot move: it would be left behind.
 """
 
 from __future__ import annotations
@@ -26,6 +31,20 @@ from fastload.plan.torchvision import class_mistake, mixes
 IMAGE, LABEL = "image", "label"
 _VIEW_BITS = 40
 """A stage of a view is given a number of the batch in which the view stands above these bits: no two of them draw the same."""
+
+
+@dataclass(frozen=True)
+class BatchFields:
+    """Which keys of a batch that is a dict are what.
+
+    Attributes:
+        image, label: of the images and the labels.
+        objects: (name, kind, format) of the fields that lie in the images: kinds are those of a schema, format is that of boxes.
+    """
+
+    image: str = IMAGE
+    label: str = LABEL
+    objects: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,19 +72,21 @@ class StageCall:
         labels: whether it takes labels.
         keys: the keyword arguments that it takes, of seed, epoch, indices and batch.
         view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their place.
+        objects: whether it takes masks, boxes and keypoints.
     """
 
     call: Callable[..., Any]
     labels: bool = False
     keys: tuple[str, ...] = ()
     view: int | None = None
+    objects: bool = False
 
     @property
     def ahead(self) -> bool:
         """Whether it may run in another thread, ahead of the loop; see NOTE [ batch stages: which thread ]."""
         return "batch" not in self.keys
 
-    def __call__(self, batch: Any, key: BatchKey, fields: tuple[str, str]) -> Any:
+    def __call__(self, batch: Any, key: BatchKey, fields: BatchFields) -> Any:
         number = key.number if self.view is None else key.number + (self.view << _VIEW_BITS)
         given = {"seed": key.seed, "epoch": key.epoch, "batch": number, "indices": key.indices}
         if "indices" in self.keys and key.indices is None:
@@ -76,6 +97,8 @@ class StageCall:
             return self._of_view(batch, at, keyed)
         if at is None:
             return self.call(batch, **keyed)
+        if self.objects and fields.objects and isinstance(batch, dict):
+            return self._with_objects(batch, keyed, fields)
         if not self.labels:
             return changed(batch, at[:1], (self.call(batch[at[0]], **keyed),))
         try:
@@ -90,6 +113,29 @@ class StageCall:
         assert self.view is not None
         views[self.view] = self.call(views[self.view], **keyed)
         return views if at is None else changed(batch, at[:1], (views,))
+
+    def _with_objects(self, batch: dict[Any, Any], keyed: dict[str, Any], fields: BatchFields) -> Any:
+        """See NOTE [ batch stages: what goes with the images ]."""
+        given: dict[str, dict[str, Any]] = {}
+        formats = {name: form for name, _, form in fields.objects if form}
+        for name, kind, _ in fields.objects:
+            if name in batch and kind in _MOVED_AS:
+                given.setdefault(_MOVED_AS[kind], {})[name] = batch[name]
+            elif name in batch and getattr(self.call, "moves", True):
+                raise ArgumentError(
+                    f"batch_transform: {self.call!r} moves the pixels of {fields.image!r}, and {name!r} ({kind}) cannot follow it on whole "
+                    "batches: do that step in the transform, or leave the field out (fields=)"
+                )
+        if not given:
+            return {**batch, fields.image: self.call(batch[fields.image], **keyed)}
+        images, *moved = self.call(batch[fields.image], **keyed, **given, box_format=formats)
+        found = {name: value for each in moved if each is not None for name, value in each.items()}
+        return {**batch, fields.image: images, **found}
+
+
+_MOVED_AS = {"mask": "masks", "instances": "masks", "boxes": "boxes", "keypoints": "keypoints"}
+IN_IMAGE = frozenset(_MOVED_AS) | {"polygons", "image"}
+"""Kinds of fields that lie in an image, or beside it."""
 
 
 Seeding = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -117,7 +163,7 @@ def _stage_call(transform: Any, seeded: Seeding) -> StageCall:
         raise ArgumentError(f"batch_transform: {transform!r} cannot be called")
     keys = _keys(transform)
     if {"seed", "epoch", "indices"} <= set(keys) and "batch" not in keys:
-        return StageCall(transform, _takes_labels(transform), keys)
+        return StageCall(transform, _takes_labels(transform), keys, objects=_takes_objects(transform))
     if {"seed", "epoch", "batch"} <= set(keys):
         return StageCall(transform, _takes_labels(getattr(transform, "transform", transform)), keys)
     return StageCall(seeded(transform), _takes_labels(transform), ("seed", "epoch", "batch"))
@@ -135,6 +181,11 @@ def _keys(transform: Any) -> tuple[str, ...]:
     return tuple(name for name in ("seed", "epoch", "indices", "batch") if name in names)
 
 
+def _takes_objects(transform: Any) -> bool:
+    names = {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    return {"masks", "boxes", "keypoints", "box_format"} <= names
+
+
 def _takes_labels(transform: Any) -> bool:
     """Whether it requires two positional arguments, or is one of torchvision's classes that mix images and labels."""
     if mixes(transform):
@@ -143,10 +194,10 @@ def _takes_labels(transform: Any) -> bool:
     return sum(each.kind in by_position and each.default is inspect.Parameter.empty for each in _parameters(transform)) >= 2
 
 
-def places(batch: Any, fields: tuple[str, str]) -> tuple[Any, Any] | None:
+def places(batch: Any, fields: BatchFields) -> tuple[Any, Any] | None:
     """Keys or positions of the images and labels in a batch or a sample; None if a stage takes it as a whole."""
     if isinstance(batch, dict):
-        return fields if fields[0] in batch else None
+        return (fields.image, fields.label) if fields.image in batch else None
     return (0, 1) if isinstance(batch, list | tuple) and batch else None
 
 

@@ -20,7 +20,7 @@ from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 
 from fastload.batch_tree import tensors_of, to_device
 from fastload.device import pinning as pin
-from fastload.device.stage_call import IMAGE, LABEL, BatchKey, StageCall
+from fastload.device.stage_call import BatchFields, BatchKey, StageCall
 from fastload.device.timing import Clock, StageTimer
 
 
@@ -32,7 +32,7 @@ class TransferPlan:
         device: the device that batches are copied to; None leaves them where they are.
         pin: pins batches that stay on the host.
         stages: applied to each batch on the device, in order.
-        fields: the keys of images and labels in batches that are dicts.
+        fields: the keys of images, labels and what lies in the images, in batches that are dicts.
         ahead: batches moved before the loop asks for them.
         timer: adds up the time that this takes.
     """
@@ -40,7 +40,7 @@ class TransferPlan:
     device: torch.device | None = None
     pin: bool = False
     stages: tuple[StageCall, ...] = ()
-    fields: tuple[str, str] = (IMAGE, LABEL)
+    fields: BatchFields = field(default_factory=BatchFields)
     ahead: int = 0
     timer: StageTimer | None = field(default=None, compare=False)
 

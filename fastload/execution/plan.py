@@ -21,7 +21,7 @@ from torch.utils.data import IterableDataset
 from fastload._native import core
 from fastload.device import pinning
 from fastload.device.image_form import FormedSamples
-from fastload.device.stage_call import IMAGE, LABEL
+from fastload.device.stage_call import IN_IMAGE, BatchFields
 from fastload.device.timing import StageTimer
 from fastload.device.to_float import Floats
 from fastload.device.transfer import TransferPlan
@@ -198,10 +198,9 @@ class Planner:
         return self._last
 
     def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
-        image = IMAGE if data is None else data.view.datasets[0].image_field
         pin = settings.pin_memory and torch.accelerator.is_available()
         stages = self._stages.calls(settings, data)
-        return TransferPlan(settings.device, pin, stages, (image, LABEL), settings.device_prefetch, self._timer)
+        return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer)
 
     def _why(self, settings: Settings, data: PackedData | None) -> str:
         """The reason for the engine."""
@@ -259,6 +258,18 @@ def _length(sampler: Any) -> int | None:
         return len(sampler)
     except Exception:
         return None
+
+
+def _fields_of(data: PackedData | None) -> BatchFields:
+    """The keys of batches that are dicts; the fields that lie in the images are known of packed data."""
+    if data is None:
+        return BatchFields()
+    dataset = data.view.datasets[0]
+    image = dataset.image_field
+    if isinstance(dataset, InPlaceDataset):
+        return BatchFields(image)
+    given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
+    return BatchFields(image, objects=tuple((each.name, each.kind, each.format) for each in given if each.kind in IN_IMAGE))
 
 
 def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> list[core.Output]:

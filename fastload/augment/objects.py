@@ -1,0 +1,294 @@
+"""Objects of a batch's samples: masks, boxes and keypoints, moved by the steps that move the images' pixels.
+
+NOTE [ objects: moved as torchvision does ]
+Each step that moves pixels (flip, padded crop, resampling by a matrix) is done to the objects by itself, in order, with the parameters
+that the images' rows have, as torchvision.transforms.v2.functional does it: masks by the nearest pixel; of a box the four corners are
+moved, and the box around them is clamped to the image after each pad, crop and resampling; keypoints are moved and not clamped, and a flip
+mirrors them about the pixels' centres. The images' steps may be joined (`space.fold_flips`), the objects' are not: the results differ in
+rounding alone. Coordinates are computed in float64 where the device has it, from matrices that were never rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastload.augment import kernels
+from fastload.augment.labels import moved_masks
+from fastload.augment.steps import Array, Step, send
+from fastload.batch_tree import Flat, Padded, sequence_like
+from fastload.errors import ArgumentError
+
+FORMATS = ("xyxy", "xywh", "cxcywh")
+
+
+class Augmented(NamedTuple):
+    """An augmented batch with its objects; None: there were none of this kind."""
+
+    images: Tensor
+    masks: Any = None
+    boxes: Any = None
+    keypoints: Any = None
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What is moved along with the images of a batch: of each kind one value, several by name, or None.
+
+    Attributes:
+        masks: (B, H, W) or (B, N, H, W), or a list of B tensors (N, H, W) or (H, W).
+        boxes: of 4 numbers a row: Padded, Flat, (B, N, 4), or a list of B tensors (N, 4).
+        keypoints: x, y and perhaps a visibility: as boxes, with any dimensions between: (B, N, K, 3), say.
+        formats: of the boxes, one or by name: see FORMATS.
+        fill: the label that comes into a mask from outside the image.
+    """
+
+    masks: Any = None
+    boxes: Any = None
+    keypoints: Any = None
+    formats: str | Mapping[str, str] = "xyxy"
+    fill: int = 0
+
+    def __bool__(self) -> bool:
+        return any(value is not None for value in (self.masks, self.boxes, self.keypoints))
+
+    def moved(self, images: Tensor, steps: Sequence[Step]) -> tuple[Any, Any, Any]:
+        """Masks, boxes and keypoints after the steps of these images.
+
+        Raises:
+            ArgumentError: they are not of this batch, of another device, or of another form.
+        """
+        motions = motions_of(images, steps) if self.boxes is not None or self.keypoints is not None else []
+
+        def masks(value: Any, name: str) -> Any:
+            return moved_masks(value, name, images, steps, self.fill)
+
+        def boxes(value: Any, name: str) -> Any:
+            form = self.formats if isinstance(self.formats, str) else self.formats.get(name, "xyxy")
+            if form not in FORMATS:
+                raise ArgumentError(f"{name}: boxes of the format {form!r} are not moved on a device; those of {', '.join(FORMATS)} are")
+            return _moved_rows(value, name, images, motions, 4, lambda rows, motion, of: _box(rows, motion, of, form))
+
+        def keypoints(value: Any, name: str) -> Any:
+            return _moved_rows(value, name, images, motions, 2, _keypoint)
+
+        return _each(self.masks, "masks", masks), _each(self.boxes, "boxes", boxes), _each(self.keypoints, "keypoints", keypoints)
+
+
+def _each(value: Any, name: str, move: Callable[[Any, str], Any]) -> Any:
+    """One value, or each of several by name; None stays None."""
+    if value is None:
+        return None
+    return {key: move(each, key) for key, each in value.items()} if isinstance(value, Mapping) else move(value, name)
+
+
+@dataclass(frozen=True)
+class Motion:
+    """One step as it acts on coordinates.
+
+    Attributes:
+        kind: "flip", "shift" or "matrix".
+        rows: bool (B,), on the device: the samples that it moves; None: all.
+        size: (height, width) of the images after it.
+        axis: of a flip, 0 along x or 1 along y.
+        by: of a shift, (B, 2): what is subtracted from x and y.
+        matrix: of a matrix, (B, 2, 3), from a place in the image to its place in the result.
+    """
+
+    kind: str
+    size: tuple[int, int]
+    rows: Tensor | None = None
+    axis: int = 0
+    by: Tensor | None = None
+    matrix: Tensor | None = None
+
+
+def motions_of(images: Tensor, steps: Sequence[Step]) -> list[Motion]:
+    """The steps that move pixels, as they act on coordinates; what they need crosses to the device in one copy."""
+    count, size = len(images), (images.shape[2], images.shape[3])
+    double = np.float32 if images.device.type == "mps" else np.float64
+    planned: list[tuple[str, tuple[int, int], int, dict[str, Array]]] = []
+    for step in steps:
+        moves = np.zeros(count, np.bool_)
+        moves[step.rows] = True
+        if step.kernel in (kernels.hflip, kernels.vflip):
+            planned.append(("flip", size, int(step.kernel is kernels.vflip), {"rows": moves}))
+        elif step.kernel is kernels.affine:
+            matrix = np.zeros((count, 2, 3), double)
+            matrix[step.rows] = _forward(step.exact, size)
+            planned.append(("matrix", size, 0, {"rows": moves, "matrix": matrix}))
+        elif step.kernel is kernels.crop:
+            left, top, right, bottom = step.constants["pads"]
+            tall, wide = size[0] + top + bottom, size[1] + left + right
+            if (tall, wide) != size:
+                planned.append(("shift", (tall, wide), 0, {"by": np.tile(np.array([[-left, -top]], double), (count, 1))}))
+            size = step.size or size
+            if (tall, wide) != size:
+                planned.append(("shift", size, 0, {"by": step.arrays["corner"][:, ::-1].astype(double)}))
+    sent = iter(send([array for *_, arrays in planned for array in arrays.values()], images.device))
+    return [Motion(kind, size, axis=axis, **{name: next(sent) for name in arrays}) for kind, size, axis, arrays in planned]
+
+
+def _forward(inverse: Array | None, size: tuple[int, int]) -> Array:
+    """(R, 2, 3) from a place to its place in the result, in pixels; `inverse` goes the other way, measured from the centre."""
+    assert inverse is not None
+    there = np.linalg.inv(inverse[:, :, :2])
+    centre = np.array([0.5 * size[1], 0.5 * size[0]])
+    offset = centre - (there @ (inverse[:, :, 2] + centre)[:, :, None])[:, :, 0]
+    return np.concatenate((there, offset[:, :, None]), axis=2)
+
+
+Of = Callable[[Tensor], Tensor]
+"""A parameter a sample, (B, ...), as one that broadcasts with the rows' (..., 2 or 4)."""
+
+
+def _moved_rows(
+    value: Any, name: str, images: Tensor, motions: Sequence[Motion], width: int, move: Callable[[Tensor, Motion, Of], Tensor]
+) -> Any:
+    """Boxes or keypoints after all motions, in the form that they came in."""
+    rows = _Rows.of(value, name, images, width)
+    if not motions or not rows.values.numel():
+        return rows.wrap(rows.values)
+    out = rows.values
+    for motion in motions:
+        after = move(out, motion, rows.parameter).to(out.dtype)
+        out = after if motion.rows is None else torch.where(rows.parameter(motion.rows)[..., None], after, out)
+    if rows.objects is not None:
+        out = torch.where(rows.parameter(rows.objects, 2)[..., None], out, rows.values)
+    return rows.wrap(out)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Boxes or keypoints of a batch as one tensor.
+
+    Attributes:
+        values: (B, N, ...), or (T, ...) with the rows of one sample after those of another.
+        sample: int64 (T,), whose each row is; None: values are (B, N, ...).
+        objects: bool (B, N), which rows are objects; None: all.
+        wrap: gives another tensor of this shape the form that the values came in.
+    """
+
+    values: Tensor
+    sample: Tensor | None
+    objects: Tensor | None
+    wrap: Callable[[Tensor], Any]
+
+    def parameter(self, given: Tensor, leading: int = 1) -> Tensor:
+        """A parameter a sample, or with leading=2 a row, as one for the rows, with dimensions of 1 where the values have more."""
+        if self.sample is not None:
+            given = given[self.sample]
+        own = given.shape[leading:]
+        return given.reshape(*given.shape[:leading], *(1,) * (self.values.ndim - 1 - leading), *own)
+
+    @classmethod
+    def of(cls, value: Any, name: str, images: Tensor, width: int) -> _Rows:
+        """Raises ArgumentError."""
+        rows = cls._read(value, name, len(images), images.device, width)
+        given = rows.values
+        widths = (4,) if width == 4 else (2, 3)
+        if given.ndim < 2 or given.shape[-1] not in widths or given.dtype not in _DTYPES:
+            what = " or ".join(map(str, widths))
+            raise ArgumentError(
+                f"{name}: {given.dtype} of {tuple(given.shape)}; give float32, float64, int32 or int64 with {what} numbers a row"
+            )
+        if given.device != images.device:
+            raise ArgumentError(f"{name} is on {given.device}, and the images are on {images.device}: move it there")
+        return rows
+
+    @classmethod
+    def _read(cls, value: Any, name: str, count: int, device: torch.device, width: int) -> _Rows:
+        if isinstance(value, Padded):
+            length = torch.arange(value.values.shape[1], device=device)
+            if value.values.ndim < 3 or len(value.values) != count or value.lengths.shape != (count,):
+                raise ArgumentError(
+                    f"{name}: Padded of {tuple(value.values.shape)} with {tuple(value.lengths.shape)} lengths for {count} images"
+                )
+            objects = length < value.lengths.to(device)[:, None]
+            return cls(value.values, None, objects, lambda out: value._replace(values=out))
+        if isinstance(value, Flat):
+            if value.offsets.shape != (count + 1,):
+                raise ArgumentError(f"{name}: Flat with {tuple(value.offsets.shape)} offsets for {count} images; give {count + 1}")
+            places = torch.arange(len(value.values), device=device)
+            sample = torch.searchsorted(value.offsets.to(device)[1:].contiguous(), places, right=True).clamp_(max=max(count - 1, 0))
+            return cls(value.values, sample, None, lambda out: value._replace(values=out))
+        if isinstance(value, list | tuple) and all(isinstance(each, Tensor) for each in value):
+            if len(value) != count:
+                raise ArgumentError(f"{name}: a list of {len(value)} tensors for {count} images")
+            lengths = [len(each) for each in value]
+            sample = send([np.repeat(np.arange(count), lengths)], device)[0]
+            joined = torch.cat([each.as_subclass(Tensor) for each in value]) if value else torch.zeros((0, width), device=device)
+            return cls(joined, sample, None, lambda out: sequence_like(type(value), torch.split(out, lengths) if lengths else ()))
+        if isinstance(value, Tensor) and value.ndim >= 3 and len(value) == count:
+            return cls(value.as_subclass(Tensor), None, None, lambda out: out)
+        told = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ArgumentError(f"{name}: {told} for {count} images; give (B, N, ...), Padded, Flat, or a list of a tensor for each image")
+
+
+_DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
+
+
+def _wide(values: Tensor) -> Tensor:
+    """In which a matrix is done to them."""
+    return values.float() if values.device.type == "mps" else values.double()
+
+
+def _keypoint(points: Tensor, motion: Motion, of: Of) -> Tensor:
+    """Keypoints after one motion; what they have beside x and y stays."""
+    out = points.clone()
+    if motion.kind == "flip":
+        out[..., motion.axis] = motion.size[1 - motion.axis] - 1 - points[..., motion.axis]
+    elif motion.by is not None:
+        out[..., :2] = points[..., :2] - of(motion.by).to(points.dtype)
+    elif motion.matrix is not None:
+        out[..., :2] = _placed(_wide(points[..., 0]), _wide(points[..., 1]), of(motion.matrix)).to(points.dtype)
+    return out
+
+
+def _placed(x: Tensor, y: Tensor, matrix: Tensor) -> Tensor:
+    """Points (...) and (...) by matrices (..., 2, 3), as (..., 2)."""
+    return torch.stack([matrix[..., i, 0] * x + matrix[..., i, 1] * y + matrix[..., i, 2] for i in (0, 1)], dim=-1)
+
+
+def _box(boxes: Tensor, motion: Motion, of: Of, form: str) -> Tensor:
+    """Boxes after one motion."""
+    if motion.kind == "flip":
+        out, near, far, extent = boxes.clone(), motion.axis, motion.axis + 2, motion.size[1 - motion.axis]
+        if form == "xyxy":
+            out[..., near], out[..., far] = extent - boxes[..., far], extent - boxes[..., near]
+        else:
+            out[..., near] = extent - (boxes[..., near] + boxes[..., far] if form == "xywh" else boxes[..., near])
+        return out
+    if motion.by is not None:
+        by = of(motion.by).to(boxes.dtype)
+        corners = _corners(_wide(boxes - torch.cat((by, by if form == "xyxy" else torch.zeros_like(by)), dim=-1)), form)
+    else:
+        assert motion.matrix is not None
+        matrix, (left, top, right, bottom) = of(motion.matrix), _corners(_wide(boxes), form).unbind(-1)
+        places = torch.stack([_placed(x, y, matrix) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))])
+        corners = torch.cat((places.amin(0), places.amax(0)), dim=-1)
+    height, width = motion.size
+    corners[..., 0::2].clamp_(0, width)
+    corners[..., 1::2].clamp_(0, height)
+    return _as_form(corners, form)
+
+
+def _corners(boxes: Tensor, form: str) -> Tensor:
+    """Floating boxes as left, top, right, bottom, in memory of their own."""
+    if form == "xyxy":
+        return boxes.clone()
+    first, extent = boxes[..., :2], boxes[..., 2:]
+    low = first if form == "xywh" else first - extent / 2
+    return torch.cat((low, low + extent), dim=-1)
+
+
+def _as_form(corners: Tensor, form: str) -> Tensor:
+    if form == "xyxy":
+        return corners
+    low, high = corners[..., :2], corners[..., 2:]
+    return torch.cat((low if form == "xywh" else (low + high) / 2, high - low), dim=-1)
