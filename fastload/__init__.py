@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from fastload.in_place.on_images import OnImages
     from fastload.loader import FastLoader
     from fastload.mixture import Mixture
+    from fastload.order import BucketBatchSampler
     from fastload.packing import attach, export, index, pack
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
     from fastload.window import KeyedSampler, WindowSampler
 
 __all__ = [
+    "BucketBatchSampler",
     "FastLoader",
     "HealthMonitor",
     "KeyedSampler",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BucketBatchSampler": ("fastload.order", "BucketBatchSampler"),
     "FastLoader": ("fastload.loader", "FastLoader"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "KeyedSampler": ("fastload.window", "KeyedSampler"),

@@ -14,6 +14,7 @@ from fastload.augment.by_params import KorniaOp
 from fastload.augment.jitter import ColorJitter
 from fastload.augment.kornia_ops import MissingKornia
 from fastload.augment.mix import CutMix, MixUp, RandomChoice
+from fastload.augment.objects import Augmented
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
 from fastload.augment.seeded import Seeded
 from fastload.augment.specs import (
@@ -29,17 +30,21 @@ from fastload.augment.specs import (
     RandomRotation,
     RandomSolarize,
 )
+from fastload.batch_tree import Flat, Padded
 from fastload.transforms import RandomCrop, RandomHorizontalFlip, RandomVerticalFlip
 
 __all__ = [
     "AugmentBatch",
+    "Augmented",
     "AutoAugment",
     "ColorJitter",
     "CutMix",
+    "Flat",
     "GaussianBlur",
     "KorniaOp",
     "MissingKornia",
     "MixUp",
+    "Padded",
     "RandAugment",
     "RandomAdjustSharpness",
     "RandomAffine",

@@ -25,13 +25,13 @@ from torch.utils.data.distributed import DistributedSampler
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
 from fastload.mixture import Mixture
-from fastload.order import Sharded
+from fastload.order import BucketBatchSampler, Sharded
 from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
 from fastload.resume.rank_states import begin_agreement, splits_of
 from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
 
-_DRAWS_NOTHING = (SequentialSampler, DistributedSampler, _InfiniteConstantSampler)
+_DRAWS_NOTHING = (SequentialSampler, DistributedSampler, BucketBatchSampler, _InfiniteConstantSampler)
 _DRAWS_FIRST = (*SHUFFLES, SubsetRandomSampler, WeightedRandomSampler, WindowSampler, KeyedSampler)
 """Samplers that, without a generator of their own, draw from torch's global one at their first index only."""
 

@@ -1,0 +1,154 @@
+"""BucketBatchSampler: batches of samples whose images have like shapes, so that padding them to one size wastes little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import ConcatDataset, Sampler, Subset
+
+from fastload.dataset import PackedDataset
+from fastload.errors import ArgumentError
+from fastload.permutation import KeyedPermutation
+from fastload.rng import checked_epoch, checked_seed, order_seed
+from fastload.window.ranks import count_of
+
+Sizes = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+ASPECT_EDGES = tuple(2.0 ** (third / 3) for third in range(-3, 4))
+"""Edges of aspect ratios (width / height), thirds of an octave from 1/2 to 2: those of torchvision's detection references."""
+_SIZE_BUCKETS = 8
+
+
+class BucketBatchSampler(Sampler[list[int]]):
+    """A batch sampler that groups samples by aspect ratio or size: GroupedBatchSampler of torchvision's detection references.
+
+    1. The samples come in random order, each is put into its bucket, and a bucket that is full is a batch. At the end of an epoch each
+       bucket has at most batch_size - 1 samples left: they are one shorter batch for each bucket, the largest first, or left out with
+       drop_last. So every sample comes once, where torchvision's repeats and leaves out.
+    2. The order is a pure function of (seed, epoch) and of the arguments. Nothing is drawn from a generator, and no epoch's list is made.
+    3. It is a `batch_sampler=` of FastLoader, whose states go on with it in mid-epoch and whose `shard=` gives every rank its stride of the
+       batches, and of torch's DataLoader.
+    4. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order; under `shard=` the loader does.
+
+    Args:
+        dataset: a PackedDataset, or Subset and ConcatDataset of them, whose images' sizes are columns: nothing is decoded. With `by` as
+            numbers any dataset.
+        batch_size: samples of a batch.
+        by: "aspect" (width / height), "size" (pixels), or a number for each sample.
+        edges: ascending values between two buckets; one that is equal to an edge belongs above it. None: for "aspect" thirds of an octave
+            from 1/2 to 2, else such that 8 buckets have as many samples each as can be.
+        shuffle: False: the samples come in the dataset's order.
+        seed: 0 .. 2**64-1, the same on every rank.
+        drop_last: leaves the last, shorter batches out.
+
+    Attributes:
+        buckets: the bucket of every sample.
+        epoch: the epoch that the next pass has.
+
+    Raises:
+        ArgumentError: an argument is out of range, or the dataset does not tell its images' sizes.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        *,
+        by: Literal["aspect", "size"] | npt.ArrayLike = "aspect",
+        edges: Sequence[float] | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if (checked := checked_seed(seed)) is None:
+            raise ArgumentError("seed=None: a BucketBatchSampler draws from no generator; give a number")
+        self.dataset = dataset
+        self.batch_size = count_of("batch_size", batch_size, 1)
+        self.by, self.edges = by, edges
+        self.shuffle, self.seed, self.drop_last = bool(shuffle), checked, bool(drop_last)
+        self.epoch = 0
+        self.buckets = self._bucketed()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next pass has."""
+        self.epoch = checked_epoch(epoch)
+
+    def __len__(self) -> int:
+        whole, left = np.divmod(np.bincount(self._current()), self.batch_size)
+        return int(whole.sum()) + (0 if self.drop_last else int(np.count_nonzero(left)))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        buckets = self._current()
+        filling: dict[int, list[int]] = {}
+        for chunk in self._order(len(buckets)):
+            for index, bucket in zip(chunk.tolist(), buckets[chunk].tolist(), strict=True):
+                batch = filling.setdefault(bucket, [])
+                batch.append(index)
+                if len(batch) == self.batch_size:
+                    del filling[bucket]
+                    yield batch
+        if not self.drop_last:
+            yield from (filling[bucket] for bucket in sorted(filling, key=lambda bucket: (-len(filling[bucket]), bucket)))
+
+    def _order(self, count: int) -> Iterator[npt.NDArray[np.int64]]:
+        """The samples of this epoch, some thousand at a time."""
+        if self.shuffle and count:
+            return KeyedPermutation(count, order_seed(self.seed, self.epoch)).chunks()
+        return (np.arange(start, min(start + _STEP, count)) for start in range(0, count, _STEP))
+
+    def _current(self) -> npt.NDArray[np.int64]:
+        """The buckets, made again if the dataset has another length by now."""
+        if len(self.buckets) != len(self.dataset):
+            self.buckets = self._bucketed()
+        return self.buckets
+
+    def _bucketed(self) -> npt.NDArray[np.int64]:
+        values = self._values()
+        if self.edges is not None:
+            edges = np.asarray(self.edges, np.float64)
+        elif isinstance(self.by, str) and self.by == "aspect":
+            edges = np.asarray(ASPECT_EDGES)
+        else:
+            shares = np.arange(1, _SIZE_BUCKETS) / _SIZE_BUCKETS
+            edges = np.quantile(values, shares, method="higher") if len(values) else np.zeros(0)
+        if edges.ndim != 1 or not np.isfinite(edges).all() or (np.diff(edges) < 0).any():
+            raise ArgumentError(f"edges={self.edges!r}: give ascending numbers")
+        return np.searchsorted(edges, values, side="right").astype(np.int64)
+
+    def _values(self) -> npt.NDArray[np.float64]:
+        """The number of each sample by which it is put into a bucket."""
+        if isinstance(self.by, str):
+            if self.by not in ("aspect", "size"):
+                raise ArgumentError(f'by={self.by!r}: give "aspect", "size", or a number for each sample')
+            heights, widths = _sizes_of(self.dataset)
+            return widths / np.maximum(heights, 1) if self.by == "aspect" else heights.astype(np.float64) * widths
+        try:
+            values = np.asarray(self.by, np.float64)
+        except (TypeError, ValueError):
+            raise ArgumentError('by: give "aspect", "size", or a number for each sample') from None
+        if values.shape != (len(self.dataset),) or np.isnan(values).any():
+            raise ArgumentError(f"by: {values.shape} numbers for {len(self.dataset)} samples; give one for each, and no NaN")
+        return values
+
+
+_STEP = 1 << 14
+
+
+def _sizes_of(dataset: Any) -> Sizes:
+    """Heights and widths of a dataset's stored images. Raises ArgumentError."""
+    if isinstance(dataset, Subset):
+        heights, widths = _sizes_of(dataset.dataset)
+        indices = np.asarray(dataset.indices, np.int64)
+        return heights[indices], widths[indices]
+    if isinstance(dataset, ConcatDataset):
+        parts = [_sizes_of(part) for part in dataset.datasets]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    if not isinstance(dataset, PackedDataset):
+        raise ArgumentError(
+            f"{type(dataset).__name__} does not tell its images' sizes, as packed data do: give by= a number for each sample, such as "
+            "width / height"
+        )
+    stored = dataset.sizes
+    return stored[0].astype(np.int64), stored[1].astype(np.int64)
