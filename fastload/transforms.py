@@ -43,6 +43,19 @@ def _range(value: Sequence[float], who: str, name: str, *, most: float | None = 
     return low, high
 
 
+def _fill(fill: int | Sequence[int], who: str) -> tuple[int, int, int]:
+    values = (fill,) * 3 if isinstance(fill, int) else tuple(fill)
+    if len(values) != 3 or any(not 0 <= f <= 255 for f in values):
+        raise TransformError(f"{who}: fill={fill!r}; give one value or three, 0 to 255")
+    return values[0], values[1], values[2]
+
+
+def _mask_fill(fill: int, who: str) -> int:
+    if not isinstance(fill, int) or not 0 <= fill < 1 << 16:
+        raise TransformError(f"{who}: mask_fill={fill!r}; give one label, 0 to 65535")
+    return fill
+
+
 def _chance(p: float, who: str) -> float:
     if not 0.0 <= p <= 1.0:
         raise TransformError(f"{who}: p={p!r} is no probability")
@@ -86,20 +99,25 @@ class Resize(Transform):
     """The whole image, resized: an int is the shorter side (the other keeps the ratio, truncated), a pair is (height, width).
 
     Args:
-        size: the target.
+        size: the target; None: max_size is the longer side.
         interpolation: "bilinear" or "bicubic".
         max_size: with an int size, the most that the longer side may become.
         antialias: see RandomResizedCrop.
         dct_scale: see RandomResizedCrop.
     """
 
-    size: Size
+    size: Size | None
     interpolation: Any = "bilinear"
     max_size: int | None = None
     antialias: bool = True
     dct_scale: bool = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "Resize"))
+        if self.size is None:
+            if not isinstance(self.max_size, int) or isinstance(self.max_size, bool) or self.max_size < 1:
+                raise TransformError(f"Resize: size=None needs max_size, the longer side, not {self.max_size!r}")
+            return
         size: Size = self.size
         if not isinstance(size, int) and len(size) == 1:
             size = size[0]
@@ -107,7 +125,6 @@ class Resize(Transform):
             raise TransformError("Resize: max_size needs an int size, and must be larger than it")
         pair = _pair(size, "Resize")
         object.__setattr__(self, "size", size if isinstance(size, int) else pair)
-        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "Resize"))
 
 
 @dataclass(frozen=True)
@@ -130,6 +147,7 @@ class RandomCrop(Transform):
         pad_if_needed: pad further where the image is too small; without it that is an error.
         fill: of the padding, one value or (r, g, b), 0 to 255.
         padding_mode: "constant".
+        mask_fill: the label that masks show in the padding.
     """
 
     size: Size
@@ -137,6 +155,7 @@ class RandomCrop(Transform):
     pad_if_needed: bool = False
     fill: int | Sequence[int] = 0
     padding_mode: str = "constant"
+    mask_fill: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", _pair(self.size, "RandomCrop"))
@@ -145,10 +164,8 @@ class RandomCrop(Transform):
         if sides is None or any(p < 0 for p in padding):
             raise TransformError(f"RandomCrop: padding={self.padding!r}; give 1, 2 or 4 sides of at least 0")
         object.__setattr__(self, "padding", tuple(padding[i] for i in sides))
-        fill = (self.fill,) * 3 if isinstance(self.fill, int) else tuple(self.fill)
-        if len(fill) != 3 or any(not 0 <= f <= 255 for f in fill):
-            raise TransformError(f"RandomCrop: fill={self.fill!r}; give one value or three, 0 to 255")
-        object.__setattr__(self, "fill", fill)
+        object.__setattr__(self, "fill", _fill(self.fill, "RandomCrop"))
+        _mask_fill(self.mask_fill, "RandomCrop")
         if self.padding_mode != "constant":
             raise TransformError(f'RandomCrop: padding_mode={self.padding_mode!r} is not native; only "constant" is')
 
@@ -171,6 +188,151 @@ class RandomVerticalFlip(Transform):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", _chance(self.p, "RandomVerticalFlip"))
+
+
+@dataclass(frozen=True)
+class ScaleJitter(Transform):
+    """The whole image, resized by a random factor: torchvision's ScaleJitter (large scale jitter). The size differs from draw to draw.
+
+    Args:
+        target_size: what the image is fitted into at scale 1: torchvision takes [1] for the height and [0] for the width.
+        scale_range: of the factor on top of that.
+        interpolation, antialias, dct_scale: see RandomResizedCrop.
+    """
+
+    target_size: tuple[int, int]
+    scale_range: tuple[float, float] = (0.1, 2.0)
+    interpolation: Any = "bilinear"
+    antialias: bool = True
+    dct_scale: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.target_size, int) or len(self.target_size) != 2:
+            raise TransformError(f"ScaleJitter: target_size={self.target_size!r}; give two positive ints")
+        object.__setattr__(self, "target_size", _pair(self.target_size, "ScaleJitter"))
+        object.__setattr__(self, "scale_range", _range(self.scale_range, "ScaleJitter", "scale_range"))
+        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "ScaleJitter"))
+
+
+@dataclass(frozen=True)
+class RandomShortestSize(Transform):
+    """The whole image, resized so that its shorter side is one of several sizes: torchvision's RandomShortestSize, both sides truncated.
+
+    Args:
+        min_size: one size or several, of which each draw takes one.
+        max_size: the most that the longer side may become.
+        interpolation, antialias, dct_scale: see RandomResizedCrop.
+    """
+
+    min_size: Size
+    max_size: int | None = None
+    interpolation: Any = "bilinear"
+    antialias: bool = True
+    dct_scale: bool = True
+
+    def __post_init__(self) -> None:
+        sizes = (self.min_size,) if isinstance(self.min_size, int) else tuple(self.min_size)
+        if not sizes or any(not isinstance(v, int) or v < 1 for v in (*sizes, self.max_size or 1)):
+            raise TransformError(f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints")
+        object.__setattr__(self, "min_size", sizes)
+        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "RandomShortestSize"))
+
+
+@dataclass(frozen=True)
+class Letterbox(Transform):
+    """The whole image, resized to fit inside a size and centred on a colour, as YOLO's loaders do; of an odd margin the smaller half is first.
+
+    Args:
+        size: of the result, an int (square) or (height, width).
+        fill: of the margins, one value or (r, g, b), 0 to 255.
+        mask_fill: the label that masks show in the margins.
+        interpolation, antialias, dct_scale: see RandomResizedCrop.
+    """
+
+    size: Size
+    fill: int | Sequence[int] = 114
+    mask_fill: int = 0
+    interpolation: Any = "bilinear"
+    antialias: bool = True
+    dct_scale: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", _pair(self.size, "Letterbox"))
+        object.__setattr__(self, "fill", _fill(self.fill, "Letterbox"))
+        _mask_fill(self.mask_fill, "Letterbox")
+        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "Letterbox"))
+
+
+@dataclass(frozen=True)
+class RandomZoomOut(Transform):
+    """The image at a random place of a larger canvas, with probability p: torchvision's RandomZoomOut (SSD).
+
+    Args:
+        fill: of the canvas, one value or (r, g, b), 0 to 255.
+        side_range: of the canvas's sides, as multiples of the image's; at least 1.
+        p: the probability.
+        mask_fill: the label that masks show around the image.
+    """
+
+    fill: int | Sequence[int] = 0
+    side_range: tuple[float, float] = (1.0, 4.0)
+    p: float = 0.5
+    mask_fill: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fill", _fill(self.fill, "RandomZoomOut"))
+        object.__setattr__(self, "side_range", _range(self.side_range, "RandomZoomOut", "side_range"))
+        if self.side_range[0] < 1:
+            raise TransformError(f"RandomZoomOut: side_range={self.side_range!r} begins below 1")
+        object.__setattr__(self, "p", _chance(self.p, "RandomZoomOut"))
+        _mask_fill(self.mask_fill, "RandomZoomOut")
+
+
+@dataclass(frozen=True)
+class RandomIoUCrop(Transform):
+    """A random crop that overlaps a box of the sample enough: torchvision's RandomIoUCrop (SSD). It needs a field of boxes.
+
+    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. Where no crop fits and no option allows to leave
+    the image as it is, it is left so after 200 rounds.
+
+    Args:
+        min_scale, max_scale: of the crop's sides, as shares of the image's.
+        min_aspect_ratio, max_aspect_ratio: of its width to its height.
+        sampler_options: least overlaps (Jaccard), of which each round takes one; 1 or more leaves the image as it is. None: torchvision's.
+        trials: crops that are tried in a round, at most 1,000.
+    """
+
+    min_scale: float = 0.3
+    max_scale: float = 1.0
+    min_aspect_ratio: float = 0.5
+    max_aspect_ratio: float = 2.0
+    sampler_options: Sequence[float] | None = None
+    trials: int = 40
+
+    def __post_init__(self) -> None:
+        options = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0) if self.sampler_options is None else tuple(float(v) for v in self.sampler_options)
+        object.__setattr__(self, "sampler_options", options)
+        _range((self.min_scale, self.max_scale), "RandomIoUCrop", "min_scale, max_scale", most=1.0)
+        _range((self.min_aspect_ratio, self.max_aspect_ratio), "RandomIoUCrop", "min_aspect_ratio, max_aspect_ratio")
+        if not options or not 1 <= self.trials <= 1000:
+            raise TransformError(f"RandomIoUCrop: sampler_options={options!r}, trials={self.trials!r}; give options, and 1 to 1,000 trials")
+
+
+@dataclass(frozen=True)
+class SanitizeBoundingBoxes(Transform):
+    """Drops boxes that are small, or not inside the image, with the rows of all fields that are `of` them: torchvision's SanitizeBoundingBoxes.
+
+    Args:
+        min_size: of both sides, in pixels; at least 1.
+        min_area: in pixels; at least 1.
+    """
+
+    min_size: float = 1.0
+    min_area: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.min_size >= 1 and self.min_area >= 1):
+            raise TransformError(f"SanitizeBoundingBoxes: min_size={self.min_size!r}, min_area={self.min_area!r} must be at least 1")
 
 
 @dataclass(frozen=True)

@@ -85,9 +85,9 @@ static fl_code resize(resolving *r, const fl_op *op, uint32_t width, uint32_t he
     return FL_OK;
 }
 
-/* As torchvision, which does nothing where the size is reached already. */
+/* As torchvision, which does nothing where the size is reached already; but padding so far is then part of the canvas, with its own fill. */
 static fl_code resize_to(resolving *r, const fl_op *op, uint32_t width, uint32_t height) {
-    if (width == r->g->window.width && height == r->g->window.height) return FL_OK;
+    if (width == r->g->window.width && height == r->g->window.height && whole(r->g)) return FL_OK;
     return resize(r, op, width, height);
 }
 
@@ -176,9 +176,11 @@ static int64_t centre(int64_t have, int64_t want) {
 }
 
 static void op_center_crop(resolving *r, const fl_op *op) {
-    const fl_geometry *g = r->g;
-    memset(r->g->fill, 0, sizeof r->g->fill);
-    r->g->mask_fill = 0;
+    fl_geometry *g = r->g;
+    if (op->width > g->window.width || op->height > g->window.height) {
+        memset(g->fill, 0, sizeof g->fill);
+        g->mask_fill = 0;
+    }
     crop(r, FL_STEP_CROP, (fl_rect){centre(g->window.width, op->width), centre(g->window.height, op->height), op->width, op->height});
 }
 

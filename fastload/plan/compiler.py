@@ -16,7 +16,7 @@ from fastload.plan.torchvision import class_mistake, converts, entries_of, flatt
 from fastload.rng import VIEW_STREAMS
 
 
-def compile_plan(transform: Any, *, device: bool = False) -> Plan:
+def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -> Plan:
     """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested mixture.
 
     1. fastload's transforms, and those of torchvision's that mean the same, are native as far as the list goes without interruption.
@@ -25,10 +25,12 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
     3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
        the list is torchvision's alone. Otherwise with the CHW tensor.
     4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and so is what is left of each.
+    5. Steps that need boxes are native only where the engine has the sample's boxes, and the list ends at a size that does not depend on them.
 
     Args:
         transform: the list.
         device: whether ops on batches may be left to the device; see Plan.device.
+        boxes: whether the engine is given the boxes of each sample.
 
     Raises:
         TransformError: fastload's own transforms in an order that has no native meaning; the message says what to change.
@@ -41,7 +43,7 @@ def compile_plan(transform: Any, *, device: bool = False) -> Plan:
             raise TransformError(f"{step!r} is not the last step: put what follows it into each of its entries")
     entries = entries_of(steps[-1]) if steps else None
     views = None if entries is None else _compile_views(steps, entries, device)
-    return _compile(steps, range(1, len(steps) + 1), device) if views is None else views
+    return _compile(steps, range(1, len(steps) + 1), device, boxes) if views is None else views
 
 
 def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool) -> Plan | None:
@@ -94,6 +96,7 @@ def _joined(views: Sequence[Plan], before: int) -> Plan:
         to_float=views[0].to_float,
         python=(ViewSteps(python),) if runs else (),
         fixed_sizes=None if any(view.fixed_size is None for view in views) else tuple(view.fixed_size for view in views if view.fixed_size),
+        drawn_size=any(view.drawn_size for view in views),
         random=any(view.random for view in views),
         movable=runs and all(view.movable or view.native for view in views),
         stages=(*views[0].stages[:before], *(stage for view in views for stage in view.stages[before:])),
@@ -101,21 +104,13 @@ def _joined(views: Sequence[Plan], before: int) -> Plan:
     )
 
 
-def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool) -> Plan:
+def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: bool = False) -> Plan:
     """Plans a list that makes one image of an image; `streams`: the random stream of each step."""
-    part = NativePart()
-    stages: list[Stage] = []
-    floats: list[int] = []
-    reason = ""
-    for position, (step, stream) in enumerate(zip(steps, streams, strict=True), 1):
-        before = part.to_float, part.mean
-        note = take(step, stream, part)
-        if isinstance(note, TransformError):
-            reason = str(note)
-            break
-        stages.append(Stage(position, label(step), "nothing" if note is None else "native", note or ""))
-        if (part.to_float, part.mean) != before:
-            floats.append(position)
+    part = NativePart(boxes=boxes)
+    stages, floats, reason = _take_all(steps, streams, part)
+    if part.boxed_size:
+        part = NativePart(no_boxes="makes a size that depends on the boxes: end the list at one size, for instance with Resize((h, w))")
+        stages, floats, reason = _take_all(steps, streams, part)
     done = len(stages)
     rest, first = steps[done:], done + 1
     ops = device_part(rest, first, part.form)
@@ -129,6 +124,21 @@ def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool) -> Plan
     return _plan(part, stages, floats, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple))
 
 
+def _take_all(steps: Sequence[Any], streams: Sequence[int], part: NativePart) -> tuple[list[Stage], list[int], str]:
+    """Gives the native part what it can have: the stages of that, positions of those that make floats, and the reason why it ends."""
+    stages: list[Stage] = []
+    floats: list[int] = []
+    for position, (step, stream) in enumerate(zip(steps, streams, strict=True), 1):
+        before = part.to_float, part.mean
+        note = take(step, stream, part)
+        if isinstance(note, TransformError):
+            return stages, floats, str(note)
+        stages.append(Stage(position, label(step), "nothing" if note is None else "native", note or ""))
+        if (part.to_float, part.mean) != before:
+            floats.append(position)
+    return stages, floats, ""
+
+
 def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any) -> Plan:
     return Plan(
         programs=(part.program(),),
@@ -136,6 +146,8 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
         mean=part.mean,
         std=part.std,
         fixed_sizes=None if part.size is None else (part.size,),
+        drawn_size=part.drawn_size,
+        of_boxes=tuple(part.of_boxes),
         random=part.random,
         reciprocal=part.reciprocal,
         stages=tuple(stages),

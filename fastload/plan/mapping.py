@@ -8,7 +8,7 @@ from typing import Any
 from fastload import transforms as T
 from fastload.errors import TransformError
 from fastload.plan.native import NativePart, pads
-from fastload.plan.torchvision import Known, known
+from fastload.plan.torchvision import Known, known, plain
 
 _EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder (dct_scale)"
 
@@ -94,21 +94,50 @@ def _numbers(values: Any) -> tuple[float, ...]:
 
 def _resize(step: Known, position: int, part: NativePart) -> str:
     values = step.values
-    if part.form not in ("image", "uint8"):
-        raise TransformError("it resizes floats: put it before the conversion to floats")
-    if part.fill is not None:
-        raise TransformError("it resizes what a crop may have padded: put it before the crop")
-    antialias = True if part.form == "image" else values["antialias"]  # Pillow always does
-    if not isinstance(antialias, bool):
-        raise TransformError(f"antialias={antialias!r}")
-    common = {"interpolation": values["interpolation"], "antialias": antialias, "dct_scale": False}
-    if values["size"] is None:
-        raise TransformError("size=None")
+    common = _resampling(step, part)
     if step.name == "Resize":
-        part.add(T.Resize(values["size"], max_size=values["max_size"], **common), position)
+        part.add(T.Resize(plain(values["size"]), max_size=values["max_size"], **common), position)
+    elif step.name == "ScaleJitter":
+        part.add(T.ScaleJitter(values["target_size"], scale_range=values["scale_range"], **common), position)
+    elif step.name == "RandomShortestSize":
+        part.add(T.RandomShortestSize(values["min_size"], max_size=values["max_size"], **common), position)
     else:
         part.add(T.RandomResizedCrop(values["size"], scale=values["scale"], ratio=values["ratio"], **common), position)
     return _EXACT.format(name=step.name)
+
+
+def _resampling(step: Known, part: NativePart) -> dict[str, Any]:
+    """interpolation, antialias and dct_scale of a step that resizes."""
+    if part.form not in ("image", "uint8"):
+        raise TransformError("it resizes floats: put it before the conversion to floats")
+    antialias = True if part.form == "image" else step.values["antialias"]  # Pillow always does
+    if not isinstance(antialias, bool):
+        raise TransformError(f"antialias={antialias!r}")
+    return {"interpolation": step.values["interpolation"], "antialias": antialias, "dct_scale": False}
+
+
+def _zoom_out(step: Known, position: int, part: NativePart) -> str:
+    if part.form not in ("image", "uint8"):
+        raise TransformError("it pads floats: put it before the conversion to floats")
+    fill, mask_fill = _fills(step.values["fill"])
+    part.add(T.RandomZoomOut(fill, side_range=plain(step.values["side_range"]), p=step.values["p"], mask_fill=mask_fill), position)
+    return ""
+
+
+def _iou_crop(step: Known, position: int, part: NativePart) -> str:
+    values = dict(step.values)
+    if part.form not in ("image", "uint8"):
+        raise TransformError("it crops floats: put it before the conversion to floats")
+    part.add(T.RandomIoUCrop(sampler_options=values.pop("options"), **values), position)
+    return ""
+
+
+def _sanitize(step: Known, position: int, part: NativePart) -> str:
+    values = step.values
+    if values["labels_getter"] not in ("default", None):
+        raise TransformError("its labels_getter is a function; fastload's SanitizeBoundingBoxes drops the rows of all fields of the boxes")
+    part.add(T.SanitizeBoundingBoxes(values["min_size"], values["min_area"]), position, commutes=True)
+    return "drops the rows of all fields of the boxes"
 
 
 def _center_crop(step: Known, position: int, part: NativePart) -> str:
@@ -123,14 +152,15 @@ def _random_crop(step: Known, position: int, part: NativePart) -> str:
     values = step.values
     if values["padding_mode"] != "constant":
         raise TransformError(f"padding_mode={values['padding_mode']!r}")
-    fill = values["fill"]
-    if isinstance(fill, tuple | list) and part.form != "image" and not step.v2:
+    if isinstance(values["fill"], tuple | list) and part.form != "image" and not step.v2:
         raise TransformError("a fill by channel, of a tensor")
+    fill, mask_fill = _fills(values["fill"])
     padding = values["padding"]
     if step.v2 and padding is not None:
         left, right, top, bottom = padding  # its constructor's order is left, top, right, bottom
         padding = (left, top, right, bottom)
-    crop = T.RandomCrop(values["size"], padding=padding, pad_if_needed=bool(values["pad_if_needed"]), fill=_bytes(fill))
+    pad_if_needed = bool(values["pad_if_needed"])
+    crop = T.RandomCrop(values["size"], padding=padding, pad_if_needed=pad_if_needed, fill=fill, mask_fill=mask_fill)
     if pads(crop) and part.form == "normalized":
         raise TransformError("it pads what is normalised: put it before Normalize")
     if pads(crop) and part.form == "float" and any(crop.fill):  # type: ignore[arg-type]
@@ -139,9 +169,22 @@ def _random_crop(step: Known, position: int, part: NativePart) -> str:
     return ""
 
 
+def _fills(fill: Any) -> tuple[int | tuple[int, ...], int]:
+    """The fills of images and of masks: one for all, or a mapping of tv_tensors' classes and "others". One colour pads masks with 0."""
+    if not isinstance(fill, Mapping):
+        return _bytes(fill), _label(fill)
+    names = {key if isinstance(key, str) else key.__name__: value for key, value in fill.items()}
+    return _bytes(names.get("Image", names.get("others", 0))), _label(names.get("Mask", names.get("others", 0)))
+
+
+def _label(fill: Any) -> int:
+    fill = 0 if isinstance(fill, tuple | list) and len(fill) > 1 else _bytes(fill)
+    return fill if isinstance(fill, int) else 0
+
+
 def _bytes(fill: Any) -> int | tuple[int, ...]:
     """A fill that is one whole number, or three."""
-    values = fill if isinstance(fill, tuple | list) else (fill,)
+    values = fill if isinstance(fill, tuple | list) else (0 if fill is None else fill,)
     if len(values) not in (1, 3) or any(not isinstance(v, int | float) or v != int(v) for v in values):
         raise TransformError(f"fill={fill!r}")
     return tuple(int(v) for v in values) if len(values) == 3 else int(values[0])
@@ -169,6 +212,11 @@ _MAPPED: Mapping[str, Callable[[Known, int, NativePart], str | None]] = {
     "Normalize": _normalize,
     "Resize": _resize,
     "RandomResizedCrop": _resize,
+    "ScaleJitter": _resize,
+    "RandomShortestSize": _resize,
+    "RandomZoomOut": _zoom_out,
+    "RandomIoUCrop": _iou_crop,
+    "SanitizeBoundingBoxes": _sanitize,
     "CenterCrop": _center_crop,
     "RandomCrop": _random_crop,
     "RandomHorizontalFlip": _horizontal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastload import transforms as T
@@ -9,9 +10,16 @@ from fastload._native import core
 from fastload.errors import TransformError
 from fastload.plan.spec import Form
 
-_RANDOM = (T.RandomResizedCrop, T.RandomCrop, T.RandomHorizontalFlip, T.RandomVerticalFlip)
+_FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
+_RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.Letterbox)
+_OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, T.RandomCrop, T.Letterbox)
+_OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomZoomOut)
+_RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE, T.RandomIoUCrop)
+_OF_BOXES = (T.RandomIoUCrop, T.SanitizeBoundingBoxes)
 MOST_OPS = 16
 """Of one program: FL_OPS_MAX."""
+MOST_OPTIONS = 32
+"""Of one transform: FL_OPTIONS_MAX."""
 
 
 class NativePart:
@@ -23,10 +31,19 @@ class NativePart:
     Attributes:
         form: what the list holds here.
         size: (height, width) of every sample here, or None where it depends on the sample.
-        fill: of the padding that may be seen here, or None where no step may have padded.
+        drawn_size: whether the size here depends on the random draws.
+        boxed_size: whether it depends on the sample's boxes.
+        fill: of the padding since the resize, or None where no step may have padded.
+        mask_fill: of all padding of masks, or None.
+        of_boxes: positions of the steps that need the sample's boxes.
+
+    Args:
+        boxes: whether the engine has the sample's boxes.
+        no_boxes: what is said of a step that needs them, where it has not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, boxes: bool = False, no_boxes: str = "needs the boxes of the sample: deliver a field of boxes with the image") -> None:
+        self._no_boxes = "" if boxes else no_boxes
         self.form: Form = "image"
         self.ops: list[dict[str, Any]] = []
         self.to_float = self.reciprocal = self.random = False
@@ -34,7 +51,10 @@ class NativePart:
         self.std: tuple[float, ...] | None = None
         self.size: tuple[int, int] | None = None
         self.fill: tuple[int, ...] | None = None
-        self._resized = self._padded = False
+        self.mask_fill: int | None = None
+        self.drawn_size = self.boxed_size = False
+        self.of_boxes: list[int] = []
+        self._resized = False
 
     def program(self) -> core.Program:
         """The geometry, compiled."""
@@ -49,28 +69,35 @@ class NativePart:
         if isinstance(step, T.ToFloat | T.Normalize):
             self._add_values(step)
             return
-        flips = isinstance(step, T.RandomHorizontalFlip | T.RandomVerticalFlip)
+        flips = isinstance(step, _FLIPS)
         if self.to_float and not flips and not commutes:
             raise TransformError(f"{step!r} after ToFloat or Normalize: put crops and resizes first")
         if len(self.ops) == MOST_OPS:
             raise TransformError(f"{step!r} is one too many: a list has at most {MOST_OPS} crops, resizes and flips")
-        resizes = isinstance(step, T.RandomResizedCrop | T.Resize)
+        if isinstance(step, _OF_BOXES) and self._no_boxes:
+            raise TransformError(f"{type(step).__name__} {self._no_boxes}")
+        resizes = isinstance(step, _RESIZES)
         if resizes and self._resized:
             raise TransformError(f"{step!r} is a second resize: one image is resampled once")
-        if resizes and self._padded:
-            raise TransformError(f"{step!r} after a padding crop: resize first")
         op = _op(step, stream)
-        fill = self._fill_after(step)
+        fill, mask_fill = self._fills_after(step, None if resizes else self.fill)
         if "fill" in op and fill is not None:
             op["fill"] = fill
-        self.fill = fill
+        self.fill, self.mask_fill = fill, mask_fill
         self._resized |= resizes
-        self._padded |= pads(step)
         self.random |= isinstance(step, _RANDOM)
-        if not flips:
-            size = step.size  # type: ignore[attr-defined]
-            self.size = None if isinstance(size, int) else (int(size[0]), int(size[1]))
+        if isinstance(step, _OF_BOXES):
+            self.of_boxes.append(stream)
+        self._size_after(step)
         self.ops.append(op)
+
+    def _size_after(self, step: T.Transform) -> None:
+        if isinstance(step, (*_FLIPS, T.SanitizeBoundingBoxes)):
+            return
+        size = step.size if isinstance(step, (*_OF_ONE_SIZE, T.Resize)) else None
+        self.size = (int(size[0]), int(size[1])) if isinstance(size, tuple) else None
+        self.drawn_size = self.size is None and (self.drawn_size or isinstance(step, _OF_DRAWN_SIZE))
+        self.boxed_size = self.size is None and (self.boxed_size or isinstance(step, T.RandomIoUCrop))
 
     def _add_values(self, step: T.Transform) -> None:
         if self.mean is not None:
@@ -81,17 +108,20 @@ class NativePart:
             self.mean, self.std = step.mean, step.std
             self.form = "normalized"
 
-    def _fill_after(self, step: T.Transform) -> tuple[int, ...] | None:
-        """The engine knows one colour of padding: that of the last padding crop, and black from any centre crop on."""
-        if isinstance(step, T.CenterCrop) and (self.fill is not None or not self.holds(step.size)):  # type: ignore[arg-type]
-            fill: tuple[int, ...] = (0, 0, 0)
-        elif isinstance(step, T.RandomCrop) and pads(step):
-            fill = step.fill  # type: ignore[assignment]
+    def _fills_after(self, step: T.Transform, fill: tuple[int, ...] | None) -> tuple[tuple[int, ...] | None, int | None]:
+        """The engine knows one colour of padding before the resize and one after it: that of the last padding step, black from any centre
+        crop on; and of masks one label for both."""
+        if isinstance(step, T.CenterCrop) and (fill is not None or not self.holds(step.size)):  # type: ignore[arg-type]
+            new, label = (0, 0, 0), 0
+        elif isinstance(step, T.RandomZoomOut | T.Letterbox) or pads(step):
+            new, label = step.fill, step.mask_fill  # type: ignore[attr-defined]
         else:
-            return self.fill
-        if self.fill not in (None, fill):
-            raise TransformError(f"{step!r} pads with {fill} what an earlier step may have padded with {self.fill}: use one fill")
-        return fill
+            return fill, self.mask_fill
+        if fill not in (None, new):
+            raise TransformError(f"{step!r} pads with {new} what an earlier step may have padded with {fill}: use one fill")
+        if self.mask_fill not in (None, label):
+            raise TransformError(f"{step!r} pads masks with {label}, and an earlier step may with {self.mask_fill}: use one mask_fill")
+        return new, label
 
     def holds(self, size: tuple[int, int]) -> bool:
         """Whether every image here is known to be at least that large."""
@@ -105,22 +135,47 @@ def pads(step: T.Transform) -> bool:
 
 def _op(step: T.Transform, stream: int) -> dict[str, Any]:
     """One transform as the engine takes it; its place in the list is its random stream."""
-    if isinstance(step, T.RandomHorizontalFlip | T.RandomVerticalFlip):
-        return {"kind": "hflip" if isinstance(step, T.RandomHorizontalFlip) else "vflip", "stream": stream, "p": step.p}
-    if isinstance(step, T.Resize) and isinstance(step.size, int):
-        height, width = 0, step.size
-    else:
-        height, width = step.size  # type: ignore[attr-defined]
-    op: dict[str, Any] = {"stream": stream, "width": width, "height": height}
-    if isinstance(step, T.RandomResizedCrop | T.Resize):
+    make = _OPS.get(type(step))
+    if make is None:
+        raise TransformError(f"{step!r} has no native form")
+    op: dict[str, Any] = {"stream": stream, **make(step)}
+    if isinstance(step, _RESIZES):
         op |= {"filter": step.interpolation, "antialias": step.antialias, "dct_scale": step.dct_scale}
-    if isinstance(step, T.RandomResizedCrop):
-        return op | {"kind": "resized_crop", "scale": step.scale, "ratio": step.ratio}
-    if isinstance(step, T.Resize):
-        return op | {"kind": "resize", "max_size": step.max_size or 0}
-    if isinstance(step, T.CenterCrop):
-        return op | {"kind": "center_crop"}
-    if isinstance(step, T.RandomCrop):
-        extra = {"padding": step.padding, "pad_if_needed": step.pad_if_needed, "fill": step.fill}
-        return op | extra | {"kind": "random_crop"}
-    raise TransformError(f"{step!r} has no native form")
+    if len(op.get("options", ())) > MOST_OPTIONS:
+        raise TransformError(f"{step!r} has {len(op['options'])} sizes or options: at most {MOST_OPTIONS}")
+    return op
+
+
+def _sized(kind: str, step: Any, **rest: Any) -> dict[str, Any]:
+    return {"kind": kind, "height": step.size[0], "width": step.size[1], **rest}
+
+
+def _filled(step: Any) -> dict[str, Any]:
+    return {"fill": step.fill, "mask_fill": step.mask_fill}
+
+
+def _resize(step: T.Resize) -> dict[str, Any]:
+    height, width = step.size if isinstance(step.size, tuple) else (0, step.size or 0)
+    return {"kind": "resize", "height": height, "width": width, "max_size": step.max_size or 0}
+
+
+_OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
+    T.RandomHorizontalFlip: lambda s: {"kind": "hflip", "p": s.p},
+    T.RandomVerticalFlip: lambda s: {"kind": "vflip", "p": s.p},
+    T.RandomResizedCrop: lambda s: _sized("resized_crop", s, scale=s.scale, ratio=s.ratio),
+    T.Resize: _resize,
+    T.CenterCrop: lambda s: _sized("center_crop", s),
+    T.RandomCrop: lambda s: _sized("random_crop", s, padding=s.padding, pad_if_needed=s.pad_if_needed, **_filled(s)),
+    T.Letterbox: lambda s: _sized("letterbox", s, **_filled(s)),
+    T.RandomZoomOut: lambda s: {"kind": "zoom_out", "p": s.p, "scale": s.side_range, **_filled(s)},
+    T.ScaleJitter: lambda s: {"kind": "scale_jitter", "width": s.target_size[0], "height": s.target_size[1], "scale": s.scale_range},
+    T.RandomShortestSize: lambda s: {"kind": "shortest_size", "options": s.min_size, "max_size": s.max_size or 0},
+    T.RandomIoUCrop: lambda s: {
+        "kind": "iou_crop",
+        "scale": (s.min_scale, s.max_scale),
+        "ratio": (s.min_aspect_ratio, s.max_aspect_ratio),
+        "options": s.sampler_options,
+        "trials": s.trials,
+    },
+    T.SanitizeBoundingBoxes: lambda s: {"kind": "sanitize", "min_size": s.min_size, "min_area": s.min_area},
+}

@@ -61,6 +61,8 @@ class Plan:
         mean, std: of Normalize, or None.
         python: callables that run per sample in Python after the native part.
         fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one size; else None.
+        drawn_size: whether a sample's size depends on its random draws.
+        of_boxes: positions of the native steps that need the sample's boxes.
         random: whether the native part draws random numbers.
         floats: positions of the stages that make the native part's floats.
         reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
@@ -77,6 +79,8 @@ class Plan:
     std: tuple[float, ...] | None = None
     python: tuple[Callable[[Any], Any], ...] = ()
     fixed_sizes: tuple[tuple[int, int], ...] | None = None
+    drawn_size: bool = False
+    of_boxes: tuple[int, ...] = ()
     random: bool = False
     floats: tuple[int, ...] = ()
     reciprocal: bool = False
