@@ -312,7 +312,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
     def _decoded(self, plan: Plan, index: int, seed: int, epoch: int) -> Any:
         outputs = outputs_of(plan, None, "CHW")
         try:
-            sizes = self._sizes(plan, index)
+            sizes = self._sizes(plan, index, seed, epoch)
             images = [torch.empty((3, *size), dtype=_TORCH_DTYPES[o.dtype]) for size, o in zip(sizes, outputs, strict=True)]
             into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
             wide = [(width, height) for height, width in sizes]
@@ -333,11 +333,11 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             raise self.sample_error(index, str(error)) from None
         return images if plan.views else images[0]
 
-    def image_sizes(self, index: int) -> tuple[tuple[int, int], ...]:
+    def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
         """(height, width) of sample index after the native transforms: of its image, or of each of its views."""
-        return self._sizes(self.plan, index)
+        return self._sizes(self.plan, index, seed, epoch)
 
-    def _sizes(self, plan: Plan, index: int) -> tuple[tuple[int, int], ...]:
+    def _sizes(self, plan: Plan, index: int, seed: int, epoch: int) -> tuple[tuple[int, int], ...]:
         if plan.fixed_sizes is not None:
             return plan.fixed_sizes
         heights, widths = self.opened.sizes
@@ -346,7 +346,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             raise self.sample_error(index, f"its columns say {width} x {height} pixels, which no image has")
         if width * height > self.max_pixels:
             raise self.sample_error(index, f"its columns say {width} x {height} pixels; the limit is {self.max_pixels}")
-        sizes = [program.size(width, height) for program in plan.programs]
+        sizes = [program.size(width, height, seed, epoch, index) for program in plan.programs]
         for wide, high in sizes:
             if wide * high > self.max_pixels:
                 raise self.sample_error(index, f"the transform makes {wide} x {high} pixels of it; the limit is {self.max_pixels}")

@@ -240,7 +240,9 @@ class RandomShortestSize(Transform):
 
 @dataclass(frozen=True)
 class Letterbox(Transform):
-    """The whole image, resized to fit inside a size and centred on a colour, as YOLO's loaders do; of an odd margin the smaller half is first.
+    """The whole image, resized to fit inside a size and centred on a colour, as YOLO's loaders do.
+
+    Of an odd margin the smaller half is left or above.
 
     Args:
         size: of the result, an int (square) or (height, width).
@@ -292,8 +294,8 @@ class RandomZoomOut(Transform):
 class RandomIoUCrop(Transform):
     """A random crop that overlaps a box of the sample enough: torchvision's RandomIoUCrop (SSD). It needs a field of boxes.
 
-    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. Where no crop fits and no option allows to leave
-    the image as it is, it is left so after 200 rounds.
+    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. Where no crop fits and no option allows to
+    leave the image as it is, it is left so after 200 rounds.
 
     Args:
         min_scale, max_scale: of the crop's sides, as shares of the image's.
@@ -320,7 +322,7 @@ class RandomIoUCrop(Transform):
 
 @dataclass(frozen=True)
 class SanitizeBoundingBoxes(Transform):
-    """Drops boxes that are small, or not inside the image, with the rows of all fields that are `of` them: torchvision's SanitizeBoundingBoxes.
+    """Drops boxes that are small or not inside the image, with the rows of fields that are `of` them: torchvision's SanitizeBoundingBoxes.
 
     Args:
         min_size: of both sides, in pixels; at least 1.

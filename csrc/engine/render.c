@@ -2,10 +2,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/buffer.h"
 #include "common/clock.h"
 #include "jpeg/decoder.h"
 #include "jpeg/libjpeg.h"
+#include "resize/axis.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
 
@@ -14,11 +17,13 @@ typedef struct planned {
     fl_geometry g;
     fl_sink sink;
     fl_box source; /* what it needs of the image; empty: it is all padding */
+    fl_rect canvas; /* where padding came before the resize: what it needs of the canvas; else empty */
 } planned;
 
 struct fl_renderer {
     fl_jpeg_decoder *decoder;
     fl_resizer *resizer;
+    fl_buffer canvas; /* of the part in work, where padding comes before its resize */
     planned parts[FL_PARTS_MAX]; /* of the image in work */
 };
 
@@ -45,6 +50,7 @@ fl_code fl_renderer_create(fl_renderer **out, fl_error *err) {
 
 void fl_renderer_free(fl_renderer *renderer) {
     if (!renderer) return;
+    fl_buffer_free(&renderer->canvas);
     fl_resizer_free(renderer->resizer);
     fl_jpeg_decoder_free(renderer->decoder);
     free(renderer);
@@ -68,20 +74,42 @@ static void needed(double scale, uint32_t size, int64_t from, int64_t length, in
     *start = (uint32_t)low, *extent = (uint32_t)high - (uint32_t)low;
 }
 
+/* What a part needs of its canvas when that is decoded at eighths / 8: in the canvas's own pixels. */
+static fl_box part_of(const fl_geometry *g, int eighths) {
+    double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
+    const uint32_t width = (uint32_t)g->canvas.width, height = (uint32_t)g->canvas.height;
+    fl_box part;
+    needed((double)width / g->width, width, g->visible.x, g->visible.width, eighths, reach, &part.x, &part.width);
+    needed((double)height / g->height, height, g->visible.y, g->visible.height, eighths, reach, &part.y, &part.height);
+    return part;
+}
+
 /* What a part needs of the image when that is decoded at eighths / 8. */
 static fl_box source_of(const fl_geometry *g, int eighths) {
-    double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
-    fl_box part = {(uint32_t)(g->visible.x - g->box.x), (uint32_t)(g->visible.y - g->box.y), (uint32_t)g->visible.width,
-                   (uint32_t)g->visible.height}; /* of the box */
     if (g->resized) {
-        needed((double)g->box.width / g->width, g->box.width, g->visible.x, g->visible.width, eighths, reach, &part.x, &part.width);
-        needed((double)g->box.height / g->height, g->box.height, g->visible.y, g->visible.height, eighths, reach, &part.y, &part.height);
+        const fl_box part = part_of(g, eighths);
+        return (fl_box){g->box.x + part.x, g->box.y + part.y, part.width, part.height};
     }
-    return (fl_box){g->box.x + part.x, g->box.y + part.y, part.width, part.height};
+    return (fl_box){(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height};
+}
+
+static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* What a part needs of its padded canvas, in the image's pixels, and of the image in that, which may be nothing. */
+static void plan_canvas(planned *part) {
+    const fl_geometry *g = &part->g;
+    const fl_box need = part_of(g, 8);
+    const fl_rect canvas = {g->canvas.x + need.x, g->canvas.y + need.y, need.width, need.height};
+    const int64_t x0 = greater(canvas.x, g->box.x), y0 = greater(canvas.y, g->box.y);
+    const int64_t x1 = lesser(canvas.x + canvas.width, (int64_t)g->box.x + g->box.width);
+    const int64_t y1 = lesser(canvas.y + canvas.height, (int64_t)g->box.y + g->box.height);
+    part->canvas = canvas;
+    if (x0 < x1 && y0 < y1) part->source = (fl_box){(uint32_t)x0, (uint32_t)y0, (uint32_t)(x1 - x0), (uint32_t)(y1 - y0)};
 }
 
 static int scale_of(const fl_geometry *g) {
-    if (!g->resized || !g->antialias || !g->dct_scale) return 8;
+    if (!g->resized || g->padded || !g->antialias || !g->dct_scale) return 8;
     return fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
 }
 
@@ -95,12 +123,14 @@ static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t
     sink.hflip = g->hflip, sink.vflip = g->vflip;
     part->sink = sink;
     part->source = (fl_box){0, 0, 0, 0};
+    part->canvas = (fl_rect){0, 0, 0, 0};
     fl_box shown = {0, 0, 0, 0}; /* in the sink */
     if (g->visible.width && g->visible.height)
         shown = (fl_box){(uint32_t)(g->visible.x - g->window.x), (uint32_t)(g->visible.y - g->window.y), (uint32_t)g->visible.width,
                          (uint32_t)g->visible.height};
     if (shown.width != sink.width || shown.height != sink.height) fl_resize_sink_fill(&part->sink, &shown, g->fill);
-    if (shown.width) part->source = source_of(g, 8);
+    if (shown.width && g->padded) plan_canvas(part);
+    else if (shown.width) part->source = source_of(g, 8);
     return FL_OK;
 }
 
@@ -122,7 +152,7 @@ static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_re
     for (uint32_t i = 0; i < count; i++) {
         planned *part = &renderer->parts[i];
         if (!part->source.width) continue;
-        part->source = source_of(&part->g, out->eighths);
+        if (!part->canvas.width) part->source = source_of(&part->g, out->eighths);
         out->box = join(out->box, part->source);
     }
     if (!out->box.width) return FL_OK;
@@ -147,7 +177,55 @@ static fl_view inside(const decoded *from, fl_box source, double *left, double *
     return view;
 }
 
+/* The most pixels of a canvas that is made in memory: those of the largest image that is decoded without being asked to. */
+static const int64_t CANVAS_PIXELS = 1 << 28;
+
+/* Makes what a part needs of its padded canvas: its colour, and the image's pixels in that. */
+static fl_code make_canvas(fl_renderer *renderer, const planned *part, const decoded *from, fl_view *out, fl_error *err) {
+    const fl_rect *c = &part->canvas;
+    if (c->width > CANVAS_PIXELS / c->height)
+        return fl_fail(err, FL_ELIMIT, "its transform resizes a padded canvas of %lld x %lld pixels", (long long)c->width,
+                       (long long)c->height);
+    fl_code code = fl_resize_fit(&renderer->canvas, (size_t)c->width * (size_t)c->height, 3, err);
+    if (code) return code;
+    const fl_sink sink = {renderer->canvas.bytes, (uint32_t)c->width, (uint32_t)c->height, FL_U8, FL_HWC, NULL, false, false};
+    fl_box keep = {0, 0, 0, 0};
+    if (part->source.width)
+        keep = (fl_box){(uint32_t)(part->source.x - c->x), (uint32_t)(part->source.y - c->y), part->source.width, part->source.height};
+    fl_resize_sink_fill(&sink, &keep, part->g.canvas_fill);
+    *out = (fl_view){sink.data, (size_t)sink.width * 3, sink.width, sink.height, 0};
+    if (!keep.width) return FL_OK;
+    double left, top;
+    const fl_view view = inside(from, part->source, &left, &top);
+    for (uint32_t y = 0; y < keep.height; y++)
+        memcpy((uint8_t *)sink.data + (keep.y + y) * out->stride + (size_t)keep.x * 3, view.pixels + y * view.stride,
+               (size_t)keep.width * 3);
+    return FL_OK;
+}
+
+static fl_code resample_canvas(fl_renderer *renderer, const planned *part, const decoded *from, fl_error *err) {
+    const fl_geometry *g = &part->g;
+    fl_view view;
+    fl_code code = make_canvas(renderer, part, from, &view, err);
+    if (code) return code;
+    const fl_resize_spec spec = {
+        .x = (double)(g->canvas.x - part->canvas.x),
+        .y = (double)(g->canvas.y - part->canvas.y),
+        .width = (double)g->canvas.width,
+        .height = (double)g->canvas.height,
+        .out_width = g->width,
+        .out_height = g->height,
+        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
+        .at_x = (uint32_t)(g->visible.x - g->window.x),
+        .at_y = (uint32_t)(g->visible.y - g->window.y),
+        .filter = (fl_resize_filter)g->filter,
+        .antialias = g->antialias,
+    };
+    return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
+}
+
 static fl_code resample(fl_renderer *renderer, const planned *part, const decoded *from, fl_error *err) {
+    if (part->canvas.width) return resample_canvas(renderer, part, from, err);
     const fl_geometry *g = &part->g;
     double left, top, s = from->eighths / 8.0;
     const fl_view view = inside(from, part->source, &left, &top);
@@ -185,7 +263,7 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
     else code = decode(renderer, count, &from, report, err);
     int64_t start = fl_clock_ns();
     for (uint32_t i = 0; i < count && !code; i++)
-        if (renderer->parts[i].source.width) code = resample(renderer, &renderer->parts[i], &from, err);
+        if (renderer->parts[i].source.width || renderer->parts[i].canvas.width) code = resample(renderer, &renderer->parts[i], &from, err);
     report->resize_ns = (uint64_t)(fl_clock_ns() - start);
     return code;
 }

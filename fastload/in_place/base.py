@@ -108,7 +108,7 @@ class InPlaceDataset(TransformedDataset):
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample, or a batch, of the dataset's form from values by field."""
 
-    def image_sizes(self, index: int) -> tuple[tuple[int, int], ...]:
+    def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
         """(height, width) of each tensor that is made of an image."""
         assert self.plan.fixed_sizes is not None  # refusal() saw to that
         return self.plan.fixed_sizes

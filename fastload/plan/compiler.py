@@ -25,7 +25,8 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -
     3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
        the list is torchvision's alone. Otherwise with the CHW tensor.
     4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and so is what is left of each.
-    5. Steps that need boxes are native only where the engine has the sample's boxes, and the list ends at a size that does not depend on them.
+    5. Steps that need boxes are native only where the engine has the sample's boxes, and the list ends at a size that does not depend on
+       them.
 
     Args:
         transform: the list.

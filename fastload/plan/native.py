@@ -20,6 +20,7 @@ MOST_OPS = 16
 """Of one program: FL_OPS_MAX."""
 MOST_OPTIONS = 32
 """Of one transform: FL_OPTIONS_MAX."""
+NO_BOXES = "needs the boxes of the sample, which the decoder does not have here"
 
 
 class NativePart:
@@ -42,7 +43,7 @@ class NativePart:
         no_boxes: what is said of a step that needs them, where it has not.
     """
 
-    def __init__(self, *, boxes: bool = False, no_boxes: str = "needs the boxes of the sample: deliver a field of boxes with the image") -> None:
+    def __init__(self, *, boxes: bool = False, no_boxes: str = NO_BOXES) -> None:
         self._no_boxes = "" if boxes else no_boxes
         self.form: Form = "image"
         self.ops: list[dict[str, Any]] = []

@@ -81,7 +81,7 @@ class ThreadEngine:
             BatchShapeError: the transform gives the samples different sizes.
         """
         sources, indices = (self.view if view is None else view).rows(positions)
-        batch = core.Batch(self.core, sources, indices, _wide(self._batch_sizes(sources, indices)), self.outputs, seed, epoch)
+        batch = core.Batch(self.core, sources, indices, _wide(self._batch_sizes(sources, indices, seed, epoch)), self.outputs, seed, epoch)
         if self._remote:
             self._fetch(batch, sources, indices.astype(np.int64), positions, of)
         return batch
@@ -151,6 +151,8 @@ class ThreadEngine:
         fixed = self._fixed_sizes()
         if fixed is not None:
             return fixed
+        if any(d.plan.drawn_size for d in self.view.datasets):
+            return None
         if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.sizes):
             return None
         try:
@@ -159,7 +161,7 @@ class ThreadEngine:
             return None
         return sizes.pop() if len(sizes) == 1 else None
 
-    def _batch_sizes(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> Sizes:
+    def _batch_sizes(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64], seed: int, epoch: int) -> Sizes:
         found = self._one_size
         if found is not None:
             return found
@@ -169,11 +171,11 @@ class ThreadEngine:
             rows = (indices[sources == number] if len(datasets) > 1 else indices).astype(np.int64)
             if dataset.plan.fixed_sizes is not None:
                 rows = rows[:1]
-            else:
+            elif not dataset.plan.drawn_size:
                 rows = _one_of_each(rows, *dataset.sizes)
             for index in rows.tolist():
                 try:
-                    size = dataset.image_sizes(index)
+                    size = dataset.image_sizes(index, seed, epoch)
                 except SampleError:
                     continue  # this row fails later, because its image has another size
                 except ValueError as error:

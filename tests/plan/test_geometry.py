@@ -138,7 +138,6 @@ def test_padding_hides_pixels_outside_the_first_crop() -> None:
     ("transforms", "message"),
     [
         ([T.Resize(10), T.RandomResizedCrop(5)], "second resize"),
-        ([T.RandomCrop(8, padding=2), T.Resize(4)], "resize first"),
         ([T.ToFloat(), T.CenterCrop(4)], "crops and resizes first"),
         ([T.Normalize((0.5,), (0.5,)), T.Normalize((0.5,), (0.5,))], "normalise once"),
         ([len, T.CenterCrop(4)], "put fastload's transforms first"),
