@@ -75,6 +75,8 @@ FL_AVX2 static void quad_down(const fl_resize_quad_rows *rows, int16_t *quads, s
     case 2: quad_down_taps(rows, quads, n, 2); break;
     case 3: quad_down_taps(rows, quads, n, 3); break;
     case 4: quad_down_taps(rows, quads, n, 4); break;
+    case 5: quad_down_taps(rows, quads, n, 5); break;
+    case 6: quad_down_taps(rows, quads, n, 6); break;
     default: quad_down_taps(rows, quads, n, rows->taps);
     }
 }
@@ -123,6 +125,8 @@ FL_AVX2 static void quad_across(const fl_resize_axis *axis, const int16_t *quads
     case 2: quad_across_taps(axis, quads, dst, 2); break;
     case 3: quad_across_taps(axis, quads, dst, 3); break;
     case 4: quad_across_taps(axis, quads, dst, 4); break;
+    case 5: quad_across_taps(axis, quads, dst, 5); break;
+    case 6: quad_across_taps(axis, quads, dst, 6); break;
     default: quad_across_taps(axis, quads, dst, axis->taps);
     }
 }
