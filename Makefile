@@ -129,8 +129,8 @@ CTESTS := $(patsubst tests/c/%.c,%,$(wildcard tests/c/test_*.c))
 TSAN_TESTS := $(filter test_ring% test_pool% test_pipeline% test_shm% test_files%,$(CTESTS))
 CTEST_FLAGS := -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -g -Icsrc -Itests/c
 # Asked when a recipe runs, not when make starts: pkg-config may be installed in between.
-CTEST_CFLAGS = $(shell pkg-config --cflags libjpeg libturbojpeg lmdb)
-CTEST_LIBS = $(shell pkg-config --libs libjpeg libturbojpeg lmdb) -lm
+CTEST_CFLAGS = $(shell pkg-config --cflags libjpeg libturbojpeg zlib lmdb)
+CTEST_LIBS = $(shell pkg-config --libs libjpeg libturbojpeg zlib lmdb) -lm
 FLAGS_plain := -O2
 FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FLAGS_tsan := -O1 -fsanitize=thread -fno-omit-frame-pointer

@@ -1,4 +1,4 @@
-"""The native build: Cython and csrc into one extension, against libjpeg-turbo found by pkg-config.
+"""The native build: Cython and csrc into one extension, against libjpeg-turbo and zlib found by pkg-config.
 
 Settings come from the environment, so that pip, make and an editor build alike:
 
@@ -55,6 +55,7 @@ LIBRARIES = (
         "jpeg-turbo",
         "libjpeg-turbo",
     ),
+    Library("zlib", "zlib", "zlib1g-dev", "zlib", "zlib"),
 )
 
 
@@ -74,7 +75,7 @@ def pkg_config(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise stop(
-            f"{command[0]} is missing, which finds libjpeg-turbo",
+            f"{command[0]} is missing, which finds libjpeg-turbo and zlib",
             ["pkg-config", *(each.debian for each in LIBRARIES)],
             ["pkgconf", *(each.homebrew for each in LIBRARIES)],
             ["pkg-config", *(each.conda for each in LIBRARIES)],

@@ -29,10 +29,10 @@ class OpenedDataset:
         fields = self.reader.schema.fields
         self.names = tuple(f.name for f in fields)
         self.kinds = {f.name: f.kind for f in fields}
-        images = [f.name for f in fields if f.kind == "image"]
-        if len(images) != 1:
-            raise DatasetError(f"{files.name} has {len(images)} image fields; this version reads datasets with one")
-        self.image_name = images[0]
+        image = self.reader.schema.image
+        if image is None:
+            raise DatasetError(f"{files.name} has no image field; this version reads datasets with one")
+        self.image_name = image.name
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None

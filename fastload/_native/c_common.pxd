@@ -79,6 +79,7 @@ cdef extern from "common/bytes.h" nogil:
     ctypedef struct fl_span:
         const uint8_t *bytes
         size_t size
+    uint32_t fl_bytes_le32(const uint8_t *)
     void fl_bytes_put_le16(uint8_t *, uint32_t)
     void fl_bytes_put_le32(uint8_t *, uint32_t)
 

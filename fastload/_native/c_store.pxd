@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from posix.stat cimport struct_stat
 
-from fastload._native.c_common cimport fl_buffer, fl_code, fl_error, fl_span
+from fastload._native.c_common cimport fl_box, fl_buffer, fl_code, fl_error, fl_span
 
 cdef extern from "store/record.h" nogil:
     ctypedef struct fl_record_field:
@@ -24,6 +24,8 @@ cdef extern from "store/record.h" nogil:
         FL_RECORD_KIND_JSON
         FL_RECORD_KIND_INDEX
         FL_RECORD_KIND_PLACE
+        FL_RECORD_KIND_PLANES
+        FL_RECORD_KIND_VARYING
         FL_RECORD_INDEX
     fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err)
     fl_record_field fl_record_entry(fl_span record, uint32_t i)
@@ -99,6 +101,35 @@ cdef extern from "store/files.h" nogil:
 
 cdef extern from "store/attached.h" nogil:
     fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err)
+
+cdef extern from "store/planes.h" nogil:
+    ctypedef enum fl_planes_codec:
+        FL_PLANES_STORED
+        FL_PLANES_RUNS
+        FL_PLANES_ZLIB
+    ctypedef struct fl_planes:
+        uint32_t height, width, channels, pixel
+        fl_planes_codec codec
+    fl_code fl_planes_open(fl_span entry, fl_planes *out, fl_error *err)
+    fl_code fl_planes_box(const fl_planes *planes, fl_box box, void *out, size_t stride, fl_buffer *scratch, fl_error *err)
+    fl_code fl_planes_sample(const fl_planes *planes, const uint32_t *rows, uint32_t row_count, const uint32_t *columns,
+                             uint32_t column_count, void *out, size_t stride, fl_buffer *scratch, fl_error *err)
+    fl_code fl_planes_encode(const void *pixels, uint32_t height, uint32_t width, uint32_t channels, uint32_t depth, fl_buffer *out,
+                             size_t *size, fl_error *err)
+
+cdef extern from "store/varying.h" nogil:
+    enum:
+        FL_VARYING_LEVELS
+    ctypedef struct fl_varying:
+        uint32_t rows
+        fl_span lengths[2]
+        fl_span values
+    fl_code fl_varying_open(fl_span entry, uint32_t levels, uint32_t unit, fl_varying *out, fl_error *err)
+
+cdef extern from "store/rle.h" nogil:
+    fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *err)
+    fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const uint32_t *rows, uint32_t row_count,
+                          const uint32_t *columns, uint32_t column_count, uint8_t *out, size_t stride, fl_error *err)
 
 cdef extern from "store/place.h" nogil:
     fl_code fl_place_open(const char *path, int *fd, struct_stat *st, fl_error *err)

@@ -22,7 +22,8 @@ import numpy as np
 
 from fastload.errors import FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
 from fastload.packing.destination import destination
-from fastload.packing.encode import Encoded, Encoder
+from fastload.packing.encode import Encoded
+from fastload.packing.fields import FieldEncoder
 from fastload.packing.notices import DEEP
 from fastload.packing.options import PackOptions, RunOptions
 from fastload.packing.pillow_images import DeepImageError
@@ -30,12 +31,12 @@ from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.pixels import MissingLibrary
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item, Source
+from fastload.packing.sources.protocol import IMAGE_FIELD, schema_of
 from fastload.packing.summary import COUNTS, PackSummary, Tally
 from fastload.packing.survey import survey
 from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
-from fastload.store import DatasetWriter, Field, Manifest, Prepared, Schema
+from fastload.store import DatasetWriter, Manifest, Prepared, RowError
 
-IMAGE_FIELD = "image"
 VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
 """Options of a pack that a resume may change."""
 
@@ -54,7 +55,7 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
     folder, open_writer = destination(out, run)
     if job.options.on_error == "raise" and not (run.resume and os.path.exists(folder)):
         job.refuse_deep()
-    schema = Schema((Field(IMAGE_FIELD, "image"), *job.source.fields))
+    schema = schema_of(job.source)
     writer = open_writer(
         schema,
         shard_size=run.shard_bytes,
@@ -123,11 +124,11 @@ class PackJob:
         order = shuffled(self._names, options.seed) if options.shuffle else np.arange(len(source))
         self.order = order[: options.limit]
         self.base: str | None = None
-        self._encoder = Encoder(options)
+        self._fields = FieldEncoder(source, options)
 
     def encode(self, position: int, item: Item) -> Encoded:
         """The stored form of a sample's image; runs in threads. Raises as `Encoder` does."""
-        return self._encoder(item)
+        return self._fields.first(item)
 
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores. A resumed pack must have the same, but for `VARYING`."""
@@ -199,6 +200,8 @@ class PackJob:
         Raises:
             PackError: there are such images.
         """
+        if not self._fields.image.is_rgb:
+            return
         found = survey(self.source, self.order[begin or 0 :], by_name=begin is None)
         if found.deep:
             of = f"{found.looked:,} images looked at{' (those that are not named as JPEGs)' if begin is None else ''}"
@@ -240,6 +243,7 @@ class PackJob:
     def _outcome(self, prepare: Callable[..., Prepared], place: int, read: _Read | None) -> Outcome:
         """Reads and encodes one sample and builds its record. A failure of the sample itself is returned as an outcome."""
         position = int(self.order[place])
+        item: Item | None = None
         try:
             if read is not None and read.error is not None:
                 raise read.error
@@ -247,7 +251,7 @@ class PackJob:
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
             prepared = prepare(
-                {IMAGE_FIELD: encoded.data, **item.values},
+                {IMAGE_FIELD: encoded.data, **(item.values if self._fields.plain else self._fields.others(item))},
                 image_kind=encoded.kind,
                 height=encoded.height,
                 width=encoded.width,
@@ -258,7 +262,8 @@ class PackJob:
         except MemoryError as error:
             raise ResourceError(f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels") from error
         except (FastloadError, OSError) as error:
-            return Outcome(self.source.name(position), None, self.tracer.left_out(position), reason=_reason(error), error=error)
+            reason = _reason(error, item)
+            return Outcome(self.source.name(position), None, self.tracer.left_out(position), reason=reason, error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
         how = (*encoded.how, "indexed") if encoded.index else encoded.how
@@ -286,7 +291,9 @@ def finished_summary(manifest: Manifest, started: float) -> PackSummary:
     return tally.summary(samples=manifest.count, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=0)
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, item: Item | None) -> str:
+    if isinstance(error, RowError) and item is not None and error.row < len(item.objects):
+        return f"{item.objects[error.row]}: {error.reason}"
     if isinstance(error, SampleError):
         return error.reason or str(error)
     if isinstance(error, OSError) and not isinstance(error, FastloadError):

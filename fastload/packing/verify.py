@@ -17,8 +17,6 @@ from fastload.limits import default_max_pixels
 from fastload.packing.progress import Progress
 from fastload.packing.verify_report import BadSample, VerifyReport
 from fastload.store import (
-    HEIGHT_COLUMN,
-    WIDTH_COLUMN,
     DatasetReader,
     Manifest,
     Schema,
@@ -28,6 +26,7 @@ from fastload.store import (
     file_path,
     parse_stored,
 )
+from fastload.store.parse import parse_value, stored_size
 from fastload.store.segments import AddedValues, read_segment
 from fastload.store.sidecar import check_sidecar
 from fastload.system import available_cpus
@@ -149,8 +148,9 @@ class _RecordCheck:
         # Images that were packed under a raised limit are valid.
         packed_with = reader.manifest.options.get("max_pixels")
         self._max_pixels = max(default_max_pixels(), packed_with if isinstance(packed_with, int) else 0)
-        self._heights = reader.column(HEIGHT_COLUMN)
-        self._widths = reader.column(WIDTH_COLUMN)
+        for name in reader.schema.columns:  # read and checked before the threads ask for rows of them
+            if name not in reader.schema.own_columns:
+                reader.column(name)
         self._read = 0
         self._local = threading.local()
 
@@ -189,9 +189,11 @@ class _RecordCheck:
             if number not in found:
                 raise _Wrong(f"its record lacks the field {field.name!r}")
             kind, data = found[number]
-            if field.kind == "image":
+            if field.is_extended:
+                parse_value(self._reader, index, field, kind, data)
+            elif field.kind == "image":
                 kind, data = self._reader.read_image(index, kind, data)
-                warned += self._check_image(index, kind, data)
+                warned += self._check_image(kind, data, stored_size(self._reader, index, field))
                 self._check_index(kind, data, found.get(number | core.RECORD_INDEX))
             elif _KIND_NAMES.get(kind) != field.kind:
                 raise _Wrong(f"field {field.name!r} is stored as kind {kind}, not as {field.kind}")
@@ -199,7 +201,7 @@ class _RecordCheck:
                 parse_stored(field, data)
         return warned
 
-    def _check_image(self, index: int, kind: int, data: bytes) -> int:
+    def _check_image(self, kind: int, data: bytes, expected: tuple[int, int]) -> int:
         size: tuple[int, int]
         warnings = 0
         if kind == core.KIND_JPEG:
@@ -216,7 +218,6 @@ class _RecordCheck:
             size = (height, width)
         else:
             raise _Wrong(f"its image is stored as kind {kind}, which this version does not know")
-        expected = (int(self._heights[index]), int(self._widths[index]))
         if size != expected:
             raise _Wrong(f"its image is {size[1]} x {size[0]}, the columns say {expected[1]} x {expected[0]}")
         return 1 if warnings else 0

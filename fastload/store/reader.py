@@ -20,6 +20,7 @@ from fastload.files import expanded
 from fastload.store.dataset_files import DatasetFiles, read_chunk
 from fastload.store.entries import ShardEntry
 from fastload.store.manifest import Manifest
+from fastload.store.parse import parse_value
 from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Schema
 from fastload.store.segments import AddedFields, damaged_column, rows_of
 from fastload.store.sidecar import Section
@@ -362,7 +363,7 @@ class DatasetReader:
         return self._added.values(shard.added[name], shard.stored)[row if rows is None else int(rows[row])]
 
     def stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
-        """The values of fields stored in the record of sample `index`, or added later: bytes, str, or the value of a JSON text. The record
+        """The values of fields stored in the record of sample `index`, or added later; `fastload.store.parse` has their types. The record
         is read only if one of them lies there.
 
         Raises:
@@ -375,7 +376,7 @@ class DatasetReader:
         if added and all(name in added for name in names):
             return {name: parse_stored(schema[name], self._added_bytes(index, name)) for name in names}
         found = self._stored_fields(index)
-        return {name: parse_stored(schema[name], found.get(schema.number(name), (0, None))[1]) for name in names}
+        return {name: parse_value(self, index, schema[name], *found.get(schema.number(name), (0, None))) for name in names}
 
     def sample_error(self, index: int, reason: str) -> SampleError:
         """The exception that names sample `index`, its file and the reason."""

@@ -18,7 +18,8 @@ from fastload._native import core
 from fastload.errors import ArgumentError, PackError
 from fastload.store.checked import Bad, get_list, shown
 from fastload.store.field import Field
-from fastload.store.values import COLUMN_VALUES, RECORD_VALUES, image_entry
+from fastload.store.objects import mask_entry, varying_entry
+from fastload.store.values import COLUMN_VALUES, RECORD_VALUES, StoredImage, image_entry
 
 Entry = tuple[int, int, Any]
 """(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
@@ -115,6 +116,11 @@ class Schema:
         return own | {name: (dtype, ()) for name, dtype in HIDDEN_COLUMNS.items()}
 
     @cached_property
+    def own_columns(self) -> frozenset[str]:
+        """Names of the fields that are columns; other columns are hidden."""
+        return frozenset(field.name for field in self.fields if field.is_column)
+
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes that one sample takes in all columns together."""
         return sum(dtype.itemsize * math.prod(shape) for dtype, shape in self.columns.values())
@@ -139,17 +145,18 @@ class Schema:
             raise Bad(str(error)) from None
 
     def encode(self, values: Mapping[str, object], image_kind: str | None, height: int, width: int) -> tuple[list[Entry], list[Any]]:
-        """A sample's record entries, and its column values in the order of the fields.
+        """A sample's record entries, and its values in the order of `columns`, but for the hidden ones that every dataset has.
 
         Args:
-            values: one value per field, by name.
-            image_kind: "jpeg" (the image is bytes), "raw" (uint8 (height, width, 3), or its bytes) or "place" (of a JPEG in another file,
-                bytes of a `fastload.store.places.StoredPlace`); None without one.
-            height: of the image, pixels.
-            width: of the image, pixels.
+            values: one value per field, by name. Images but the first are `StoredImage`; the first one may be.
+            image_kind: "jpeg" (the first image is bytes), "raw" (uint8 (height, width, 3), or its bytes), "planes" (of another form) or
+                "place" (of a JPEG in another file, bytes of a `fastload.store.places.StoredPlace`); None without one.
+            height: of the first image, pixels.
+            width: of the first image, pixels.
 
         Raises:
-            PackError: a field without a value, a value without a field, or one that its field cannot hold; names both.
+            PackError: a field without a value, a value without a field, or one that its field cannot hold; names both. RowError where it is
+                one row of any number.
         """
         if len(values) != len(self.fields):
             for name in values:
@@ -157,33 +164,60 @@ class Schema:
                     raise PackError(f"a value is given for {name!r}, which is no field; fields are {[f.name for f in self.fields]}")
         entries: list[Entry] = []
         row: list[Any] = []
+        hidden: list[int] = []
+        counts: dict[str, int] = {}
         for number, field in enumerate(self.fields):
             if field.name not in values:
                 raise PackError(f"field {field.name!r} has no value; every sample needs one for each field")
             value = values[field.name]
-            if field.is_extended or (field.kind == "image" and field != self.image):
-                raise PackError(f"field {field.name!r} ({field}) cannot be written by this version")
-            if field.kind == "image":
+            if field is self.image and not isinstance(value, StoredImage):
                 entries.append((number, *image_entry(field, value, image_kind, height, width)))
+            elif field.kind == "image":
+                size = _put_image(entries, number, field, value)
+                hidden += [] if field is self.image else size
+            elif field.kind == "mask":
+                entries.append((number, *mask_entry(field, value, (height, width))))
+            elif field.is_varying:
+                kind, parts, counts[field.name] = varying_entry(field, value, (height, width))
+                entries.append((number, kind, parts))
+                hidden.append(counts[field.name])
             elif field.is_column:
                 row.append(COLUMN_VALUES[field.kind](field, value))
             else:
                 entries.append((number, *RECORD_VALUES[field.kind](field, value)))
-        return entries, row
+        self._check_counts(counts)
+        return entries, row + hidden
+
+    def _check_counts(self, counts: Mapping[str, int]) -> None:
+        """Checks that fields whose rows belong to boxes have as many rows as there are boxes."""
+        for field in self.fields:
+            if field.of and counts[field.name] != counts[field.of]:
+                of = f"the {counts[field.of]} rows of {field.of!r}, to which they belong"
+                raise PackError(f"field {field.name!r} has {counts[field.name]} rows for {of}")
+
+
+def _put_image(entries: list[Entry], number: int, field: Field, value: object) -> list[int]:
+    """Appends an image's entries, and returns its height and width. Raises PackError."""
+    if not isinstance(value, StoredImage):
+        raise PackError(f"field {field.name!r} ({field}) cannot hold a {type(value).__name__}: images besides the first are StoredImage")
+    if value.index:
+        entries.append((number | core.RECORD_INDEX, core.KIND_INDEX, value.index))
+    entries.append((number, *image_entry(field, value.data, value.kind, value.height, value.width)))
+    return [value.height, value.width]
 
 
 def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
-    """A record's entries with `index` as the entropy index of its JPEG, in the place of an old one; b"": without any.
+    """A record's entries with `index` as the entropy index of its first JPEG, in the place of an old one; b"": without any.
 
     It comes first, but for the place of an attached JPEG: who reads ahead needs that, and reads no more than the beginning of a record.
     """
-    kept = [entry for entry in entries if entry[1] != core.KIND_INDEX]
-    image = next((at for at, entry in enumerate(kept) if entry[1] in (core.KIND_JPEG, core.KIND_PLACE)), None)
-    if image is None or not index:
+    jpeg = next((entry for entry in entries if entry[1] in (core.KIND_JPEG, core.KIND_PLACE)), None)
+    number = -1 if jpeg is None else jpeg[0] | core.RECORD_INDEX
+    kept = [entry for entry in entries if entry[0] != number or entry[1] != core.KIND_INDEX]
+    if jpeg is None or not index:
         return kept
-    entry = (kept[image][0] | core.RECORD_INDEX, core.KIND_INDEX, index)
-    place = [kept.pop(image)] if kept[image][1] == core.KIND_PLACE else []
-    return [*place, entry, *kept]
+    place = [jpeg] if jpeg[1] == core.KIND_PLACE else []
+    return [*place, (number, core.KIND_INDEX, index), *(entry for entry in kept if entry not in place)]
 
 
 def column_owner(name: str) -> str:

@@ -22,7 +22,7 @@ from fastload._native import core
 from fastload.errors import PackError
 from fastload.files import open_regular
 from fastload.store.entries import ShardEntry
-from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, with_index
+from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, HIDDEN_COLUMNS, WIDTH_COLUMN, Schema, with_index
 from fastload.store.values import column_array
 
 TRANSACTION_BYTES = 8 << 20
@@ -109,7 +109,7 @@ class ShardFile:
         self.record_bytes = 0
         self._schema = schema
         self._go_on = go_on
-        self._rows: list[list[Any]] = [[] for field in schema if field.is_column]
+        self._rows: list[list[Any]] = [[] for name in schema.columns if name not in HIDDEN_COLUMNS]
         self._sizes: tuple[list[int], list[int]] = ([], [])
         self._crcs: list[int] = []
         self._env: Any = None

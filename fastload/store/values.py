@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,12 @@ def _float(field: Field, value: object) -> float:
         raise refuse(field, value, "it does not fit a float64") from None
 
 
-def _array(field: Field, value: object) -> npt.NDArray[Any]:
+def array_value(field: Field, value: object, *, any_rows: bool = False) -> npt.NDArray[Any]:
+    """The value of an array field, or the rows of a field of any number of them, in the dtype as stored.
+
+    Raises:
+        PackError: it has another shape, or its values do not fit.
+    """
     wanted = field.stored_dtype
     try:
         given = np.asarray(value)
@@ -46,8 +52,10 @@ def _array(field: Field, value: object) -> npt.NDArray[Any]:
         raise refuse(field, value, str(error)) from None
     if given.dtype.kind not in "biuf":
         raise refuse(field, value, f"it is an array of {given.dtype}")
-    if given.shape != field.shape:
-        raise refuse(field, value, f"its shape is {given.shape}, the field's {field.shape}")
+    wanted_shape = (*given.shape[:1], *field.row_shape) if any_rows else field.shape
+    if given.shape != wanted_shape or not (given.ndim or wanted_shape == ()):
+        shape = (None, *field.row_shape) if any_rows else field.shape
+        raise refuse(field, value, f"its shape is {given.shape}, the field's {shape}")
     if given.dtype == wanted:
         return given
     if given.dtype.kind == "f" and wanted.kind != "f":
@@ -88,9 +96,30 @@ def _json(field: Field, value: object) -> tuple[int, Any]:
     return core.KIND_JSON, text
 
 
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """An image in the form that is stored: the value of an image field besides the first.
+
+    Attributes:
+        kind: "jpeg", "raw", "place" or "planes" (bytes that `core.encode_planes` made).
+        data: bytes; for "raw" also pixels uint8 (height, width, 3).
+        height: pixels.
+        width: pixels.
+        index: the entropy index of a JPEG; b"" if it has none.
+    """
+
+    kind: str
+    data: Any
+    height: int
+    width: int
+    index: bytes = b""
+
+
 def image_entry(field: Field, value: object, kind: str | None, height: int, width: int) -> tuple[int, Any]:
     if not (1 <= height <= SIDE_LIMIT and 1 <= width <= SIDE_LIMIT):
         raise PackError(f"field {field.name!r} (image) has height {height} and width {width}; both must be at least 1")
+    if field.is_planes or kind == "planes":
+        return _planes(field, value, kind, height, width)
     if kind == "jpeg":
         if not isinstance(value, bytes | bytearray | memoryview):
             raise refuse(field, value, "a JPEG is bytes")
@@ -114,7 +143,17 @@ def image_entry(field: Field, value: object, kind: str | None, height: int, widt
     return core.KIND_RAW, (np.array([height, width, 3], "<u4"), pixels)
 
 
-COLUMN_VALUES = {"int": _int, "float": _float, "array": _array}
+def _planes(field: Field, value: object, kind: str | None, height: int, width: int) -> tuple[int, Any]:
+    if not field.is_planes or kind != "planes" or not isinstance(value, bytes):
+        raise PackError(f"field {field.name!r} ({field}) is of kind {kind!r}; images of 8-bit RGB are no planes, all others are")
+    header = core.planes_header(value)
+    if (header.height, header.width) != (height, width) or (header.channels, header.dtype) != (field.channels, field.stored_dtype):
+        size = f"{header.width} x {header.height} pixels of {header.channels} channels of {header.dtype}"
+        raise PackError(f"field {field.name!r} ({field}) of {width} x {height} pixels cannot hold planes of {size}")
+    return core.KIND_PLANES, value
+
+
+COLUMN_VALUES: Mapping[str, Callable[[Field, object], Any]] = {"int": _int, "float": _float, "array": array_value}
 RECORD_VALUES = {"bytes": _bytes, "text": _text, "json": _json}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastload.errors import PackError
 from fastload.packing import Item, Source
-from fastload.packing.sources.protocol import Value
+from fastload.packing.sources.protocol import Value, schema_of
 from fastload.packing.trace import Traced
 from fastload.printable import printable
 from fastload.store import Field, Manifest
@@ -34,7 +34,7 @@ def fit_source(source: Source, manifest: Manifest, dataset: Path) -> tuple[Sourc
     names = None if manifest.classes is None else tuple(manifest.classes)
     given = source.classes
     labels: Mapping[int, int] = {}
-    fields = tuple(field for field in manifest.schema if field.kind != "image")
+    fields = tuple(field for field in manifest.schema if field != manifest.schema.image)
     if given is not None and given != names:
         if names is None:
             raise PackError(
@@ -50,25 +50,24 @@ def fit_source(source: Source, manifest: Manifest, dataset: Path) -> tuple[Sourc
 
 
 def _check_fields(source: Source, manifest: Manifest, dataset: Path) -> None:
-    wanted = {field.name: field for field in manifest.schema if field.kind != "image"}
+    wanted = {field.name: field for field in manifest.schema if field != manifest.schema.image}
     given = {field.name: field for field in source.fields}
     added = {name for shard in manifest.shards for name in shard.added}
     start = f"{source.title} does not fit {dataset}: "
+    image, stored = schema_of(source).fields[0], manifest.schema.image
+    if stored is not None and (image.dtype, image.shape) != (stored.dtype, stored.shape):
+        raise PackError(f"{start}its image is {image}, the dataset's {stored}; change the source's")
     for name, field in wanted.items():
         if name not in given:
             drop = f", or take it away first: `fastload columns {dataset} drop {name}`" if name in added else ""
-            raise PackError(f"{start}it has no field {name!r} ({_kind(field)}); give the source one{drop}")
+            raise PackError(f"{start}it has no field {name!r} ({field}); give the source one{drop}")
         if given[name] != field:
-            raise PackError(f"{start}its field {name!r} is {_kind(given[name])}, the dataset's {_kind(field)}; change the source's")
+            raise PackError(f"{start}its field {name!r} is {given[name]}, the dataset's {field}; change the source's")
     for name in given:
         if name not in wanted:
             raise PackError(
                 f"{start}the dataset has no field {name!r}; leave it out of the source, or add it: `fastload columns {dataset} add`"
             )
-
-
-def _kind(field: Field) -> str:
-    return f"{field.kind} {field.dtype} {field.shape}" if field.kind == "array" else field.kind
 
 
 class _Fitted:
@@ -95,6 +94,16 @@ class _Fitted:
     def concurrent(self) -> bool:
         """The source's."""
         return self._source.concurrent
+
+    @property
+    def image_field(self) -> Field:
+        """The source's."""
+        return schema_of(self._source).fields[0]
+
+    @property
+    def label_limits(self) -> Mapping[str, int]:
+        """The source's."""
+        return dict(getattr(self._source, "label_limits", {}))
 
     @property
     def notices(self) -> tuple[Notice, ...]:

@@ -16,7 +16,7 @@ import pytest
 from fastload._native import core
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARIES = ("libjpeg", "libturbojpeg")
+LIBRARIES = ("libjpeg", "libturbojpeg", "zlib")
 
 
 def run_build(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -44,6 +44,7 @@ def found_by_pkg_config(module: str) -> str:
         (LIBRARIES, ("libjpeg62-turbo-dev", "libturbojpeg0-dev", "brew install jpeg-turbo", "conda")),
         (("libjpeg",), ("apt install libjpeg62-turbo-dev", "brew install jpeg-turbo", "conda install libjpeg-turbo")),
         (("libturbojpeg",), ("libturbojpeg0-dev", "brew install jpeg-turbo", "conda install libjpeg-turbo")),
+        (("zlib",), ("apt install zlib1g-dev", "brew install zlib", "conda install zlib")),
     ],
 )
 def test_a_missing_library_stops_the_build_with_one_line(missing: tuple[str, ...], names: tuple[str, ...], tmp_path: Path) -> None:
@@ -95,8 +96,8 @@ def aarch64(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("aarch64")
     include = folder / "include"
     include.mkdir()
-    # The headers of the two libraries say the same for every 64-bit Linux; the rest of /usr/include does not.
-    for name in ("jpeglib.h", "jmorecfg.h", "jerror.h", "jconfig.h", "turbojpeg.h"):
+    # The headers of the libraries say the same for every 64-bit Linux; the rest of /usr/include does not.
+    for name in ("jpeglib.h", "jmorecfg.h", "jerror.h", "jconfig.h", "turbojpeg.h", "zlib.h", "zconf.h"):
         places = [Path("/usr/include") / name, *Path("/usr/include").glob(f"*-linux-gnu/{name}")]
         header = next((each for each in places if each.is_file()), None)
         if header is None:

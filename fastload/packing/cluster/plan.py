@@ -9,10 +9,10 @@ from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
 from fastload.files import expanded
-from fastload.packing.job import IMAGE_FIELD, PackJob
+from fastload.packing.job import PackJob
 from fastload.packing.options import LayoutOptions, LmdbOptions, PackOptions, TableOptions
-from fastload.packing.sources import Source, open_source
-from fastload.store import Field, Schema
+from fastload.packing.sources import Source, open_source, protocol
+from fastload.store import Schema
 
 PROBES = 100
 """Samples that the driver tries for one that it can read, and that every process of the cluster has to read too."""
@@ -86,7 +86,7 @@ class ClusterPlan:
 
 def schema_of(job: PackJob) -> Schema:
     """The fields of the dataset that a job makes."""
-    return Schema((Field(IMAGE_FIELD, "image"), *job.source.fields))
+    return protocol.schema_of(job.source)
 
 
 def probe(job: PackJob) -> int:

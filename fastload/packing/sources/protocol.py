@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.packing.pillow_images import Pixels
-from fastload.store import Field
+from fastload.store import Field, Schema
 
 T = TypeVar("T")
 Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
@@ -30,6 +30,8 @@ IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0
 LABEL_KEYS = ("label", "labels", "target", "cls")
 """Names under which datasets commonly have their images, and their labels."""
 
+IMAGE_FIELD = "image"
+"""Name of the first image's field."""
 FIRST_TRIES = 100
 """Samples that are tried for one that can be read, where a field's kind follows from a sample."""
 
@@ -41,7 +43,12 @@ class Item:
     Attributes:
         name: what to call it in messages: a path, or "source, sample n".
         image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
-        values: its other fields by name; the same names for every sample of a source.
+        values: its other fields by name; the same names for every sample of a source. Of the kinds of `fastload.store.Field`: an image is
+            as `image`, or pixels uint16, or of 1 or 4 channels, as its field says. A mask is labels (height, width) of whole numbers, or
+            the bytes of a PNG, TIFF, ... of them. Boxes are an array of rows in the field's format. Keypoints are (number, K, 2 or 3).
+            Instances are a list: of COCO's run lengths (a dict of size and counts), of masks, or of lists of polygons. Polygons are a list
+            of lists of parts, each a flat list of x and y. An array of any number of rows is an array, or a list of them.
+        objects: what to call the rows of boxes, and of what belongs to them, in messages: "annotation 17"; (): by their numbers.
         notices: kinds of what reading the image lost, as `fastload.packing.notices` names them.
     """
 
@@ -49,6 +56,7 @@ class Item:
     image: bytes | Pixels
     values: dict[str, Value] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,9 @@ class Source(Protocol):
     Rules: `len()` and `fields` are settled when the object exists; `read` gives the same sample for the same position
     every time; when `concurrent` is true, `read` may be called by several threads at once; `name` is cheap and needs
     no read. Failures are PackError (the source is wrong) or OSError (one sample cannot be read). An attribute `notices`, if
-    there is one, holds what the source leaves out (`fastload.packing.notices.Notice`), for the summary.
+    there is one, holds what the source leaves out (`fastload.packing.notices.Notice`), for the summary. An attribute `image_field`, if
+    there is one, is the Field of the image, called image, where it is not 8-bit RGB. An attribute `label_limits`, if there is one, has the
+    number of classes of masks and of arrays or ints of labels, by the field's name: other labels are errors, but for 255 in masks.
     """
 
     @property
@@ -100,6 +110,12 @@ class Source(Protocol):
 
     def read(self, position: int) -> Item:
         """The sample at a position, 0 <= position < len()."""
+
+
+def schema_of(source: Source) -> Schema:
+    """The schema of a dataset that a source is packed into. Raises ArgumentError if its fields do not go together."""
+    image: Field = getattr(source, "image_field", Field(IMAGE_FIELD, "image"))
+    return Schema((image, *source.fields))
 
 
 @runtime_checkable
