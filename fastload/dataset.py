@@ -24,16 +24,15 @@ from fastload.limits import checked_max_pixels
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.plan import Plan, compile_plan, outputs_of
 from fastload.plan.changes import TransformedDataset, fingerprint
-from fastload.positions import position_of
+from fastload.positions import position_in
 from fastload.rng import checked_epoch, checked_seed
 from fastload.store.entries import checked_base
+from fastload.stored_values import StoredValues, check_transform
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-
-
 _NAMES = ("path", "name", "file", "filename")
 
 
@@ -42,7 +41,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
 
     `ds[i]` is `(image, label)` where those are the fields, else a dict of field name to value. The image is a uint8
     tensor (3, height, width), contiguous, or a float one where the transform ends in ToFloat or Normalize; ints and floats are
-    Python's, arrays are tensors, json is parsed.
+    Python's, arrays are tensors, json is parsed. `fastload.stored_values` has masks, boxes and the other kinds that are not columns.
 
     1. Opened on first use in each process; pickling carries the path and the settings, so any start method works.
     2. A transform may be assigned, or changed in place, at any time: the next access plans it anew. A FastLoader reads it at `iter()`.
@@ -72,7 +71,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
     Raises:
         DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and is
             no folder, or images are packed.
-        TransformError: the transform cannot be planned.
+        TransformError: the transform cannot be planned, or (when a sample is read) it changes the image and not the fields with it.
         ArgumentError: fields that the dataset has not, or a base that is no path; max_pixels, or the variable in its place, is no number of
             pixels.
     """
@@ -225,7 +224,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         return self.opened.reader.column(name)
 
     def table(self) -> pa.Table:
-        """All fields but the image as an Arrow table, with `width` and `height` of the stored images unless fields have these names.
+        """All fields of one value a sample as an Arrow table, and `width` and `height` of the stored images unless fields have these names.
 
         Numbers share the memory of `column()`; arrays are lists of fixed size, JSON is text. Text, JSON and bytes lie in records: the
         first call reads every record, images included, and the values stay in memory. Needs the extra `query`.
@@ -240,7 +239,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads natively.
 
         The condition is one expression as behind SQL's WHERE, in DuckDB's dialect: ``label in (3, 7) and caption like '%dog%'``. Columns
-        are all fields but the image, by name, and `width` and `height` of the stored image unless fields have these names. Arrays are
+        are the fields of `table()`, by name, and `width` and `height` of the stored image unless fields have these names. Arrays are
         lists, JSON is text (``meta->>'$.author' = 'me'``). A condition that needs a text, JSON or bytes field reads every record once,
         images included; the values stay in memory. Needs the extra `query`. The condition cannot read anything but the dataset.
 
@@ -266,13 +265,13 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Subset(self, range(*index.indices(len(self))))
-        return self.sample(_position(index, len(self)))
+        return self.sample(position_in(index, len(self)))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         files = self.opened.reader.files
         if not files.remote:
             return [self[i] for i in indices]
-        with files.held([_position(i, len(self)) for i in indices]):
+        with files.held([position_in(i, len(self)) for i in indices]):
             return [self[i] for i in indices]
 
     def drawing(self, seed: int | None, epoch: int) -> PackedDataset:
@@ -310,6 +309,10 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         return self._decoded(self.plan, index, seed, epoch)
 
     def _decoded(self, plan: Plan, index: int, seed: int, epoch: int) -> Any:
+        if spatial := self.opened.spatial_of(self.fields):
+            check_transform(plan, self.opened.reader.schema, spatial)
+            if self.image_field in spatial:
+                return self.stored_values(index, [self.image_field])[self.image_field]
         outputs = outputs_of(plan, None, "CHW")
         try:
             sizes = self._sizes(plan, index, seed, epoch)
@@ -373,26 +376,24 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         """The delivered fields that are columns, by name: a list with one Python value per index."""
         opened, out = self.opened, {}
         for name in self.fields:
-            if opened.kinds[name] in ("int", "float", "array"):
+            if name in opened.reader.schema.own_columns:
                 rows = opened.reader.column(name)[np.asarray(indices)]
                 out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.kinds[name] == "array" else rows.tolist()
         return out
 
     @property
     def stored_fields(self) -> list[str]:
-        """The delivered fields that lie in records beside the image: bytes, text and JSON."""
-        return [name for name in self.fields if self.opened.kinds[name] in ("bytes", "text", "json")]
+        """The delivered fields that lie in records beside the first image."""
+        return [name for name in self.fields if name in self.opened.in_records]
+
+    @property
+    def is_batched_natively(self) -> bool:
+        """Whether the native engine can make batches of the delivered fields, whatever the transform."""
+        return self.image_field in self.fields and not self.opened.spatial_of(self.fields)
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The values of sample index's stored fields, by name. Raises SampleError where one cannot be read."""
         try:
-            return self.opened.reader.stored_values(index, self.stored_fields if names is None else names)
+            return StoredValues(self.opened.reader, self.max_pixels).read(index, self.stored_fields if names is None else names)
         except SampleError as error:
             raise self.sample_error(index, error.reason or str(error)) from None
-
-
-def _position(index: Any, count: int) -> int:
-    position = position_of(index)
-    if not -count <= position < count:
-        raise IndexError(f"index {position} is out of range for {count} samples")
-    return position % count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,13 @@ from fastload.urls import is_url, local_path, shown
 
 
 class OpenedDataset:
-    """One process's view of a packed dataset: reader, decoder, the columns that are always needed."""
+    """One process's view of a packed dataset: reader, decoder, the columns that are always needed.
+
+    Attributes:
+        in_records: names of the fields that lie in records, but for the first image.
+        spatial: names of the fields that the native engine does not make batches of: further images, masks, boxes and what else has any
+            number of rows; and the image, where it is not of 8-bit RGB.
+    """
 
     def __init__(self, files: DatasetFiles, version: int | None, inherited: OpenedDataset | None) -> None:
         self.pid = os.getpid()
@@ -33,9 +39,15 @@ class OpenedDataset:
         if image is None:
             raise DatasetError(f"{files.name} has no image field; this version reads datasets with one")
         self.image_name = image.name
+        self.in_records = {f.name for f in fields if f != image and not f.is_column}
+        self.spatial = {f.name for f in fields if f.is_extended or (f.kind == "image" and f != image)}
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
+
+    def spatial_of(self, names: Sequence[str]) -> list[str]:
+        """Those of some fields that the native engine does not make batches of."""
+        return [name for name in names if name in self.spatial]
 
     @property
     def conditions(self) -> ConditionEngine:

@@ -46,3 +46,11 @@ def position_of(value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"samples are found by integers, not by {value!r} ({type(value).__name__})") from None
+
+
+def position_in(index: Any, count: int) -> int:
+    """The position, from 0, that `index` names among `count` samples; negative ones count from the end. Raises IndexError."""
+    position = position_of(index)
+    if not -count <= position < count:
+        raise IndexError(f"index {position} is out of range for {count} samples")
+    return position % count

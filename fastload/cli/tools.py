@@ -108,9 +108,7 @@ def _show(dataset: str, manifest: Manifest) -> None:
     for base in sorted({base for shard in manifest.shards if (base := base_path(Path(dataset).absolute(), shard)) is not None}):
         table.add_row("images attached, in", cell(base))
     for field in manifest.schema:
-        shape = " x ".join(map(str, field.shape))
-        kind = f"{field.kind} {field.dtype} {shape}".strip() if field.kind == "array" else field.kind
-        table.add_row(f"field {cell(field.name)}", kind)
+        table.add_row(f"field {cell(field.name)}", cell(field.describe()))
     classes = manifest.classes
     if classes is not None:
         more = ", ..." if len(classes) > 8 else ""

@@ -130,7 +130,7 @@ def _why_not_in_place(view: PackedView) -> str:
 
 def _native(view: PackedView, device: bool) -> PackedView | None:
     """The rows with what the native engine does; None if another engine has to run."""
-    if any(each.image_field not in each.fields for each in view.datasets):
+    if not all(each.is_batched_natively for each in view.datasets):
         return None
     if device and any(each.plan.movable for each in view.datasets):
         view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))

@@ -59,6 +59,11 @@ class InPlaceDataset(TransformedDataset):
         self._listed = listed
 
     @property
+    def is_batched_natively(self) -> bool:
+        """Whether the native engine can make batches of the delivered fields, whatever the transform."""
+        return self.image_field in self.fields
+
+    @property
     def kind(self) -> str:
         """The class of the dataset that it was made of."""
         return type(self.dataset).__name__

@@ -29,7 +29,7 @@ from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
 from fastload.files import expanded
 from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
-from fastload.packing.unpack import picture
+from fastload.packing.unpack import picture, refuse_spatial
 from fastload.packing.verify_report import BadSample
 from fastload.query import Columns, ConditionEngine, arrow_array, optional
 from fastload.store import DatasetReader, Field, parse_stored
@@ -165,6 +165,7 @@ class _Samples:
         if not images:
             raise DatasetError(f"{reader.path} has no image field, so there is nothing to export")
         self.image = images[0]
+        refuse_spatial(reader, "exported")
         self._columns = {field.name: reader.column(field.name) for field in self.fields if field.is_column}
         self.digits = max(8, len(str(reader.count - 1)))
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError, SampleError
-from fastload.packing.encode import Encoded, Encoder
 from fastload.packing.deep_pixels import read_pixels
+from fastload.packing.encode import Encoded, Encoder
 from fastload.packing.options import PackOptions
 from fastload.packing.sources.label_maps import read_label_map
 from fastload.packing.sources.protocol import Item, Source, schema_of

@@ -93,6 +93,7 @@ class _Job:
         if not images:
             raise DatasetError(f"{reader.path} has no image field, so there is nothing to unpack")
         self._image = images[0]
+        refuse_spatial(reader, "unpacked")
         labelled = any(field.name == "label" and field.kind == "int" for field in fields)
         self._labels = reader.column("label") if labelled else None
         self._others = [f for f in fields if f.name != self._image and not (f.name == "label" and labelled)]
@@ -177,6 +178,14 @@ class _Job:
             return parse_stored(field, data)
         except SampleError as error:
             raise self._reader.sample_error(index, str(error)) from None
+
+
+def refuse_spatial(reader: DatasetReader, done: str) -> None:
+    """Raises DatasetError if the dataset has fields that files of one image and its values cannot hold; `done` is what would be done."""
+    for field in reader.schema:
+        if field.is_extended or (field.kind == "image" and field != reader.schema.image):
+            drop = f"take the field away: `fastload columns {reader.path} drop {field.name}`"
+            raise DatasetError(f"{reader.path} has the field {field.name!r} ({field}), which cannot be {done}: {drop}")
 
 
 def safe_name(name: str) -> str:

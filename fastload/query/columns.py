@@ -1,4 +1,4 @@
-"""Columns: the fields of a packed dataset, all but the image, as Arrow arrays."""
+"""Columns: the fields of a packed dataset as Arrow arrays: all but images, masks, and what has any number of rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Columns:
 
     def __init__(self, reader: DatasetReader) -> None:
         self._reader = reader
-        self._fields: dict[str, Field] = {field.name: field for field in reader.schema if field.kind != "image"}
+        self._fields: dict[str, Field] = {field.name: field for field in reader.schema if not (field.kind == "image" or field.is_extended)}
         taken = {field.name for field in reader.schema}
         self._sizes = {name: column for name, column in (("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)) if name not in taken}
         self._read: dict[str, pa.Array] = {}

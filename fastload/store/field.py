@@ -201,6 +201,12 @@ class Field:
             f" of {self.of}" if self.of else ""
         )
 
+    def describe(self) -> str:
+        """The kind with what goes with it, for people: array int64 any number x 3, of boxes."""
+        shape = " x ".join("any number" if side is None else str(side) for side in self.shape)
+        words = [self.kind, self.dtype if self.kind not in _FIXED_DTYPES else "", shape, self.format]
+        return " ".join(word for word in words if word) + (f", of {self.of}" if self.of else "")
+
     def to_json(self) -> dict[str, Any]:
         """The JSON form that the manifest stores."""
         out: dict[str, Any] = {"name": self.name, "kind": self.kind}

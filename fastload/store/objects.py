@@ -178,11 +178,11 @@ def parse_varying(field: Field, kind: int, data: bytes, canvas: Size, count: int
         return core.decode_instances(data, *canvas)
     if field.kind == "polygons":
         return _parsed_polygons(lengths, values)
-    return np.frombuffer(values.tobytes(), field.stored_dtype).reshape(rows, *field.row_shape)
+    return values.copy().view(field.stored_dtype).reshape(rows, *field.row_shape)
 
 
 def _parsed_polygons(lengths: tuple[npt.NDArray[np.uint32], ...], values: npt.NDArray[np.uint8]) -> list[list[npt.NDArray[np.float32]]]:
-    points = np.frombuffer(values.tobytes(), "<f4").reshape(-1, _POINT)
+    points = values.copy().view("<f4").reshape(-1, _POINT)
     ends = np.cumsum(lengths[1], dtype=np.int64)
     lines = [points[end - size : end] for end, size in zip(ends.tolist(), lengths[1].tolist(), strict=True)]
     out, at = [], 0

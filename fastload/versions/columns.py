@@ -170,7 +170,7 @@ def drop_columns(path: str | os.PathLike[str], *names: str) -> ColumnsSummary:
     with DatasetChange(path, _GO_ON) as change:
         before = change.manifest.schema
         for name in names:
-            if before[name].kind == "image":
+            if before[name] == before.image:
                 raise ArgumentError(f"field {name!r} of {change.path} is the image, without which there is no dataset")
         after = Schema(tuple(field for field in before if field.name not in names))
         shards = tuple(shard.hiding(before, after) for shard in change.manifest.shards)
