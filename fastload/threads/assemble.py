@@ -204,7 +204,7 @@ class BatchAssembler:
         """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns for a field stored in records."""
         datasets = self._engine.view.datasets
         kinds = datasets[0].kinds
-        column = {name: kinds[name] in ("int", "float", "array") and name not in datasets[0].stored_fields for name in datasets[0].fields}
+        column = {name: kinds[name] in ("int", "float", "array") for name in datasets[0].fields}
         return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 
 
