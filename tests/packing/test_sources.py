@@ -160,7 +160,7 @@ class TestTar:
                 (f"d/{i:03d}.txt", f"caption {i}".encode()),
                 (f"d/{i:03d}.json", json.dumps({"i": i}).encode()),
                 (f"d/{i:03d}.npy", npy(np.full((2, 3), i, np.float32))),
-                (f"d/{i:03d}.mask.png", b"not looked at"),
+                (f"d/{i:03d}.more.bin", b"not looked at"),
             ]
         return out
 
@@ -174,7 +174,7 @@ class TestTar:
         assert [s.values["txt"] for s in stored] == [f"caption {i}".encode() for i in range(12)]
         assert [json.loads(s.values["json"])["i"] for s in stored] == list(range(12))
         assert all((s.values["npy"] == i).all() and s.values["npy"].shape == (2, 3) for i, s in enumerate(stored))
-        assert stored[5].values["mask_png"] == b"not looked at"
+        assert stored[5].values["more_bin"] == b"not looked at"
 
     def test_patterns(self, tmp_path: Path) -> None:
         """Ranges, lists and globs name shards; one that is spelt out and missing is an error."""

@@ -19,6 +19,8 @@ LABELS = "labels"
 MASK = "mask"
 INSTANCE_MASK = "instance_mask"
 """Names of fields that mean the same in every layout: boxes, the class of each, a class for each pixel, and the number of an object."""
+MASK_NAMES = (MASK, "seg", "segmentation", "label_map", "annotation", INSTANCE_MASK)
+"""Names by which a picture beside the image is taken for a mask, in tars, Parquet and Arrow files."""
 VOID = 255
 """Label of a pixel that is of no class, in an 8-bit mask: what segmenters are told to ignore."""
 LARGEST = 1e30

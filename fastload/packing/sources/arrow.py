@@ -81,6 +81,8 @@ class ArrowSource(NumberedInFiles):
         if not self._firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
         self._columns = ArrowColumns(self.title, self._schema)
+        if self._columns.has_pictures:
+            self._columns.settle(self._batch(0).columns, self.paths[self._batches[0][0]])
         self.fields, self.classes = self._columns.fields, self._columns.classes
 
     def _add_file(self, number: int) -> None:
@@ -147,7 +149,7 @@ class ArrowSource(NumberedInFiles):
             image = value["bytes"] if isinstance(value, dict) else value
         else:
             image = self._ranges.read(self._batches[at][0], int(batch.offsets[row]), int(batch.sizes[row]))
-        return Item(name, image, self._columns.values(name, batch.columns, row))
+        return Item(name, image, self._columns.values(name, batch.columns, row, self.paths[self._batches[at][0]]))
 
     def _path(self, position: int, batch: _Batch, row: int) -> str:
         column = batch.columns.column(self._columns.image)

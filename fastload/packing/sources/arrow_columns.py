@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Value
+from fastload.errors import ArgumentError, FastloadError, PackError
+from fastload.files import read_regular
+from fastload.packing.sources.annotated import MASK_NAMES
+from fastload.packing.sources.label_maps import is_deep, label_map_in
+from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_KEYS, LABEL_KEYS, Value
 from fastload.query import optional
 from fastload.store import Field
 
@@ -19,8 +23,10 @@ class ArrowColumns:
 
     The image is the column that is named image, img, jpg, ... (or the only one that can be an image): bytes of a file, or Hugging Face's
     struct of `bytes` and `path`. `label`, `labels`, `target` or `cls` of integers is the field ``label``; its class names come from Hugging
-    Face's ClassLabel or from `fastload export`. Integers, floats, booleans, text and bytes keep their types, lists of fixed size become
-    arrays, other nested values JSON, and dates, times and decimals text.
+    Face's ClassLabel or from `fastload export`. A further struct of an image is a mask if it has the name of one (`MASK_NAMES`), else an
+    image.
+    Integers, floats, booleans, text and bytes keep their types, lists of numbers, of a fixed size or not, become arrays, other nested
+    values JSON, and dates, times and decimals text.
 
     Attributes:
         image: the column of the image.
@@ -48,7 +54,10 @@ class ArrowColumns:
         except ArgumentError as error:  # a name that no field may have
             raise PackError(f"{title}: {error}") from error
         self.classes = self._class_names()
-        self._kinds = {column: field.kind for column, field in zip(self.names, self.fields, strict=True)}
+
+    @cached_property
+    def _kinds(self) -> dict[str, Field]:
+        return dict(zip(self.names, self.fields, strict=True))
 
     def beside(self, name: str, file: str, path: str | None) -> str:
         """The path of an image that a row names and does not hold: relative to the folder of the row's file.
@@ -92,15 +101,63 @@ class ArrowColumns:
 
     def _field(self, column: str, name: str) -> Field:
         types, kind = self._types, self._schema.field(column).type
+        if self._is_struct(kind):
+            return Field(name, "mask" if name in MASK_NAMES else "image")
         if types.is_integer(kind) or types.is_boolean(kind):
             return Field(name, "int")
         if types.is_floating(kind):
             return Field(name, "float")
         if types.is_binary(kind) or types.is_large_binary(kind):
             return Field(name, "bytes")
+        if (rows := self._rows(kind)) is not None:
+            return Field(name, "array", rows[0], rows[1])
         if types.is_fixed_size_list(kind) and (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
             return Field(name, "array", shape=(kind.list_size,), dtype=str(np.dtype(kind.value_type.to_pandas_dtype())))
         return Field(name, "json" if types.is_nested(kind) else "text")
+
+    def _rows(self, kind: Any) -> tuple[str, tuple[int | None, ...]] | None:
+        """(dtype, shape) of lists of any length of numbers, or of lists of one length of them; None for other types."""
+        types = self._types
+        inner: tuple[int | None, ...] = ()
+        if not types.is_list(kind) and not types.is_large_list(kind):
+            return None
+        kind = kind.value_type
+        if types.is_fixed_size_list(kind) and kind.list_size > 0:
+            inner, kind = (kind.list_size,), kind.value_type
+        if not (types.is_integer(kind) or types.is_floating(kind)):
+            return None
+        return np.dtype(kind.to_pandas_dtype()).name, (None, *inner)
+
+    def settle(self, columns: Any, file: str) -> None:
+        """Settles from some rows, of a file, whether further images and masks have 16 bits. To be called once, before anything is read."""
+        fields = []
+        for column, field in zip(self.names, self.fields, strict=True):
+            if field.kind in ("image", "mask"):
+                values = (columns.column(column)[row] for row in range(min(FIRST_TRIES, columns.num_rows)))
+                if any(self._is_deep(value, file) for value in values):
+                    field = Field(field.name, field.kind, "uint16", (1,) if field.kind == "image" else ())
+            fields.append(field)
+        self.fields = tuple(fields)
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether there are images or masks besides the image."""
+        return any(field.kind in ("image", "mask") for field in self.fields)
+
+    def _is_deep(self, scalar: Any, file: str) -> bool:
+        try:
+            return is_deep(self._picture("", scalar, "", file))
+        except (FastloadError, OSError):
+            return False  # that sample's own error
+
+    def _picture(self, name: str, scalar: Any, column: str, file: str) -> bytes:
+        """The bytes of a further image: those in the row, or of the file that it names."""
+        value = scalar.as_py() or {}
+        if value.get("bytes") is not None:
+            return bytes(value["bytes"])
+        if not value.get("path"):
+            raise PackError(f"{name}: its {column} is null")
+        return read_regular(os.path.join(os.path.dirname(file), value["path"]))
 
     def _class_names(self) -> tuple[str, ...] | None:
         """Of the label: from Hugging Face's description of the columns, or from `fastload export`."""
@@ -116,21 +173,30 @@ class ArrowColumns:
             return tuple(names)
         return None
 
-    def values(self, name: str, columns: Any, row: int) -> dict[str, Value]:
+    def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name.
 
         Args:
             name: of the sample.
             columns: a table or record batch, with all columns.
             row: in it.
+            file: that it is in, to which paths of images are relative.
 
         Raises:
             PackError: a value is null that may not be.
         """
-        return {field: self._value(name, columns.column(column)[row], column) for column, field in self.names.items()}
+        return {field: self._value(name, columns.column(column)[row], column, file) for column, field in self.names.items()}
 
-    def _value(self, name: str, scalar: Any, column: str) -> Value:
-        kind, value = self._kinds[column], scalar.as_py()
+    def _value(self, name: str, scalar: Any, column: str, file: str) -> Value:
+        field = self._kinds[column]
+        kind = field.kind
+        if kind == "image":
+            return self._picture(name, scalar, column, file)
+        if kind == "mask":
+            return label_map_in(self._picture(name, scalar, column, file), f"{name}: its {column}", field.dtype)
+        value = scalar.as_py()
+        if field.is_varying:
+            return _as_rows(name, column, field, value)
         if kind == "json":
             return _as_json(value)
         if value is None:
@@ -147,6 +213,14 @@ def _decode_names(fields: Any) -> None:
     for field in fields:
         _ = field.name
         _decode_names([field.type.field(number) for number in range(field.type.num_fields)])
+
+
+def _as_rows(name: str, column: str, field: Field, value: Any) -> Value:
+    """A list of numbers as the array of a field; null is an empty one. Raises PackError for nulls in it."""
+    try:
+        return np.array(value or [], np.dtype(field.dtype)).reshape(-1, *field.row_shape)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PackError(f"{name}: its {column} is no list of numbers: {error}") from error
 
 
 def _as_json(value: Any) -> Value:

@@ -54,13 +54,20 @@ def read_label_map(data: bytes) -> LabelMap:
 def label_map_of(path: str, owner: str, dtype: str) -> LabelMap:
     """The labels in a file, as uint8 or uint16. Raises PackError, which names the file and its sample, or MissingLibrary."""
     try:
-        return fitted(read_label_map(read_regular(path)), dtype)
+        data = read_regular(path)
+    except OSError as error:
+        raise PackError(f"{owner}: its mask {path} cannot be read: {error.strerror or error}") from error
+    return label_map_in(data, f"{owner}: its mask {path}", dtype)
+
+
+def label_map_in(data: bytes, what: str, dtype: str) -> LabelMap:
+    """The labels in a file's bytes, as uint8 or uint16. Raises PackError, which begins with `what`, or MissingLibrary."""
+    try:
+        return fitted(read_label_map(data), dtype)
     except MissingLibrary:
         raise
     except SampleError as error:
-        raise PackError(f"{owner}: its mask {path}: {error.reason or error}") from error
-    except OSError as error:
-        raise PackError(f"{owner}: its mask {path} cannot be read: {error.strerror or error}") from error
+        raise PackError(f"{what}: {error.reason or error}") from error
 
 
 def fitted(labels: LabelMap, dtype: str) -> LabelMap:
@@ -86,6 +93,8 @@ def some_are_deep(paths: Sequence[str]) -> bool:
 
 def is_deep(data: bytes) -> bool:
     """Whether a picture's file has grey pixels of more than 8 bits, by its header. Raises as `read_label_map` does."""
+    if data[:2] == b"\xff\xd8":  # a JPEG
+        return False
     with opened_image(data) as image:
         return image.mode.startswith("I")
 

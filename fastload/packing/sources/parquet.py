@@ -59,6 +59,8 @@ class ParquetSource(NumberedInFiles):
         if not firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
         self._columns = ArrowColumns(self.title, self._schema)
+        if self._columns.has_pictures:
+            self._columns.settle(self._group(*self._starts[0][:2]), self.paths[0])
         self.fields, self.classes = self._columns.fields, self._columns.classes
 
     def _row_groups(self, path: str) -> list[int]:
@@ -112,7 +114,7 @@ class ParquetSource(NumberedInFiles):
         if row >= table.num_rows:
             raise PackError(f"{self.paths[number]}: row group {group} has {table.num_rows} rows, less than the file says")
         image = self._bytes(name, number, table.column(self._columns.image)[row].as_py())
-        return Item(name, image, self._columns.values(name, table, row))
+        return Item(name, image, self._columns.values(name, table, row, self.paths[number]))
 
     def _group(self, number: int, group: int) -> Any:
         """A row group as a table, decoded once while it is among the last that were read."""

@@ -11,17 +11,20 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import PackError
+from fastload.errors import PackError, SampleError
 from fastload.files import FILE_BYTES, open_regular
 from fastload.packing.notices import MEMBERS, Notice, Notices
 from fastload.packing.npy import read_npy
+from fastload.packing.sources.annotated import BOXES, MASK_NAMES
+from fastload.packing.sources.label_maps import is_deep, label_map_in
 from fastload.packing.sources.numbered import title_of
-from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
+from fastload.packing.sources.protocol import FIRST_TRIES, Item, Place, Value, file_stamp, first_readable
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
 from fastload.store.checked import parse_json
 
 _IMAGES = ("jpg", "jpeg", "png", "webp")
+_LOSSLESS = ("png", "webp")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _LISTS = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -35,9 +38,10 @@ class TarSource:
     """One or many .tar files, read in the order given, by offset.
 
     A member's extension is all that follows the first dot of its base name, and the last part of it says what it
-    holds: jpg, jpeg, png, webp (the image; others of these become bytes fields), cls (an integer, the field
-    ``label``), txt (text), json, npy (an array of one shape and dtype); anything else is a bytes field. Each field is
-    named by the extension. Every sample has the same fields as the first.
+    holds: jpg, jpeg, png, webp (the image), cls (an integer, the field ``label``), txt (text), json, npy (an array of one dtype, and of one
+    shape but for the first side); anything else is a bytes field. Each field is named by the extension. Beside the image, right.jpg is a
+    further image, the field ``right``; mask.png (or seg.png, of `MASK_NAMES`) a mask, the field ``mask``; and boxes.npy with rows of four
+    are boxes (xyxy), the field ``boxes``. Every sample has the same fields as the first.
 
     Raises:
         PackError: no such tar, a damaged one, a sample without an image, or with other fields than the first.
@@ -65,7 +69,12 @@ class TarSource:
                         f"{self.name(position)}: its members are {', '.join(sorted(have))}, but the first sample has "
                         f"{', '.join(sorted(need))}; every sample needs the same"
                     )
-        self.fields = tuple(self._field(extension) for extension in self._others)
+        self._kinds: dict[str, Field] = {}
+        for extension in self._others:
+            self._kinds[extension] = self._field(extension)
+        self.fields = tuple(self._kinds.values())
+        if len({field.name for field in self.fields}) < len(self.fields):
+            raise PackError(f"{self.title}: two members of a sample are one field among {', '.join(self._others)}; rename one")
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -90,8 +99,10 @@ class TarSource:
         return image, tuple(sorted(extensions - {image}))
 
     def _field(self, extension: str) -> Field:
-        kind = extension.rpartition(".")[2]
+        stem, _, kind = extension.rpartition(".")
         name = _field_name(extension)
+        if stem and kind in _IMAGES:
+            return self._picture(extension, stem, kind)
         if kind == "cls":
             return Field(name, "int")
         if kind == "txt":
@@ -99,15 +110,56 @@ class TarSource:
         if kind == "json":
             return Field(name, "json")
         if kind == "npy":
-            value = self._first_array(name)
-            return Field(name, "array", shape=value.shape, dtype=str(value.dtype))
+            return self._array_field(extension, stem)
         return Field(name, "bytes")
 
-    def _first_array(self, name: str) -> npt.NDArray[Any]:
-        """The array that settles a field's shape and dtype: the first one that can be read."""
-        value = first_readable(lambda position: self.read(position).values[name], len(self))
+    def _picture(self, extension: str, stem: str, kind: str) -> Field:
+        """The field of a picture beside the image: a mask by its name, or else a further image."""
+        deep = kind == "png" and self._is_deep(extension)
+        if stem in MASK_NAMES and kind in _LOSSLESS:
+            return Field(stem, "mask", "uint16" if deep else "uint8")
+        return Field(stem.replace(".", "_"), "image", "uint16" if deep else "", (1,) if deep else ())
+
+    def _is_deep(self, extension: str) -> bool:
+        """Whether the first picture that can be read has 16 bits."""
+
+        def deep(position: int) -> bool:
+            try:
+                return is_deep(self._member(position, extension))
+            except SampleError as error:
+                raise PackError(f"{self.name(position)}: its .{extension}: {error.reason}") from error
+
+        return first_readable(deep, len(self))
+
+    def _array_field(self, extension: str, stem: str) -> Field:
+        """The field of arrays: some of them, spread over all samples, tell whether their first sides differ."""
+        first = first_readable(lambda position: self._array(position, extension), len(self))
+        shapes = {first.shape}
+        for position in range(0, len(self), max(1, len(self) // FIRST_TRIES)):
+            try:
+                shapes.add(self._array(position, extension).shape)
+            except (PackError, OSError):  # noqa: PERF203
+                continue
+        if stem == BOXES and first.ndim == 2 and first.shape[1] == 4:
+            return Field(BOXES, "boxes", format="xyxy")
+        varies = len(shapes) > 1 and len({shape[1:] for shape in shapes}) == 1 and first.ndim > 0
+        return Field(_field_name(extension), "array", str(first.dtype), (None, *first.shape[1:]) if varies else first.shape)
+
+    def _array(self, position: int, extension: str) -> npt.NDArray[Any]:
+        value = _value(self.name(position), extension, self._member(position, extension))
         assert isinstance(value, np.ndarray)
         return value
+
+    def _member(self, position: int, extension: str) -> bytes:
+        """The bytes of a sample's member."""
+        number, _, parts = self._samples[position]
+        _, offset, size = next(part for part in parts if part[0] == extension)
+        return self._part(position, number, extension, offset, size)
+
+    def _part(self, position: int, number: int, extension: str, offset: int, size: int) -> bytes:
+        if size > FILE_BYTES:
+            raise PackError(f"{self.name(position)}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}")
+        return self._ranges.read(number, offset, size)
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -140,13 +192,13 @@ class TarSource:
         image = b""
         values: dict[str, Value] = {}
         for extension, offset, size in parts:
-            if size > FILE_BYTES:
-                raise PackError(f"{name}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}")
-            data = self._ranges.read(number, offset, size)
+            data = self._part(position, number, extension, offset, size)
             if extension == image_extension:
                 image = data
+            elif (field := self._kinds[extension]).kind == "mask":
+                values[field.name] = label_map_in(data, f"{name}: its .{extension}", field.dtype)
             else:
-                values[_field_name(extension)] = _value(name, extension, data)
+                values[field.name] = data if field.kind == "image" else _value(name, extension, data)
         return Item(name, image, values)
 
 
