@@ -19,6 +19,7 @@ import docs_hooks
 import pytest
 import torch
 import warm
+from annotated_folders import write_layouts
 from docs_helpers import PAGES, ROOT, blocks, name_of, side
 from pictures import photo, write_folder
 from servers.seaweedfs import SeaweedFS
@@ -69,6 +70,7 @@ def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
     (given / "photos").mkdir(parents=True)
     write_folder(given / "photos" / "train", 36)
     write_tars(given)
+    write_layouts(given)
     pack(given / "photos" / "train", given / "train.fl")
     pack(given / "photos" / "train", given / "val.fl")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

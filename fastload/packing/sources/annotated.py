@@ -27,6 +27,10 @@ LARGEST = 1e30
 """Limit on a coordinate or an area, far within float32."""
 
 
+Values = tuple[dict[str, Value], tuple[str, ...]]
+"""The fields of a sample, and what to call its objects in messages."""
+
+
 class AnnotatedFiles:
     """Images in files of their own, and the files that their other values come from. A derived class says what these values are.
 
@@ -45,9 +49,15 @@ class AnnotatedFiles:
         self.title = title
         self._images = images
 
-    def values(self, position: int, image: bytes) -> dict[str, Value]:
+    def values(self, position: int, image: bytes) -> Values:
         """The fields of a sample, of which `image` is the image's file."""
         raise NotImplementedError
+
+    @property
+    def label_limits(self) -> dict[str, int]:
+        """The number of classes of fields of labels, as `Source` has it."""
+        names = {field.name for field in self.fields if field.dtype != "uint16"} & {LABELS, MASK}
+        return dict.fromkeys(sorted(names), len(self.classes)) if self.classes is not None else {}
 
     def beside(self, position: int) -> Sequence[str]:
         """The files from which the values of a sample come; one that is not there is left out."""
@@ -75,7 +85,8 @@ class AnnotatedFiles:
 
     def read(self, position: int) -> Item:
         image = read_regular(self._images[position])
-        return Item(self.name(position), image, self.values(position, image))
+        values, objects = self.values(position, image)
+        return Item(self.name(position), image, values, objects=objects)
 
 
 def rows(name: str, dtype: str, of: str = "") -> Field:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, numbers, rows
+from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, numbers, rows
 from fastload.packing.sources.coco_index import CocoImage, CocoIndex
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.store import Field
@@ -105,7 +105,7 @@ class CocoSource(CocoFiles):
             )
         return counts.pop()
 
-    def values(self, position: int, image: bytes) -> dict[str, Value]:
+    def values(self, position: int, image: bytes) -> Values:
         entry = self.index.images[position]
         found = self.index.annotations(position)
         objects = [(what, each) for what, each in found if "caption" not in each or "bbox" in each]
@@ -128,7 +128,7 @@ class CocoSource(CocoFiles):
             values["keypoints"] = self._all_keypoints(objects)
         if "captions" in self._names:
             values["captions"] = [_caption(what, each) for what, each in found if "caption" in each]
-        return values
+        return values, tuple(what for what, _ in objects)
 
     def _all_keypoints(self, objects: list[tuple[str, dict[str, Any]]]) -> npt.NDArray[np.float32]:
         found = np.zeros((len(objects), self._points, 3), np.float32)

@@ -12,7 +12,7 @@ from fastload.errors import PackError, SampleError
 from fastload.files import read_regular
 from fastload.limits import checked_max_pixels
 from fastload.packing.pixels import MissingLibrary, read_other
-from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, VOID, numbers, rows
+from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, VOID, Values, numbers, rows
 from fastload.packing.sources.coco import CATEGORY_ID, CocoFiles
 from fastload.packing.sources.coco_index import CocoImage, CocoIndex
 from fastload.packing.sources.protocol import Value
@@ -52,7 +52,7 @@ class CocoPanopticSource(CocoFiles):
             rows("iscrowd", "int64", BOXES),
         )
 
-    def values(self, position: int, image: bytes) -> dict[str, Value]:
+    def values(self, position: int, image: bytes) -> Values:
         entry = self.index.images[position]
         found = self.index.annotations(position)
         if len(found) > 1:
@@ -61,7 +61,7 @@ class CocoPanopticSource(CocoFiles):
         segments = _segments(what, annotation)
         ids = self._ids(what, annotation, entry) if found else np.zeros(_size(self.index.path, entry), np.int64)
         numbered, labels = self._numbered(what, ids, segments)
-        return {
+        values: dict[str, Value] = {
             "image_id": entry.id,
             MASK: labels,
             INSTANCE_MASK: numbered,
@@ -72,6 +72,7 @@ class CocoPanopticSource(CocoFiles):
             "area": numbers([each.get("area", 0) for each in segments], None, f"{what}: the areas of its segments"),
             "iscrowd": np.array([int(each.get("iscrowd", 0) == 1) for each in segments], np.int64),
         }
+        return values, tuple(f"{what}: segment {each['id']}" for each in segments)
 
     def _ids(self, what: str, annotation: dict[str, Any], entry: CocoImage) -> npt.NDArray[np.int64]:
         """The segment id of each pixel: R + 256 G + 65536 B of its PNG."""

@@ -9,9 +9,9 @@ from fastload.errors import PackError
 from fastload.files import expanded, read_regular
 from fastload.packing.folders import walk
 from fastload.packing.options import LayoutOptions
-from fastload.packing.sources.annotated import INSTANCE_MASK, MASK, VOID, AnnotatedFiles
+from fastload.packing.sources.annotated import INSTANCE_MASK, MASK, VOID, AnnotatedFiles, Values
 from fastload.packing.sources.label_maps import MASK_EXTENSIONS, LabelMap, label_map_of, some_are_deep
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Value
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
 from fastload.packing.sources.splits import chosen_split, subfolders
 from fastload.store import Field
 
@@ -60,13 +60,13 @@ class MaskedFiles(AnnotatedFiles):
     def beside(self, position: int) -> list[str]:
         return [paths[position] for paths in self._masks.values() if paths[position]]
 
-    def values(self, position: int, image: bytes) -> dict[str, Value]:
+    def values(self, position: int, image: bytes) -> Values:
         name = self._images[position]
         for paths in self._masks.values():
             if paths[position] in ("", name):
                 what = "the mask has no image" if paths[position] else "the image has no mask"
                 raise PackError(f"{name}: {what} of the same name in {self._absent}; add it, or pack with on_error='skip'")
-        return {field: self._labels(field, paths[position], name) for field, paths in self._masks.items()}
+        return {field: self._labels(field, paths[position], name) for field, paths in self._masks.items()}, ()
 
     def _labels(self, field: str, path: str, name: str) -> LabelMap:
         """The labels of a mask, of its field's dtype; those of `mask` are below the number of classes, or 255."""

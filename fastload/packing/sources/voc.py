@@ -10,7 +10,7 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import LayoutOptions
-from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, rows
+from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, Values, rows
 from fastload.packing.sources.masked import MaskedFiles, by_stem
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Value
 from fastload.packing.sources.splits import chosen_split, files_in, subfolders
@@ -48,7 +48,7 @@ class VocSource(AnnotatedFiles):
     def beside(self, position: int) -> list[str]:
         return [self._annotations[position]]
 
-    def values(self, position: int, image: bytes) -> dict[str, Value]:
+    def values(self, position: int, image: bytes) -> Values:
         path = self._annotations[position]
         try:
             found = read_xml(path).all("object")
@@ -61,7 +61,7 @@ class VocSource(AnnotatedFiles):
         }
         for name in _FLAGS:
             values[name] = np.array([each.value(name) == "1" for each in found], np.uint8)
-        return values
+        return values, tuple(whats)
 
     def _label(self, what: str, found: Element) -> int:
         name = found.value("name")

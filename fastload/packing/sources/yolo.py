@@ -15,7 +15,7 @@ from fastload.files import read_regular
 from fastload.limits import checked_max_pixels
 from fastload.packing.options import LayoutOptions
 from fastload.packing.pixels import MissingLibrary, opened_image
-from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, rows
+from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, rows
 from fastload.packing.sources.masked import by_stem
 from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, Value
 from fastload.packing.sources.splits import chosen_split, files_in, subfolders
@@ -84,7 +84,7 @@ class YoloSource(AnnotatedFiles):
     def beside(self, position: int) -> list[str]:
         return [path for path in (self._texts[position],) if os.path.exists(path)]
 
-    def values(self, position: int, image: bytes) -> dict[str, Value]:
+    def values(self, position: int, image: bytes) -> Values:
         path = self._texts[position]
         try:
             lines = _lines(path)
@@ -109,7 +109,9 @@ class YoloSource(AnnotatedFiles):
                 points[row] = values[4:].reshape(self._keypoints)
                 points[row, :, :2] *= size
         found: dict[str, Value] = {BOXES: boxes.astype(np.float32), LABELS: labels}
-        return found | ({"polygons": polygons} if self._outlines else {}) | ({"keypoints": points} if self._keypoints else {})
+        found |= {"polygons": polygons} if self._outlines else {}
+        found |= {"keypoints": points} if self._keypoints else {}
+        return found, tuple(f"{path}, line {number}" for number, _ in lines)
 
     def _parsed(self, what: str, cells: list[str]) -> tuple[int, npt.NDArray[np.float64]]:
         """The label of a line, and its numbers; checked."""
