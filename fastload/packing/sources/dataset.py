@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,20 @@ from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.files import FILE_BYTES, read_regular
 from fastload.packing.pillow_images import Pixels, to_rgb
 from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
+from fastload.packing.sources.spatial import has_boxes, is_target, is_tv_image, second_name, spatial_fields, value_of
 from fastload.store import Field
+
+_LOOKED_AT = 32
+"""Samples that are looked at to tell what has any number of rows."""
 
 
 class DatasetSource:
-    """Items are ``(image, label)``, ``(image, label, more, ...)``, a dict, or an image alone.
+    """Items are ``(image, label)``, ``(image, label, more, ...)``, a dict, ``(image, dict with boxes)`` or an image alone.
 
     An image is a PIL image, an array or tensor of uint8 (height, width), (height, width, 1 or 3) or (1 or 3, height,
     width), a file's bytes, or a path. Other fields are numbers, text, bytes, arrays of one shape, or anything that
-    JSON holds; the first item settles which.
+    JSON holds; the first item settles which. Where it has torchvision's tv_tensors, a second Pillow image or a dict with boxes, the first
+    items say which fields there are: `fastload.packing.sources.spatial` has the rules.
 
     Items are asked for one after another in one thread: a Dataset makes no promise about threads.
 
@@ -41,8 +46,19 @@ class DatasetSource:
             self.classes = tuple(names)
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
-        values = first_readable(lambda position: self._split(self._get(position), position)[1], len(dataset))
-        self.fields = tuple(_field(name, value) for name, value in values.items())
+        first = first_readable(lambda position: self._split(self._get(position), position)[1], len(dataset))
+        self._spatial: dict[str, Field] = spatial_fields([first]) and spatial_fields([first, *self._more(first)])
+        self.fields = tuple(self._spatial.get(name) or _field(name, _plain(value)) for name, value in first.items())
+
+    def _more(self, first: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Values of further samples, which show what has any number of rows."""
+        found = []
+        for position in range(1, min(_LOOKED_AT, len(self._dataset))):
+            with suppress(PackError):
+                values = self._split(self._get(position), position)[1]
+                same = values.keys() == first.keys() and all(type(value) is type(first[name]) for name, value in values.items())
+                found += [values] if same else []
+        return found
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -58,12 +74,17 @@ class DatasetSource:
     def read(self, position: int) -> Item:
         item = self._get(position)
         with self._named(position, "its item raised", OSError):
-            image_key, values = self._split(item, position)
+            image_key, found = self._split(item, position)
+            values = {name: self._value(name, value) for name, value in found.items()}
             raw = item if image_key is None else item[image_key]
             if _is_pil(raw) and raw.mode != "L":
                 pixels, lost = to_rgb(raw, oriented=False)
                 return Item(self.name(position), pixels, values, lost)
             return Item(self.name(position), _image(raw, self.name(position)), values)
+
+    def _value(self, name: str, value: Any) -> Value:
+        field = self._spatial.get(name)
+        return _plain(value) if field is None else value_of(field, value)
 
     def _get(self, position: int) -> Any:
         with self._named(position, "the Dataset raised"):
@@ -81,21 +102,23 @@ class DatasetSource:
         except Exception as error:
             raise PackError(f"{self.name(position)}: {what} {type(error).__name__}: {error}") from error
 
-    def _split(self, item: Any, position: int) -> tuple[Any, dict[str, Value]]:
-        """The key of the image within the item (None: the item is the image), and the other fields."""
+    def _split(self, item: Any, position: int) -> tuple[Any, dict[str, Any]]:
+        """The key of the image within the item (None: the item is the image), and the other values."""
         if isinstance(item, Mapping):
             image_key = next((key for key in IMAGE_KEYS if key in item), None)
-            if image_key is None:
-                image_key = next((key for key, value in item.items() if _is_image(value)), None)
+            for found in (is_tv_image, _is_image):
+                if image_key is None:
+                    image_key = next((key for key, value in item.items() if found(value)), None)
             if image_key is None:
                 raise PackError(f"{self.name(position)}: no image among {', '.join(map(str, item))}; name it 'image'")
             label_key = next((key for key in LABEL_KEYS if key in item), None)
-            return image_key, {
-                ("label" if key == label_key else str(key)): _plain(value) for key, value in item.items() if key != image_key
-            }
+            renamed = {} if label_key is None or has_boxes(item) else {label_key: "label"}
+            return image_key, {renamed.get(key, str(key)): value for key, value in item.items() if key != image_key}
+        if isinstance(item, tuple | list) and len(item) == 2 and is_target(item[1]):
+            return 0, {str(key): value for key, value in item[1].items()}
         if isinstance(item, tuple | list):
-            names = ["label", *(f"field{i}" for i in range(2, len(item)))]
-            return 0, {name: _plain(value) for name, value in zip(names, item[1:], strict=False)}
+            names = [second_name(item[1]) if len(item) > 1 else "", *(f"field{i}" for i in range(2, len(item)))]
+            return 0, dict(zip(names, item[1:], strict=False))
         return None, {}
 
 
