@@ -224,3 +224,15 @@ def test_engine_on_packed_data(tmp_path: Path) -> None:
     assert 'engine="python" was asked for' in python.explain()
     with pytest.raises(ArgumentError, match='engine="native" was asked for'):
         FastLoader(list(range(4)), engine="native")
+
+
+def test_views_of_files_in_place(tmp_path: Path) -> None:
+    """lightly's MultiViewTransform: native threads make each view that torch's loader would."""
+    views = pytest.importorskip("lightly.transforms.multi_view_transform").MultiViewTransform
+    smaller = transforms.Compose([transforms.CenterCrop((24, 32)), transforms.PILToTensor()])
+    dataset = folder(tmp_path, transform=views([EXACT, smaller, EXACT]))
+    ours = list(FastLoader(dataset, batch_size=5, num_workers=2, engine="native"))
+    for (made, labels), (expected, others) in zip(ours, DataLoader(dataset, batch_size=5), strict=True):
+        assert torch.equal(labels, others)
+        assert len(made) == len(expected) == 3
+        assert all(map(torch.equal, made, expected))
