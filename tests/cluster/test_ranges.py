@@ -32,7 +32,7 @@ def plan_of(source: Path, out: Path, token: str = "t", **options: object) -> Clu
     with open_out(out, RunOptions(resume=True)) as place:
         place.begin(ClusterJournal(token, schema.to_json(), identity, 0))
     return ClusterPlan(
-        spec=SourceSpec.of(source, None, None), options=given, samples=EACH, threads=1, out=str(out), staging=None, offset=0, token=token,
+        spec=SourceSpec.of(source, None, None, None), options=given, samples=EACH, threads=1, out=str(out), staging=None, offset=0, token=token,
         identity=job_identity(schema, identity, VARYING), digest=identity["source_digest"], probe=probe(job),
     )  # fmt: skip
 
@@ -152,7 +152,7 @@ def test_another_source(tmp_path: Path, source: Path) -> None:
     with pytest.raises(PackError, match="has other samples on node"):
         RangePacker(plan)
     with pytest.raises(PackError, match="cannot read the source"):
-        RangePacker(replace(plan, spec=SourceSpec.of(tmp_path / "nowhere", None, None)))
+        RangePacker(replace(plan, spec=SourceSpec.of(tmp_path / "nowhere", None, None, None)))
 
 
 def test_a_driver_killed_after_the_commit(tmp_path: Path, source: Path) -> None:
