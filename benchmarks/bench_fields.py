@@ -60,6 +60,7 @@ def of_pillow(path: str, source: str, seconds: float) -> tuple[float, float]:
     """The same of Pillow, in one thread."""
     import numpy as np
     from PIL import Image
+    from PIL.JpegImagePlugin import JpegImageFile
 
     from fastload import PackedDataset
     from fastload import transforms as T

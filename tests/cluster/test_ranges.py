@@ -32,7 +32,8 @@ def plan_of(source: Path, out: Path, token: str = "t", **options: object) -> Clu
     with open_out(out, RunOptions(resume=True)) as place:
         place.begin(ClusterJournal(token, schema.to_json(), identity, 0))
     return ClusterPlan(
-        spec=SourceSpec.of(source, None, None, None), options=given, samples=EACH, threads=1, out=str(out), staging=None, offset=0, token=token,
+        spec=SourceSpec.of(source, None, None, None), options=given, samples=EACH, threads=1, out=str(out), staging=None,
+        offset=0, token=token,
         identity=job_identity(schema, identity, VARYING), digest=identity["source_digest"], probe=probe(job),
     )  # fmt: skip
 
