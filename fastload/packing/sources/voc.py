@@ -95,14 +95,20 @@ def _classes(folder: str, annotations: list[str]) -> tuple[str, ...]:
     return VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names - {""}))
 
 
+def _stems(root: str, task: str, split: str | None, folder: str, ending: str) -> list[str]:
+    """Names without endings of the images of a split, or of all files of a folder. Raises PackError if there are none."""
+    listed = _listed(root, task, split)
+    stems = listed if listed is not None else [name[: -len(ending)] for name in files_in(os.path.join(root, folder), ending)]
+    if not stems:
+        raise PackError(f"{root}: no {ending} files in its folder {folder}")
+    return stems
+
+
 def voc_source(path: str, options: LayoutOptions) -> VocSource:
     """The images of a split of ImageSets/Main, or all that have an annotation, with their objects."""
     root = voc_root(path)
     folder = os.path.join(root, "Annotations")
-    listed = _listed(root, "Main", options.split)
-    stems = listed if listed is not None else [name[:-4] for name in files_in(folder, ".xml")]
-    if not stems:
-        raise PackError(f"{root}: no .xml files in its folder Annotations")
+    stems = _stems(root, "Main", options.split, "Annotations", ".xml")
     return VocSource(path, _images(root, stems), [os.path.join(folder, f"{stem}.xml") for stem in stems], folder)
 
 
@@ -114,10 +120,7 @@ def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
     """
     root = voc_root(path)
     top = os.path.join(root, "SegmentationClass")
-    listed = _listed(root, "Segmentation", options.split)
-    stems = listed if listed is not None else [name[:-4] for name in files_in(top, ".png")]
-    if not stems:
-        raise PackError(f"{root}: no .png files in its folder SegmentationClass")
+    stems = _stems(root, "Segmentation", options.split, "SegmentationClass", ".png")
     masks = {MASK: [os.path.join(top, f"{stem}.png") for stem in stems]}
     objects = [os.path.join(root, "SegmentationObject", f"{stem}.png") for stem in stems]
     if all(map(os.path.isfile, objects)):
