@@ -203,37 +203,11 @@ static fl_code make_canvas(fl_renderer *renderer, const planned *part, const dec
     return FL_OK;
 }
 
-static fl_code resample_canvas(fl_renderer *renderer, const planned *part, const decoded *from, fl_error *err) {
+/* Resamples a part's window from what it needs of its canvas, or of the image. */
+static fl_code resample(fl_renderer *renderer, const planned *part, const decoded *from, fl_error *err) {
     const fl_geometry *g = &part->g;
     fl_view view;
-    fl_code code = make_canvas(renderer, part, from, &view, err);
-    if (code) return code;
-    const fl_resize_spec spec = {
-        .x = (double)(g->canvas.x - part->canvas.x),
-        .y = (double)(g->canvas.y - part->canvas.y),
-        .width = (double)g->canvas.width,
-        .height = (double)g->canvas.height,
-        .out_width = g->width,
-        .out_height = g->height,
-        .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
-        .at_x = (uint32_t)(g->visible.x - g->window.x),
-        .at_y = (uint32_t)(g->visible.y - g->window.y),
-        .filter = (fl_resize_filter)g->filter,
-        .antialias = g->antialias,
-    };
-    return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
-}
-
-static fl_code resample(fl_renderer *renderer, const planned *part, const decoded *from, fl_error *err) {
-    if (part->canvas.width) return resample_canvas(renderer, part, from, err);
-    const fl_geometry *g = &part->g;
-    double left, top, s = from->eighths / 8.0;
-    const fl_view view = inside(from, part->source, &left, &top);
     fl_resize_spec spec = {
-        .x = g->box.x * s - left,
-        .y = g->box.y * s - top,
-        .width = g->box.width * s,
-        .height = g->box.height * s,
         .out_width = g->width,
         .out_height = g->height,
         .window = {(uint32_t)g->visible.x, (uint32_t)g->visible.y, (uint32_t)g->visible.width, (uint32_t)g->visible.height},
@@ -242,10 +216,21 @@ static fl_code resample(fl_renderer *renderer, const planned *part, const decode
         .filter = (fl_resize_filter)g->filter,
         .antialias = g->antialias,
     };
-    if (!g->resized) { /* the view is the window's own pixels */
-        spec.x = spec.y = 0;
-        spec.width = spec.out_width = view.width, spec.height = spec.out_height = view.height;
-        spec.window = (fl_box){0, 0, view.width, view.height};
+    if (part->canvas.width) {
+        const fl_code code = make_canvas(renderer, part, from, &view, err);
+        if (code) return code;
+        spec.x = (double)(g->canvas.x - part->canvas.x), spec.y = (double)(g->canvas.y - part->canvas.y);
+        spec.width = (double)g->canvas.width, spec.height = (double)g->canvas.height;
+    } else {
+        double left, top, s = from->eighths / 8.0;
+        view = inside(from, part->source, &left, &top);
+        spec.x = g->box.x * s - left, spec.y = g->box.y * s - top;
+        spec.width = g->box.width * s, spec.height = g->box.height * s;
+        if (!g->resized) { /* the view is the window's own pixels */
+            spec.x = spec.y = 0;
+            spec.width = spec.out_width = view.width, spec.height = spec.out_height = view.height;
+            spec.window = (fl_box){0, 0, view.width, view.height};
+        }
     }
     return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
 }
