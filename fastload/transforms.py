@@ -239,6 +239,31 @@ class RandomShortestSize(Transform):
 
 
 @dataclass(frozen=True)
+class RandomResize(Transform):
+    """The whole image, resized so that its shorter side is a random size: torchvision's RandomResize, the longer side truncated.
+
+    Args:
+        min_size: the least size that is drawn.
+        max_size: one more than the largest.
+        interpolation, antialias, dct_scale: see RandomResizedCrop.
+    """
+
+    min_size: int
+    max_size: int
+    interpolation: Any = "bilinear"
+    antialias: bool = True
+    dct_scale: bool = True
+
+    def __post_init__(self) -> None:
+        if (
+            any(not isinstance(v, int) or isinstance(v, bool) for v in (self.min_size, self.max_size))
+            or not 1 <= self.min_size < self.max_size
+        ):
+            raise TransformError(f"RandomResize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints, ascending")
+        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "RandomResize"))
+
+
+@dataclass(frozen=True)
 class Letterbox(Transform):
     """The whole image, resized to fit inside a size and centred on a colour, as YOLO's loaders do.
 
@@ -335,6 +360,23 @@ class SanitizeBoundingBoxes(Transform):
     def __post_init__(self) -> None:
         if not (self.min_size >= 1 and self.min_area >= 1):
             raise TransformError(f"SanitizeBoundingBoxes: min_size={self.min_size!r}, min_area={self.min_area!r} must be at least 1")
+
+
+@dataclass(frozen=True)
+class ConvertBoundingBoxFormat(Transform):
+    """Boxes in another format: torchvision's ConvertBoundingBoxFormat. Images, masks and points stay as they are.
+
+    Args:
+        format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name. Rotated boxes are not converted.
+    """
+
+    format: Any
+
+    def __post_init__(self) -> None:
+        name = str(getattr(self.format, "name", self.format)).lower()
+        if name not in ("xyxy", "xywh", "cxcywh"):
+            raise TransformError(f'ConvertBoundingBoxFormat: format={self.format!r}; give "xyxy", "xywh" or "cxcywh"')
+        object.__setattr__(self, "format", name)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,21 @@ static int64_t truncated(float value) {
 static int64_t sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 static int64_t difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 
+/* torchvision's halves of integers: |floor(-value / 2)| of a side, floor(value / 2) of a centre. */
+static int64_t half_side(int64_t value) { return value > 0 ? value / 2 + value % 2 : -(value / 2); }
+static int64_t half_down(int64_t value) { return value / 2 - (value < 0 && value % 2); }
+
+static void convert_integer(int64_t b[4], fl_box_format from, fl_box_format to) {
+    if (from == FL_BOXES_CXCYWH)
+        for (int i = 0; i < 2; i++) b[i] = difference(b[i], half_side(b[2 + i]));
+    if (from != FL_BOXES_XYXY)
+        for (int i = 0; i < 2; i++) b[2 + i] = sum(b[2 + i], b[i]);
+    if (to == FL_BOXES_XYXY) return;
+    for (int i = 0; i < 2; i++) b[2 + i] = difference(b[2 + i], b[i]);
+    if (to == FL_BOXES_CXCYWH)
+        for (int i = 0; i < 2; i++) b[i] = half_down(sum(sum(b[i], b[i]), b[2 + i]));
+}
+
 static void flip_float(float b[4], fl_box_format format, int axis, float size) {
     if (format == FL_BOXES_XYXY) {
         const float low = b[axis];
@@ -95,7 +110,8 @@ static void step_float(float b[4], fl_box_format format, const fl_step *step) {
         break;
     case FL_STEP_HFLIP: flip_float(b, format, 0, (float)step->width); break;
     case FL_STEP_VFLIP: flip_float(b, format, 1, (float)step->height); break;
-    case FL_STEP_SANITIZE: break;
+    case FL_STEP_SANITIZE:
+    case FL_STEP_FORMAT: break;
     }
 }
 
@@ -119,7 +135,8 @@ static void step_integer(int64_t b[4], fl_box_format format, const fl_step *step
         break;
     case FL_STEP_HFLIP: flip_integer(b, format, 0, step->width); break;
     case FL_STEP_VFLIP: flip_integer(b, format, 1, step->height); break;
-    case FL_STEP_SANITIZE: break;
+    case FL_STEP_SANITIZE:
+    case FL_STEP_FORMAT: break;
     }
 }
 
@@ -167,8 +184,26 @@ static void sanitize(fl_boxes *boxes, const fl_step *step) {
     }
 }
 
+static void convert(fl_boxes *boxes, fl_box_format to) {
+    if (to == boxes->format) return;
+    for (uint32_t i = 0; i < boxes->count; i++) {
+        float *real = (float *)boxes->values + (size_t)i * 4;
+        if (boxes->integer) {
+            convert_integer((int64_t *)boxes->values + (size_t)i * 4, boxes->format, to);
+        } else {
+            to_xyxy(real, boxes->format);
+            from_xyxy(real, to);
+        }
+    }
+    boxes->format = to;
+}
+
 void fl_boxes_step(fl_boxes *boxes, const fl_step *step) {
     const uint32_t columns = fl_boxes_columns(boxes->format);
+    if (step->kind == FL_STEP_FORMAT) {
+        convert(boxes, (fl_box_format)step->box_format);
+        return;
+    }
     if (step->kind == FL_STEP_SANITIZE) {
         sanitize(boxes, step);
         return;

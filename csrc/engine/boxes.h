@@ -22,7 +22,7 @@ typedef enum fl_box_format {
     FL_BOXES_XYXYXYXY = 5
 } fl_box_format;
 
-/* The boxes of one sample; values and keep are changed in place. */
+/* The boxes of one sample; values, keep and, by FL_STEP_FORMAT, format are changed in place. */
 typedef struct fl_boxes {
     fl_box_format format;
     bool integer; /* values are int64_t, else float */

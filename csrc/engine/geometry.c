@@ -117,11 +117,11 @@ static fl_code op_resized_crop(resolving *r, const fl_op *op) {
 }
 
 /* torchvision's _compute_resized_output_size: the shorter side becomes size, the longer is truncated;
- * without a size the longer becomes max_size. */
-static void shorter_side(const fl_op *op, int64_t width, int64_t height, uint32_t *out_width, uint32_t *out_height) {
+ * without a size (0) the longer becomes max_size. */
+static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t height, uint32_t *out_width, uint32_t *out_height) {
     double small = (double)lesser(width, height), large = (double)greater(width, height);
-    double new_small = op->width, new_large = trunc(new_small * large / small);
-    if (!op->width) {
+    double new_small = size, new_large = trunc(new_small * large / small);
+    if (!size) {
         new_small = trunc(op->max_size * small / large);
         new_large = op->max_size;
     } else if (op->max_size && new_large > op->max_size) {
@@ -135,7 +135,7 @@ static void shorter_side(const fl_op *op, int64_t width, int64_t height, uint32_
 
 static fl_code op_resize(resolving *r, const fl_op *op) {
     uint32_t width = op->width, height = op->height;
-    if (!op->height) shorter_side(op, r->g->window.width, r->g->window.height, &width, &height);
+    if (!op->height) shorter_side(op, op->width, r->g->window.width, r->g->window.height, &width, &height);
     return resize_to(r, op, width, height);
 }
 
@@ -155,6 +155,17 @@ static fl_code op_shortest_size(resolving *r, const fl_op *op) {
     double by = op->options[fl_rng_below(&rng, op->option_count)] / fmin(width, height);
     if (op->max_size) by = fmin(by, op->max_size / fmax(width, height));
     return resize_to(r, op, side_of(width * by), side_of(height * by));
+}
+
+static fl_code op_random_resize(resolving *r, const fl_op *op) {
+    const double low = op->options[0], high = op->options[1];
+    if (op->option_count != 2 || !(low >= 1 && low < high && high <= FL_IMAGE_SIDE_MAX))
+        return fl_fail(r->err, FL_EARG, "RandomResize from %g to below %g pixels", low, high);
+    fl_rng rng = fl_rng_start(r->key, op->stream);
+    const uint32_t size = (uint32_t)low + fl_rng_below(&rng, (uint32_t)high - (uint32_t)low);
+    uint32_t width, height;
+    shorter_side(op, size, r->g->window.width, r->g->window.height, &width, &height);
+    return resize_to(r, op, width, height);
 }
 
 /* Ultralytics' LetterBox: the largest size of the image's ratio, rounded, in the middle; of an odd margin the smaller half is first. */
@@ -273,6 +284,15 @@ static void op_sanitize(resolving *r, const fl_op *op) {
     note(r, step);
 }
 
+static fl_code op_format(resolving *r, const fl_op *op) {
+    if ((unsigned)op->box_format >= FL_BOXES_XYWHR || (r->boxes && r->boxes->format >= FL_BOXES_XYWHR))
+        return fl_fail(r->err, FL_EUNSUPPORTED, "ConvertBoundingBoxFormat of rotated boxes");
+    fl_step step = step_of(r->g, FL_STEP_FORMAT, r->g->window.width, r->g->window.height);
+    step.box_format = (int)op->box_format;
+    note(r, step);
+    return FL_OK;
+}
+
 static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     switch (op->kind) {
     case FL_OP_RESIZED_CROP: return op_resized_crop(r, op);
@@ -287,6 +307,8 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     case FL_OP_IOU_CROP: return op_iou_crop(r, op);
     case FL_OP_SANITIZE: op_sanitize(r, op); return FL_OK;
     case FL_OP_LETTERBOX: return op_letterbox(r, op);
+    case FL_OP_RANDOM_RESIZE: return op_random_resize(r, op);
+    case FL_OP_FORMAT: return op_format(r, op);
     }
     return fl_fail(r->err, FL_EARG, "transform %u is of unknown kind %d", place, (int)op->kind);
 }

@@ -29,7 +29,9 @@ typedef enum fl_op_kind {
     FL_OP_SHORTEST_SIZE = 9, /* options: the sizes; max_size, 0 for none */
     FL_OP_IOU_CROP = 10, /* scale[] of the sides, ratio[], options: the least overlaps, trials */
     FL_OP_SANITIZE = 11, /* min_size, min_area */
-    FL_OP_LETTERBOX = 12 /* fitted into width x height, then centred on fill */
+    FL_OP_LETTERBOX = 12, /* fitted into width x height, then centred on fill */
+    FL_OP_RANDOM_RESIZE = 13, /* the shorter side is drawn from options[0] to below options[1], as whole numbers */
+    FL_OP_FORMAT = 14 /* box_format */
 } fl_op_kind;
 
 enum { FL_OPS_MAX = 16, FL_OPTIONS_MAX = 32, FL_STEPS_MAX = 2 * FL_OPS_MAX };
@@ -48,6 +50,7 @@ typedef struct fl_op {
     uint32_t option_count, trials;
     double options[FL_OPTIONS_MAX];
     double min_size, min_area;
+    fl_box_format box_format;
 } fl_op;
 
 typedef struct fl_program {

@@ -13,7 +13,8 @@ static void step_point(const fl_step *step, float end, float *point) {
         break;
     case FL_STEP_HFLIP: point[0] = -(point[0] - ((float)step->width - end)); break;
     case FL_STEP_VFLIP: point[1] = -(point[1] - ((float)step->height - end)); break;
-    case FL_STEP_SANITIZE: break;
+    case FL_STEP_SANITIZE:
+    case FL_STEP_FORMAT: break;
     }
 }
 
@@ -43,7 +44,8 @@ static int64_t before(const fl_step *step, int axis, int64_t i) {
     case FL_STEP_RESIZE: return nearest(i, in, out);
     case FL_STEP_HFLIP: return axis ? i : out - 1 - i;
     case FL_STEP_VFLIP: return axis ? out - 1 - i : i;
-    case FL_STEP_SANITIZE: return i;
+    case FL_STEP_SANITIZE:
+    case FL_STEP_FORMAT: return i;
     }
     return at >= 0 && at < in ? at : -1;
 }

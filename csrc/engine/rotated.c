@@ -211,7 +211,8 @@ void fl_rotated_step(float *box, fl_box_format format, const fl_step *step) {
     case FL_STEP_RESIZE: resize(box, format, step); break;
     case FL_STEP_HFLIP: flip(box, format, 0, (float)step->width); break;
     case FL_STEP_VFLIP: flip(box, format, 1, (float)step->height); break;
-    case FL_STEP_SANITIZE: break;
+    case FL_STEP_SANITIZE:
+    case FL_STEP_FORMAT: break;
     }
 }
 

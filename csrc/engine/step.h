@@ -11,7 +11,8 @@ typedef enum fl_step_kind {
     FL_STEP_HFLIP = 4,
     FL_STEP_VFLIP = 5,
     FL_STEP_IOU_CROP = 6, /* FL_STEP_CROP that also zeroes the boxes whose centres are not inside */
-    FL_STEP_SANITIZE = 7 /* drops boxes smaller than min_size or min_area, or not inside the canvas */
+    FL_STEP_SANITIZE = 7, /* drops boxes smaller than min_size or min_area, or not inside the canvas */
+    FL_STEP_FORMAT = 8 /* converts upright boxes to box_format */
 } fl_step_kind;
 
 typedef struct fl_step {
@@ -20,6 +21,7 @@ typedef struct fl_step {
     int64_t width, height; /* the canvas after */
     int64_t x, y;
     double min_size, min_area;
+    int box_format; /* fl_box_format */
 } fl_step;
 
 #endif

@@ -14,10 +14,12 @@ cdef extern from "engine/step.h" nogil:
         FL_STEP_VFLIP
         FL_STEP_IOU_CROP
         FL_STEP_SANITIZE
+        FL_STEP_FORMAT
     ctypedef struct fl_step:
         fl_step_kind kind
         int64_t in_width, in_height, width, height, x, y
         double min_size, min_area
+        int box_format
 
 cdef extern from "engine/boxes.h" nogil:
     ctypedef enum fl_box_format:
@@ -49,6 +51,8 @@ cdef extern from "engine/geometry.h" nogil:
         FL_OP_IOU_CROP
         FL_OP_SANITIZE
         FL_OP_LETTERBOX
+        FL_OP_RANDOM_RESIZE
+        FL_OP_FORMAT
     ctypedef struct fl_op:
         fl_op_kind kind
         uint16_t stream
@@ -65,6 +69,7 @@ cdef extern from "engine/geometry.h" nogil:
         uint32_t option_count, trials
         double options[32]
         double min_size, min_area
+        fl_box_format box_format
     ctypedef struct fl_program:
         uint32_t count
         fl_op ops[16]

@@ -4,7 +4,7 @@ from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
     fl_boxes, FL_BOXES_CXCYWH, FL_BOXES_CXCYWHR, FL_BOXES_XYWH, FL_BOXES_XYWHR, FL_BOXES_XYXY, FL_BOXES_XYXYXYXY, fl_boxes_columns,
     fl_geometry, fl_geometry_resolve, fl_objects_mask, fl_objects_points, FL_POINTS_KEYPOINTS, FL_POINTS_OUTLINE, fl_points_kind,
-    FL_STEP_CROP, FL_STEP_HFLIP, FL_STEP_IOU_CROP, FL_STEP_PAD, FL_STEP_RESIZE, FL_STEP_SANITIZE, FL_STEP_VFLIP,
+    FL_STEP_CROP, FL_STEP_FORMAT, FL_STEP_HFLIP, FL_STEP_IOU_CROP, FL_STEP_PAD, FL_STEP_RESIZE, FL_STEP_SANITIZE, FL_STEP_VFLIP,
 )
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -25,6 +25,7 @@ _STEP_NAMES = {
     FL_STEP_VFLIP: "vflip",
     FL_STEP_IOU_CROP: "iou_crop",
     FL_STEP_SANITIZE: "sanitize",
+    FL_STEP_FORMAT: "format",
 }
 
 
@@ -36,7 +37,7 @@ cdef class Geometry:
         size: (width, height) of the sample's image.
         seed, epoch, index: the sample's key.
         boxes: float32 or int64 (count, 4, 5 or 8 by the format), not changed; None for a sample without boxes.
-        format: of the boxes: "xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr" or "xyxyxyxy".
+        format: of the boxes given: "xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr" or "xyxyxyxy".
 
     Raises:
         ArgumentError: the boxes do not fit their format, a crop does not fit the image, or RandomIoUCrop has no boxes.

@@ -4,8 +4,8 @@ from fastload._native.c_common cimport (
     fl_code, fl_dtype, fl_error, fl_key, fl_layout, fl_rng, fl_rng_start, fl_rng_word, fl_sink,
 )
 from fastload._native.c_engine cimport (
-    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_HFLIP, FL_OP_IOU_CROP, FL_OP_LETTERBOX,
-    FL_OP_RANDOM_CROP, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
+    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP, FL_OP_LETTERBOX,
+    FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
     FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_source, fl_target, fl_worker,
     fl_worker_create, fl_worker_free,
 )
@@ -40,6 +40,8 @@ _OP_KINDS = {
     "iou_crop": FL_OP_IOU_CROP,
     "sanitize": FL_OP_SANITIZE,
     "letterbox": FL_OP_LETTERBOX,
+    "random_resize": FL_OP_RANDOM_RESIZE,
+    "format": FL_OP_FORMAT,
 }
 
 
@@ -145,6 +147,7 @@ cdef class Program:
         out.trials = op.get("trials", 0)
         out.min_size = op.get("min_size", 0.0)
         out.min_area = op.get("min_area", 0.0)
+        out.box_format = _BOX_FORMATS[op.get("box_format", "xyxy")]
         out.mask_fill = op.get("mask_fill", 0)
         out.pad_if_needed = op.get("pad_if_needed", False)
         out.filter = _FILTERS[op.get("filter", "bilinear")]

@@ -149,6 +149,8 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
         fixed_sizes=None if part.size is None else (part.size,),
         drawn_size=part.drawn_size,
         of_boxes=tuple(part.of_boxes),
+        box_format=part.box_format,
+        mask_dtype=part.mask_dtype,
         random=part.random,
         reciprocal=part.reciprocal,
         stages=tuple(stages),

@@ -64,9 +64,30 @@ def _to_bytes(step: Known, position: int, part: NativePart) -> None:
 
 
 def _to_dtype(step: Known, position: int, part: NativePart) -> str | None:
-    dtype, scale = str(step.values["dtype"]), step.values.get("scale", True)
+    given, scale = step.values["dtype"], step.values.get("scale", True)
+    if isinstance(given, Mapping):
+        return _to_dtypes(given, scale, position, part)
+    return _image_to_dtype(str(given), scale, position, part, step.v2)
+
+
+def _to_dtypes(given: Mapping[Any, Any], scale: Any, position: int, part: NativePart) -> str | None:
+    """A dtype for each of tv_tensors' classes: of images as of ToDtype(dtype), of masks the last conversion, of others none."""
+    names = {key if isinstance(key, str) else key.__name__: value for key, value in given.items()}
+    image, mask = names.pop("Image", None), names.pop("Mask", None)
+    if any(value is not None for value in names.values()) or "others" not in names:
+        raise TransformError(
+            "natively images and masks are converted, and nothing else: give dtype={Image: ..., Mask: ..., 'others': None}"
+        )
+    note = None if image is None else _image_to_dtype(str(image), scale, position, part, True)
+    if mask is not None:
+        part.mask_dtype = str(mask).removeprefix("torch.")
+        return note or ""
+    return note
+
+
+def _image_to_dtype(dtype: str, scale: Any, position: int, part: NativePart, v2: bool) -> str | None:
     if part.form == "image":
-        if step.v2 and dtype.startswith("torch."):
+        if v2 and dtype.startswith("torch."):
             return None  # v2 converts tensors only, and lets a Pillow image pass
         raise TransformError("the image is no tensor yet")
     if dtype == ("torch.uint8" if part.form == "uint8" else "torch.float32"):
@@ -74,7 +95,7 @@ def _to_dtype(step: Known, position: int, part: NativePart) -> str | None:
     if part.form != "uint8" or dtype != "torch.float32" or scale is not True:
         raise TransformError("natively bytes become float32 scaled to 0..1, and nothing else")
     part.add(T.ToFloat(), position)
-    part.reciprocal = step.v2
+    part.reciprocal = v2
     return ""
 
 
@@ -101,6 +122,8 @@ def _resize(step: Known, position: int, part: NativePart) -> str:
         part.add(T.ScaleJitter(values["target_size"], scale_range=values["scale_range"], **common), position)
     elif step.name == "RandomShortestSize":
         part.add(T.RandomShortestSize(values["min_size"], max_size=values["max_size"], **common), position)
+    elif step.name == "RandomResize":
+        part.add(T.RandomResize(values["min_size"], values["max_size"], **common), position)
     else:
         part.add(T.RandomResizedCrop(values["size"], scale=values["scale"], ratio=values["ratio"], **common), position)
     return _EXACT.format(name=step.name)
@@ -138,6 +161,11 @@ def _sanitize(step: Known, position: int, part: NativePart) -> str:
         raise TransformError("its labels_getter is a function; fastload's SanitizeBoundingBoxes drops the rows of all fields of the boxes")
     part.add(T.SanitizeBoundingBoxes(values["min_size"], values["min_area"]), position, commutes=True)
     return "drops the rows of all fields of the boxes"
+
+
+def _box_format(step: Known, position: int, part: NativePart) -> str:
+    part.add(T.ConvertBoundingBoxFormat(step.values["format"]), position)
+    return ""
 
 
 def _center_crop(step: Known, position: int, part: NativePart) -> str:
@@ -214,6 +242,8 @@ _MAPPED: Mapping[str, Callable[[Known, int, NativePart], str | None]] = {
     "RandomResizedCrop": _resize,
     "ScaleJitter": _resize,
     "RandomShortestSize": _resize,
+    "RandomResize": _resize,
+    "ConvertBoundingBoxFormat": _box_format,
     "RandomZoomOut": _zoom_out,
     "RandomIoUCrop": _iou_crop,
     "SanitizeBoundingBoxes": _sanitize,

@@ -11,10 +11,11 @@ from fastload.errors import TransformError
 from fastload.plan.spec import Form
 
 _FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
-_RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.Letterbox)
+_RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)
 _OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, T.RandomCrop, T.Letterbox)
-_OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomZoomOut)
+_OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.RandomZoomOut)
 _RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE, T.RandomIoUCrop)
+_ON_BOXES = (T.SanitizeBoundingBoxes, T.ConvertBoundingBoxFormat)
 _OF_BOXES = (T.RandomIoUCrop, T.SanitizeBoundingBoxes)
 MOST_OPS = 16
 """Of one program: FL_OPS_MAX."""
@@ -36,6 +37,8 @@ class NativePart:
         boxed_size: whether it depends on the sample's boxes.
         fill: of the padding since the resize, or None where no step may have padded.
         mask_fill: of all padding of masks, or None.
+        mask_dtype: what masks are converted to, a name of torch's dtypes; "": they stay as they are.
+        box_format: what boxes are converted to; "": they stay as they are.
         of_boxes: positions of the steps that need the sample's boxes.
 
     Args:
@@ -53,6 +56,7 @@ class NativePart:
         self.size: tuple[int, int] | None = None
         self.fill: tuple[int, ...] | None = None
         self.mask_fill: int | None = None
+        self.mask_dtype = self.box_format = ""
         self.drawn_size = self.boxed_size = False
         self.of_boxes: list[int] = []
         self._resized = False
@@ -71,7 +75,7 @@ class NativePart:
             self._add_values(step)
             return
         flips = isinstance(step, _FLIPS)
-        if self.to_float and not flips and not commutes:
+        if self.to_float and not flips and not commutes and not isinstance(step, _ON_BOXES):
             raise TransformError(f"{step!r} after ToFloat or Normalize: put crops and resizes first")
         if len(self.ops) == MOST_OPS:
             raise TransformError(f"{step!r} is one too many: a list has at most {MOST_OPS} crops, resizes and flips")
@@ -89,11 +93,13 @@ class NativePart:
         self.random |= isinstance(step, _RANDOM)
         if isinstance(step, _OF_BOXES):
             self.of_boxes.append(stream)
+        if isinstance(step, T.ConvertBoundingBoxFormat):
+            self.box_format = step.format
         self._size_after(step)
         self.ops.append(op)
 
     def _size_after(self, step: T.Transform) -> None:
-        if isinstance(step, (*_FLIPS, T.SanitizeBoundingBoxes)):
+        if isinstance(step, (*_FLIPS, *_ON_BOXES)):
             return
         size = step.size if isinstance(step, (*_OF_ONE_SIZE, T.Resize)) else None
         self.size = (int(size[0]), int(size[1])) if isinstance(size, tuple) else None
@@ -178,5 +184,7 @@ _OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
         "options": s.sampler_options,
         "trials": s.trials,
     },
+    T.RandomResize: lambda s: {"kind": "random_resize", "options": (s.min_size, s.max_size)},
+    T.ConvertBoundingBoxFormat: lambda s: {"kind": "format", "box_format": s.format},
     T.SanitizeBoundingBoxes: lambda s: {"kind": "sanitize", "min_size": s.min_size, "min_area": s.min_area},
 }

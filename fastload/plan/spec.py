@@ -63,6 +63,8 @@ class Plan:
         fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one size; else None.
         drawn_size: whether a sample's size depends on its random draws.
         of_boxes: positions of the native steps that need the sample's boxes.
+        box_format: of the boxes after the native part; "": as they are stored.
+        mask_dtype: of masks and instances, a name of torch's dtypes; "": as they are stored.
         random: whether the native part draws random numbers.
         floats: positions of the stages that make the native part's floats.
         reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
@@ -81,6 +83,8 @@ class Plan:
     fixed_sizes: tuple[tuple[int, int], ...] | None = None
     drawn_size: bool = False
     of_boxes: tuple[int, ...] = ()
+    box_format: str = ""
+    mask_dtype: str = ""
     random: bool = False
     floats: tuple[int, ...] = ()
     reciprocal: bool = False
@@ -110,7 +114,7 @@ class Plan:
         """What samples of one batch must have in common: how bytes become values, and the ops on the batch."""
         if self.views:
             return tuple(view.values for view in self.views)
-        return self.to_float, self.mean, self.std, self.reciprocal, self.device
+        return self.to_float, self.mean, self.std, self.reciprocal, self.box_format, self.mask_dtype, self.device
 
     def finish(self, image: Any) -> Any:
         """The sample, from the native part's CHW tensor: runs `python`."""

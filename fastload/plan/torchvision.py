@@ -38,6 +38,8 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "RandomCrop": ("size", "padding", "pad_if_needed", "fill", "padding_mode"),
     "RandomZoomOut": ("p", "fill", "side_range"),
     "RandomIoUCrop": ("min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio", "options", "trials"),
+    "RandomResize": ("min_size", "max_size", "interpolation", "antialias"),
+    "ConvertBoundingBoxFormat": ("format",),
     "ScaleJitter": ("target_size", "scale_range", "interpolation", "antialias"),
     "RandomShortestSize": ("min_size", "max_size", "interpolation", "antialias"),
     "SanitizeBoundingBoxes": ("min_size", "min_area", "labels_getter"),

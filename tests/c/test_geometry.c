@@ -77,6 +77,26 @@ static void test_odd_numbers(void) {
     CHECK(!keep[0] && isnan(real[0]) && keep[1] && real[7] == 4 && keep[2] && real[10] == 10.5f && real[11] == 3.5f);
 }
 
+/* Boxes become those of another format in place, from the step on where the list says so; what follows goes on with it. */
+static void test_formats(void) {
+    const fl_op ops[] = {{.kind = FL_OP_FORMAT, .box_format = FL_BOXES_CXCYWH},
+                         {.kind = FL_OP_HFLIP, .p = 1},
+                         {.kind = FL_OP_FORMAT, .box_format = FL_BOXES_XYXY},
+                         {.kind = FL_OP_RANDOM_RESIZE, .options = {20, 21}, .option_count = 2}};
+    float real[] = {1, 2, 3, 4};
+    int64_t whole[] = {1, 2, 3, 5};
+    uint8_t keep = 1;
+    fl_boxes boxes = {FL_BOXES_XYWH, false, 1, real, &keep};
+    fl_geometry g;
+    fl_error err;
+    CHECK(resolve(ops, 4, 10, 20, &boxes, &g, &err) == FL_OK);
+    CHECK(boxes.format == FL_BOXES_XYXY && real[0] == 12 && real[1] == 4 && real[2] == 18 && real[3] == 12);
+    CHECK(g.window.width == 20 && g.window.height == 40);
+    boxes = (fl_boxes){FL_BOXES_XYWH, true, 1, whole, &keep};
+    CHECK(resolve(ops, 1, 10, 20, &boxes, &g, &err) == FL_OK);
+    CHECK(boxes.format == FL_BOXES_CXCYWH && whole[0] == 2 && whole[1] == 4 && whole[2] == 3 && whole[3] == 5);
+}
+
 static void test_refusals(void) {
     const fl_op twice[] = {{.kind = FL_OP_RESIZE, .width = 5, .height = 5}, {.kind = FL_OP_LETTERBOX, .width = 9, .height = 9}};
     fl_op iou = {.kind = FL_OP_IOU_CROP, .scale = {0.5, 1}, .ratio = {0.5, 2}, .option_count = 1, .trials = 3};
@@ -94,6 +114,10 @@ static void test_refusals(void) {
     CHECK(resolve(&huge, 0, 8, 8, &boxes, &g, &err) == FL_EARG);
     boxes.format = (fl_box_format)6;
     CHECK(resolve(&huge, 0, 8, 8, &boxes, &g, &err) == FL_EARG);
+    const fl_op format = {.kind = FL_OP_FORMAT, .box_format = FL_BOXES_XYXY}, none = {.kind = FL_OP_RANDOM_RESIZE, .option_count = 2};
+    boxes = (fl_boxes){FL_BOXES_XYWHR, false, 1, value, &keep};
+    CHECK(resolve(&format, 1, 8, 8, &boxes, &g, &err) == FL_EUNSUPPORTED);
+    CHECK(resolve(&none, 1, 8, 8, NULL, &g, &err) == FL_EARG);
     iou.option_count = FL_OPTIONS_MAX + 1;
     boxes = (fl_boxes){FL_BOXES_XYXY, false, 1, value, &keep};
     CHECK(resolve(&iou, 1, 8, 8, &boxes, &g, &err) == FL_EARG);
@@ -103,6 +127,7 @@ int main(void) {
     test_canvas();
     test_flips_undo();
     test_odd_numbers();
+    test_formats();
     test_refusals();
     printf("geometry: all hold\n");
     return 0;

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload._native import core
-from fastload.errors import ArgumentError
+from fastload.errors import ArgumentError, SampleError
 
 v2 = pytest.importorskip("torchvision.transforms.v2")
 tv_tensors = pytest.importorskip("torchvision.tv_tensors")
@@ -28,7 +28,7 @@ SAMPLES = int(os.environ.get("ORACLE_SAMPLES", "600"))
 OBJECTS = 50
 UPRIGHT, ROTATED = ("xyxy", "xywh", "cxcywh"), ("xywhr", "cxcywhr", "xyxyxyxy")
 CASES = [(form, dtype) for form in UPRIGHT for dtype in (np.float32, np.int64)] + [(form, np.float32) for form in ROTATED]
-RESIZES = ("resize", "resized_crop", "scale_jitter", "shortest_size", "letterbox")
+RESIZES = ("resize", "resized_crop", "scale_jitter", "shortest_size", "random_resize", "letterbox")
 KINDS = ("hflip", "vflip", "zoom_out", "center_crop", "random_crop", *RESIZES)
 
 
@@ -60,6 +60,7 @@ def random_program(rng: np.random.Generator) -> core.Program:
             "resized_crop": {"scale": (0.1, 1.0), "ratio": (0.5, 2.0)},
             "scale_jitter": {"scale": (0.3, 2.0)},
             "shortest_size": {"options": (20, 40, 64), "max_size": 90},
+            "random_resize": {"options": (10, 70)},
             "random_crop": {"padding": tuple(rng.integers(0, 20, 4).tolist()), "pad_if_needed": True},
         }.get(kind, {})
         ops.append(op)
@@ -171,6 +172,33 @@ def test_sanitize_keeps_what_torchvision_keeps(form: str, boxes: list[tuple[floa
     _, expected = F.sanitize_bounding_boxes(torch.from_numpy(values), form.upper(), (8, 10), size, 2 * size)
     np.testing.assert_array_equal(got.keep, expected.numpy())
     np.testing.assert_array_equal(got.boxes, values)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize("new", UPRIGHT)
+@pytest.mark.parametrize("old", UPRIGHT)
+def test_formats_are_converted_as_torchvisions(old: str, new: str, dtype: Any) -> None:
+    """At any place of a list; halves of odd integers included."""
+    rng = np.random.default_rng(5)
+    boxes = random_boxes(rng, 500, old, 60, 40, dtype)
+    flip = {"kind": "hflip", "p": 1.0, "stream": 1}
+    convert = {"kind": "format", "box_format": new, "stream": 2}
+    crop = {"kind": "random_crop", "width": 31, "height": 17, "stream": 3}
+    given_boxes = as_boxes(boxes, old, 60, 40)
+    flipped = F.convert_bounding_box_format(F.horizontal_flip(given_boxes), new_format=new.upper())
+    got = core.Geometry(core.Program([flip, convert, crop]), (60, 40), 0, 0, 0, boxes, old)
+    assert [step["kind"] for step in got.steps] == ["hflip", "format", "crop"]
+    assert got.boxes.dtype == dtype
+    np.testing.assert_allclose(got.boxes, through(flipped, got.steps[2:]), rtol=0, atol=0 if dtype is np.int64 else 1e-4)
+
+
+def test_rotated_boxes_are_not_converted() -> None:
+    """The engine says so, in both directions."""
+    program = core.Program([{"kind": "format", "box_format": "xyxy"}])
+    with pytest.raises(SampleError, match="ConvertBoundingBoxFormat of rotated boxes"):
+        core.Geometry(program, (8, 8), 0, 0, 0, np.zeros((1, 5), np.float32), "xywhr")
+    with pytest.raises(SampleError, match="ConvertBoundingBoxFormat of rotated boxes"):
+        core.Geometry(core.Program([{"kind": "format", "box_format": "cxcywhr"}]), (8, 8), 0, 0, 0)
 
 
 def test_sanitize_of_random_boxes() -> None:

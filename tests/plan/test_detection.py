@@ -41,8 +41,8 @@ def our_draws(seed: int, stream: int, skip: int = 0) -> Iterator[None]:
     def rand(*size: int) -> torch.Tensor:
         return torch.tensor([uniform() for _ in range(size[0])], dtype=torch.float64)
 
-    def randint(*bounds: int, low: int = 0, high: int = 0, size: Any = ()) -> torch.Tensor:
-        low, high = (low, high) if high else (0, bounds[0])
+    def randint(*bounds: Any, low: int = 0, high: int = 0, size: Any = ()) -> torch.Tensor:
+        low, high = (low, high) if high else (bounds[0], bounds[1]) if len(bounds) == 3 else (0, bounds[0])
         return torch.tensor(low + (next(words) * (high - low) >> 32)).expand(size or ())
 
     with pytest.MonkeyPatch.context() as patch:
@@ -90,6 +90,18 @@ def test_shortest_sizes_are_torchvisions(height: int, width: int, seed: int, siz
     with our_draws(seed, 1):
         expected = v2.RandomShortestSize(sizes, most).make_params([meta(height, width)])["size"]
     assert geometry(T.RandomShortestSize(sizes, most), (width, height), seed).size == (max(expected[1], 1), max(expected[0], 1))
+
+
+@lenient
+@given(sides, sides, seeds, st.integers(1, 300), st.integers(1, 300))
+def test_random_sizes_are_torchvisions(height: int, width: int, seed: int, least: int, more: int) -> None:
+    """The same number gives the same size, below the largest."""
+    with our_draws(seed, 1):
+        (size,) = v2.RandomResize(least, least + more).make_params([])["size"]
+    assert least <= size < least + more
+    got = geometry(T.RandomResize(least, least + more), (width, height), seed)
+    expected = F.resize(meta(height, width), [size]).shape[-2:]
+    assert got.size == (expected[1], expected[0])
 
 
 @lenient
@@ -225,6 +237,23 @@ def test_torchvisions_detection_lists_are_native() -> None:
     assert not lsj.drawn_size
 
 
+def test_how_torchvisions_lists_end_is_native() -> None:
+    """Detection: boxes in one format, the small ones dropped. Segmentation: masks become int64."""
+    ends = [v2.ToDtype(torch.float32, scale=True), v2.ConvertBoundingBoxFormat(tv_tensors.BoundingBoxFormat.XYXY)]
+    plan = compile_plan([v2.ToImage(), v2.RandomHorizontalFlip(), *ends, v2.SanitizeBoundingBoxes(), v2.ToPureTensor()], boxes=True)
+    assert plan.native
+    assert (plan.box_format, plan.mask_dtype, plan.to_float, plan.of_boxes) == ("xyxy", "", True, (5,))
+    dtypes = {tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
+    fill = {tv_tensors.Mask: 255, "others": 0}
+    crop = [v2.RandomResize(20, 90), v2.RandomHorizontalFlip(), v2.RandomCrop(48, pad_if_needed=True, fill=fill)]
+    plan = compile_plan([v2.ToImage(), *crop, v2.ToDtype(dtypes, scale=True), v2.Normalize((0.5,) * 3, (0.5,) * 3), v2.ToPureTensor()])
+    assert plan.native
+    assert (plan.mask_dtype, plan.fixed_sizes, plan.std, plan.reciprocal) == ("int64", ((48, 48),), (0.5,) * 3, True)
+    assert compile_plan([v2.ToImage(), v2.ToDtype({tv_tensors.Mask: torch.int64, "others": None})]).mask_dtype == "int64"
+    boxes = compile_plan([v2.ToImage(), v2.ToDtype({tv_tensors.BoundingBoxes: torch.int64, "others": None})])
+    assert "images and masks are converted, and nothing else" in boxes.stages[1].why
+
+
 def test_what_needs_boxes_is_python_without_them() -> None:
     """explain() says so, also where the size would depend on the boxes."""
     plan = compile_plan([v2.ToImage(), v2.RandomIoUCrop(), v2.Resize((30, 30))])
@@ -265,9 +294,12 @@ def test_lists_without_a_native_meaning_are_refused(transforms: list[T.Transform
         lambda: T.RandomIoUCrop(trials=0),
         lambda: T.RandomIoUCrop(min_scale=0.5, max_scale=1.5),
         lambda: T.SanitizeBoundingBoxes(0.5),
+        lambda: T.RandomResize(5, 5),
+        lambda: T.RandomResize(0, 5),
+        lambda: T.ConvertBoundingBoxFormat("xywhr"),
     ],
 )
 def test_parameters_out_of_range(make: Callable[[], T.Transform]) -> None:
     """Each says which."""
-    with pytest.raises(TransformError, match=r"size|side_range|fill|trials|scale|min"):
+    with pytest.raises(TransformError, match=r"size|side_range|fill|trials|scale|min|format"):
         make()
