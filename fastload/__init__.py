@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fastload import errors, transforms
+    from fastload.batch_tree import Flat, Padded
     from fastload.dataset import PackedDataset
     from fastload.health import HealthMonitor
     from fastload.in_place.on_images import OnImages
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "BucketBatchSampler",
     "FastLoader",
+    "Flat",
     "HealthMonitor",
     "KeyedSampler",
     "Mixture",
     "OnImages",
     "PackedDataset",
+    "Padded",
     "WindowSampler",
     "__version__",
     "add_columns",
@@ -48,11 +51,13 @@ __all__ = [
 _HOMES = {
     "BucketBatchSampler": ("fastload.order", "BucketBatchSampler"),
     "FastLoader": ("fastload.loader", "FastLoader"),
+    "Flat": ("fastload.batch_tree", "Flat"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "KeyedSampler": ("fastload.window", "KeyedSampler"),
     "Mixture": ("fastload.mixture", "Mixture"),
     "OnImages": ("fastload.in_place.on_images", "OnImages"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
+    "Padded": ("fastload.batch_tree", "Padded"),
     "WindowSampler": ("fastload.window", "WindowSampler"),
     "add_columns": ("fastload.versions", "add_columns"),
     "append": ("fastload.versions", "append"),

@@ -13,10 +13,11 @@ from torch.utils.data import DataLoader, Dataset
 from typing_extensions import Self, TypeVar
 
 from fastload.base_iterator import LoaderIterator, uncompiled
+from fastload.collate import Form, collate_fn_of
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import EngineChoice, OnError, Settings
+from fastload.execution.settings import EngineChoice, OnError, Settings, warn_unused
 from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
@@ -100,6 +101,11 @@ class FastLoader(DataLoader[_T]):
             shuffle and drop_last. With a sampler or batch_sampler: every rank draws all, and takes its stride. None: all samples.
         even: with shard, whether ranks have equal numbers of samples: the first ones come again at the end, or with drop_last the last ones
             are left out. False: each sample once, for evaluation.
+        collate: how samples become a batch where their boxes, labels or masks differ in number: "list": each sample's apart, for
+            `(image, target)` as `[images, targets]`; "padded": `fastload.Padded`, with a mask and lengths; "flat": `fastload.Flat`, one
+            after another, with offsets. `fastload.collate` has the exact rules. None: collate_fn, or torch's default_collate.
+        pad_to: with "padded" or "flat": images and masks of different sizes are padded to the largest of their batch, each side rounded
+            up to a multiple of pad_to, and come as Padded. None: all have one size, and come as one tensor.
 
     Raises:
         SampleError: a sample cannot be made and on_error="raise"; no substitute can be made; or every sample of an epoch was skipped.
@@ -132,6 +138,8 @@ class FastLoader(DataLoader[_T]):
     snapshot_every_n_steps: int | None
     shard: Shard | None
     even: bool
+    collate: Form | None
+    pad_to: int | None
     _fastload: LoaderState
 
     def __init__(
@@ -168,6 +176,8 @@ class FastLoader(DataLoader[_T]):
         snapshot_every_n_steps: int | None = 1,
         shard: Shard | None = None,
         even: bool = True,
+        collate: Form | None = None,
+        pad_to: int | None = None,
     ) -> None:
         if isinstance(dataset, str | os.PathLike):
             dataset = PackedDataset(dataset, transform=transform)
@@ -198,7 +208,7 @@ class FastLoader(DataLoader[_T]):
             sampler=order.sampler,
             batch_sampler=order.batch_sampler,
             num_workers=num_workers,
-            collate_fn=collate_fn,
+            collate_fn=collate_fn_of(collate, pad_to, collate_fn, state.planner.kinds),
             pin_memory=pin_memory,
             timeout=timeout,
             worker_init_fn=worker_init_fn,
@@ -221,6 +231,8 @@ class FastLoader(DataLoader[_T]):
             snapshot_every_n_steps=snapshot_every_n_steps,
             shard=shard,
             even=even,
+            collate=collate,
+            pad_to=pad_to,
             own_generator=order.own_generator,
         )
         settings.show_on(self)
@@ -230,7 +242,7 @@ class FastLoader(DataLoader[_T]):
             show_sharded(self, shard)
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
         if plan.engine == "threads":
-            _warn_unused(worker_init_fn, multiprocessing_context)
+            warn_unused(worker_init_fn, multiprocessing_context)
             state.epochs.engine(plan)  # so is a shortage of memory
         elif multiprocessing_context is not None and not num_workers:
             raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
@@ -361,17 +373,6 @@ class FastLoader(DataLoader[_T]):
 
 def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:
     return HealthMonitor.of(loader, lambda each: stats(each._fastload), lambda each: advised_settings(each._fastload))
-
-
-def _warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
-    """Warns of arguments that native threads do not need."""
-    if worker_init_fn is not None:
-        warnings.warn(
-            "worker_init_fn is not called where native threads make the samples: they run no Python, and random transforms follow seed=",
-            stacklevel=3,
-        )
-    if multiprocessing_context is not None:
-        warnings.warn("multiprocessing_context is not used where native threads make the samples: they need no start method", stacklevel=3)
 
 
 def _warn_pinning(plan: ExecutionPlan) -> None:

@@ -32,6 +32,18 @@ class PackedData:
         """Whether it is images in place; `native` is then never None."""
         return isinstance(self.view.datasets[0], InPlaceDataset)
 
+    @property
+    def kinds(self) -> Any:
+        """The kind of each part of a sample, in its structure, as Collate has it: "rows" is an array of any number of rows."""
+        dataset = self.view.datasets[0]
+        if isinstance(dataset, InPlaceDataset):
+            known = {name: kind if kind in ("image", "int", "float", "array") else None for name, kind in dataset.kinds.items()}
+            return dataset.assemble(known)
+        schema = dataset.opened.reader.schema
+        return dataset.assemble(
+            {name: "rows" if schema[name].kind == "array" and schema[name].is_varying else schema[name].kind for name in dataset.fields}
+        )
+
     def for_python(self, dataset: Any, draws: Draws) -> Any:
         """A copy of the user's dataset tree for engines that run Python per sample: its plans fixed, its draws those of one epoch."""
         out = rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1]))

@@ -100,7 +100,7 @@ class ExecutionPlan:
     @property
     def finished_ahead(self) -> bool:
         """Whether a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
-        return self.transfer.threaded and self.settings.own_collate_fn is None
+        return self.transfer.threaded and (self.settings.own_collate_fn is None or self.settings.collation is not None)
 
     @cached_property
     def slots(self) -> int:
@@ -155,6 +155,11 @@ class Planner:
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
         """Whether it is packed data, or files that the native engine reads in place."""
         return self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
+
+    @property
+    def kinds(self) -> Any:
+        """Kinds of the parts of a sample of the dataset that was read last, for Collate; None: it is neither packed nor in place."""
+        return None if self._reader.data is None else self._reader.data.kinds
 
     @property
     def reads_packed(self) -> bool:
@@ -233,7 +238,7 @@ def why_not_device(settings: Settings) -> str | None:
     if not settings.auto_collation:
         return "batch_size=None makes no batches"
     if not settings.by_default_collate:
-        return "your collate_fn takes finished samples"
+        return "your collate_fn takes finished samples" if settings.collation is None else "collate= takes finished samples"
     return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,6 +14,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, _DatasetKind, default_collate
 from torch.utils.data._utils.collate import default_convert
 
+from fastload.collate import Collate, Form
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.order import Shard, Sharded, ShardSampler
@@ -23,7 +25,7 @@ OnError = Literal["raise", "replace", "skip"]
 EngineChoice = Literal["auto", "native", "python"]
 SHOWN = (
     *("engine", "index_cache", "device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by"),
-    *("snapshot_every_n_steps", "shard", "even"),
+    *("snapshot_every_n_steps", "shard", "even", "collate", "pad_to"),
 )
 """Arguments that DataLoader does not have; they are attributes of the loader as well."""
 _TORCHS = (
@@ -42,7 +44,7 @@ class Settings:
 
     Attributes:
         dataset ... in_order: as DataLoader's attributes of those names.
-        engine ... even: as FastLoader's arguments.
+        engine ... pad_to: as FastLoader's arguments; what collate= and pad_to= mean is in collate_fn.
         own_generator: the order follows (seed, epoch), by a generator that the loader made.
         kind: torch's _DatasetKind.
         auto_collation: batches are made of samples; False for batch_size=None.
@@ -81,6 +83,8 @@ class Settings:
     snapshot_every_n_steps: int | None
     shard: Shard | None
     even: bool
+    collate: Form | None
+    pad_to: int | None
     own_generator: bool
     kind: int = _DatasetKind.Map
     auto_collation: bool = True
@@ -124,8 +128,13 @@ class Settings:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
         if self.num_workers == 0 and isinstance(self.timeout, int | float) and self.timeout > 0:
             raise ArgumentError(f"timeout={self.timeout} bounds the wait for workers, and num_workers=0 has none: drop one of them")
-        if self.batch_transform is not None and self.batch_size is None and self.batch_sampler is None:
+        batched = self.batch_size is not None or self.batch_sampler is not None
+        if self.batch_transform is not None and not batched:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
+        if self.collate is not None and not batched:
+            raise ArgumentError("collate= makes batches of samples, and batch_size=None makes none")
+        if self.batch_transform is not None and self.collate == "list":
+            raise ArgumentError('batch_transform= takes the images of a batch as one tensor, and collate="list" makes none: use "padded"')
 
     def check_python(self) -> None:
         """Refuses what acts on packed data and files in place only, for a dataset that is neither.
@@ -189,6 +198,11 @@ class Settings:
         return None if self.collate_fn is default else self.collate_fn
 
     @property
+    def collation(self) -> Collate | None:
+        """The collate_fn that collate= and pad_to= mean; None for any other."""
+        return self.collate_fn if isinstance(self.collate_fn, Collate) else None
+
+    @property
     def iterable(self) -> bool:
         """Whether the dataset is an IterableDataset."""
         return self.kind == _DatasetKind.Iterable
@@ -220,6 +234,17 @@ class Settings:
         """Seeds the loader's own generator for that epoch."""
         if self.own_generator and self.seed is not None and self.generator is not None:
             self.generator.manual_seed(order_seed(self.seed, epoch))
+
+
+def warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
+    """Warns of arguments that native threads do not need."""
+    if worker_init_fn is not None:
+        warnings.warn(
+            "worker_init_fn is not called where native threads make the samples: they run no Python, and random transforms follow seed=",
+            stacklevel=3,
+        )
+    if multiprocessing_context is not None:
+        warnings.warn("multiprocessing_context is not used where native threads make the samples: they need no start method", stacklevel=3)
 
 
 @cache

@@ -199,6 +199,16 @@ def collate_fn(on: Engine) -> bool:
     return on.batches(collate_fn=lambda samples: [label for _, label in samples]) == [[0, 1, 2, 3], [4, 5, 6]]
 
 
+def collate(on: Engine) -> bool:
+    images, labels = on.batches(collate="list")[0]
+    return len(images) == len(labels) == 4 and all(image.ndim == 3 for image in images)
+
+
+def pad_to(on: Engine) -> bool:
+    images = on.batches(collate="padded", pad_to=20)[1][0]
+    return all(side % 20 == 0 for side in images.values.shape[2:]) and images.lengths.shape == (3, 2)
+
+
 def pin_memory(on: Engine) -> bool:
     return _pins(on, pin_memory=True)
 

@@ -1,0 +1,309 @@
+"""Collate: makes batches of samples whose parts differ in size: as lists, padded to the largest, or one after another.
+
+| part of a sample | "list" | "padded" | "flat" |
+|---|---|---|---|
+| numbers, arrays of fixed shape | a list | one tensor, as default_collate makes it | the same |
+| rows of any number: boxes, keypoints, instances, arrays | a list | Padded (B, N, ...) | Flat (T, ...) |
+| images and masks | a list | one tensor; with pad_to= Padded (B, C, H, W) or (B, H, W) | the same |
+| texts, bytes, JSON values, polygons | a list | a list | a list |
+
+Of packed data the schema says what each part is. Of other datasets it follows from the sample alone, so that all batches are alike: the
+image has three dimensions and stands first in a tuple, in a dict under the key "image" or else first; a tensor (height, width) as large as
+the image is a mask, (number, height, width) instances; every other tensor or array of one dimension or more has rows of any number.
+torchvision's tv_tensors say themselves what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from fastload.batch_tree import Flat, Padded, sequence_like
+from fastload.errors import ArgumentError, BatchShapeError
+
+Form = Literal["list", "padded", "flat"]
+FORMS: tuple[str, ...] = get_args(Form)
+IMAGE = "image"
+"""Key of the image in samples that are dicts, where no schema says it."""
+_LISTED = ("text", "bytes", "json", "polygons")
+_ROWS = ("boxes", "keypoints", "instances", "rows")
+_TV_KINDS = {"Image": "image", "BoundingBoxes": "boxes", "KeyPoints": "keypoints"}
+
+
+@dataclass(frozen=True)
+class Collate:
+    """A collate_fn that makes batches of one form; see the table above.
+
+    With form="list" a tuple of parts becomes a list with a list for each part, `[images, targets]` for detection's `(image, target)`, and
+    samples of any other kind stay one by one in a list. With the others the structure of a sample is kept, and tuples become lists, as
+    default_collate does it. A sample's own lists stay as they are, in a list, but for the list of an image's views.
+
+    Attributes:
+        form: "list", "padded" or "flat".
+        pad_to: images and masks of different sizes are padded with zeros below and on the right, to the largest height and width of the
+            batch, each rounded up to a multiple of pad_to. None: all have one size.
+        kinds: what the parts of a sample are, in its structure, as fields' kinds; "rows" is an array of any number of rows. None, for
+            all or a part: it follows from the samples.
+
+    Raises:
+        ArgumentError: no such form; pad_to is no positive number, or goes with "list".
+    """
+
+    form: Form
+    pad_to: int | None = None
+    kinds: Any = field(default=None, hash=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise ArgumentError(f'collate={self.form!r}: choose "list", "padded" or "flat"')
+        if self.pad_to is None:
+            return
+        if isinstance(self.pad_to, bool) or not isinstance(self.pad_to, int) or self.pad_to < 1:
+            raise ArgumentError(f"pad_to={self.pad_to!r}: give a number of pixels, 1 or more")
+        if self.form == "list":
+            raise ArgumentError('pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop it, or use "padded"')
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        """The batch of these samples.
+
+        Raises:
+            BatchShapeError: images or masks have different sizes, and pad_to is None.
+            ArgumentError: rows of one part have different shapes, or a part is a tensor in one sample and none in another.
+        """
+        if self.form == "list":
+            return _listed(samples)
+        return self._collated(samples, self.kinds, (), _Image.of(samples))
+
+    def _collated(self, values: Sequence[Any], kinds: Any, path: tuple[Any, ...], image: _Image) -> Any:
+        first = values[0]
+        if isinstance(kinds, str) and (kinds in _LISTED or not isinstance(first, Mapping)):
+            return self._part(values, kinds, path)
+        if isinstance(first, Mapping):
+            inner = kinds if isinstance(kinds, Mapping) else {}
+            return {key: self._collated(_at(values, key, path), inner.get(key), (*path, key), image) for key in first}
+        if isinstance(first, tuple) or (isinstance(first, list) and not path):
+            known = kinds if isinstance(kinds, list | tuple) and len(kinds) == len(first) else [None] * len(first)
+            parts = [self._collated(_at(values, at, path), each, (*path, at), image) for at, each in enumerate(known)]
+            return sequence_like(type(first), parts) if hasattr(first, "_fields") else parts
+        return self._part(values, _kind_of(values, path, image), path)
+
+    def _part(self, values: Sequence[Any], kind: str, path: tuple[Any, ...]) -> Any:
+        """One part of the batch."""
+        if kind in _LISTED:
+            return list(values)
+        if kind in ("image", "mask"):
+            if isinstance(values[0], list | tuple):  # views
+                return [self._images(_tensors(views, path), path) for views in zip(*values, strict=True)]
+            return self._images(_tensors(values, path), path)
+        if kind in _ROWS:
+            tensors = _as_rows(_tensors(values, path))
+            tail = self._tail(tensors, kind == "instances", path)
+            return _flat(tensors, tail) if self.form == "flat" else _padded(tensors, tail)
+        return default_collate(list(values))
+
+    def _images(self, images: Sequence[Tensor], path: tuple[Any, ...]) -> Any:
+        if self.pad_to is None:
+            _require_one_size(images, path)
+            return torch.stack(list(images))
+        height, width = self._frame(images)
+        if len({image.shape[:-2] for image in images}) > 1:
+            raise ArgumentError(f"{_named(path)}: images of one batch have different channels: {_two(each.shape for each in images)}")
+        values = _zeros((len(images), *images[0].shape[:-2], height, width), images)
+        mask = torch.zeros((len(images), height, width), dtype=torch.bool)
+        for row, image in enumerate(images):
+            _copy(image, values[row])
+            mask[row, : image.shape[-2], : image.shape[-1]] = True
+        return Padded(values, mask, torch.tensor([image.shape[-2:] for image in images]))
+
+    def _frame(self, images: Sequence[Tensor]) -> tuple[int, int]:
+        """The largest height and width, each rounded up to a multiple of pad_to."""
+        step = self.pad_to or 1
+        height, width = (max(image.shape[side] for image in images) for side in (-2, -1))
+        return -(-height // step) * step, -(-width // step) * step
+
+    def _tail(self, rows: Sequence[Tensor], pictures: bool, path: tuple[Any, ...]) -> tuple[int, ...]:
+        """The shape of a row in the batch: of pictures their frame."""
+        if pictures and self.pad_to is not None:
+            return self._frame(rows)
+        tails = [each.shape[1:] for each in rows]
+        if len(set(tails)) > 1:
+            way = "; pad_to=1 pads them, as images, to the largest of the batch" if pictures else ""
+            raise ArgumentError(f"{_named(path)}: rows of one batch have different shapes: {_two(tails)}{way}")
+        return tuple(tails[0])
+
+
+def _padded(rows: Sequence[Tensor], tail: tuple[int, ...]) -> Padded:
+    lengths = torch.tensor([len(each) for each in rows])
+    most = int(lengths.max())
+    values = _zeros((len(rows), most, *tail), rows)
+    for row, each in enumerate(rows):
+        _copy(each, values[row])
+    return Padded(values, torch.arange(most) < lengths[:, None], lengths)
+
+
+def _flat(rows: Sequence[Tensor], tail: tuple[int, ...]) -> Flat:
+    offsets = torch.tensor([0, *(len(each) for each in rows)]).cumsum(0)
+    values = _zeros((int(offsets[-1]), *tail), rows)
+    for start, each in zip(offsets.tolist(), rows, strict=False):
+        _copy(each, values[start:])
+    return Flat(values, offsets)
+
+
+def _listed(samples: Sequence[Any]) -> Any:
+    """One level of tuples turned over; other samples one by one."""
+    first = samples[0]
+    if not isinstance(first, list | tuple):
+        return list(samples)
+    parts = [_at(samples, number, ()) for number in range(len(first))]
+    return sequence_like(type(first), parts) if hasattr(first, "_fields") else parts
+
+
+def _at(values: Sequence[Any], key: Any, path: tuple[Any, ...]) -> list[Any]:
+    """The part `key` of each value. Raises ArgumentError where they differ in their parts."""
+    first = values[0]
+    for each in values:
+        alike = each.keys() == first.keys() if isinstance(first, Mapping) and isinstance(each, Mapping) else type(each) is type(first)
+        if not alike or len(each) != len(first):
+            raise ArgumentError(f"{_named(path)}: samples of one batch have different parts: {_parts(first)} and {_parts(each)}")
+    return [each[key] for each in values]
+
+
+def _parts(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a dict of {', '.join(map(str, value))}"
+    return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, list | tuple) else "")
+
+
+class _Image(NamedTuple):
+    """The image of samples that no schema describes.
+
+    Attributes:
+        path: where it is in a sample; () for the sample itself.
+        sizes: (height, width) by sample; None where it has not three dimensions.
+    """
+
+    path: tuple[Any, ...]
+    sizes: list[tuple[int, ...]] | None
+
+    @classmethod
+    def of(cls, samples: Sequence[Any]) -> _Image:
+        """That of these samples, by the first of them."""
+        first = samples[0]
+        path: tuple[Any, ...] = ()
+        if isinstance(first, Mapping):
+            path = (IMAGE,) if IMAGE in first else tuple(key for key, value in first.items() if _has_dims(value, 3))[:1]
+        elif isinstance(first, list | tuple):
+            path = (0,)
+        images = list(samples)
+        for key in path:
+            images = [_part_of(image, key) for image in images]
+        return cls(path, [tuple(image.shape[-2:]) for image in images] if all(_has_dims(image, 3) for image in images) else None)
+
+
+def _part_of(sample: Any, key: Any) -> Any:
+    """A part of a sample; None if it has none such."""
+    try:
+        return sample[key]
+    except (LookupError, TypeError):
+        return None
+
+
+def _kind_of(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> str:
+    """The kind of a part that no schema names."""
+    first = values[0]
+    at_image = path == image.path
+    if isinstance(first, list):
+        views = at_image and first and all(_has_dims(view, 3) for view in first)
+        return "image" if views else "json"
+    if isinstance(first, int | float) or (isinstance(first, np.generic | Tensor | np.ndarray) and first.ndim == 0):
+        return "array"
+    if not isinstance(first, Tensor | np.ndarray) or (isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"):
+        return "json"
+    if type(first).__module__.startswith("torchvision.tv_tensors"):
+        name = type(first).__name__
+        return _TV_KINDS.get(name) or ("rows" if name != "Mask" else "mask" if first.ndim == 2 else "instances")
+    if at_image and first.ndim == 3:
+        return "image"
+    if image.sizes is None or any(not isinstance(each, Tensor | np.ndarray) for each in values):
+        return "rows"
+    as_large = all(tuple(each.shape[-2:]) == size for each, size in zip(values, image.sizes, strict=True))
+    return {2: "mask", 3: "instances"}.get(first.ndim, "rows") if as_large else "rows"
+
+
+def _has_dims(value: Any, count: int) -> bool:
+    return isinstance(value, Tensor | np.ndarray) and value.ndim == count
+
+
+def _tensors(values: Sequence[Any], path: tuple[Any, ...]) -> list[Tensor]:
+    """The values as plain tensors."""
+    for each in values:
+        if not isinstance(each, Tensor | np.ndarray):
+            raise ArgumentError(f"{_named(path)} is a {type(each).__name__} in one sample of a batch, where tensors are collated")
+    return [each.as_subclass(Tensor) if isinstance(each, Tensor) else torch.as_tensor(each) for each in values]
+
+
+def _as_rows(tensors: list[Tensor]) -> list[Tensor]:
+    """No rows, written as an empty tensor of one dimension, get the shape of the others' rows."""
+    like = next((each for each in tensors if each.ndim > 1), None)
+    return tensors if like is None else [like.new_zeros((0, *like.shape[1:])) if each.shape == (0,) else each for each in tensors]
+
+
+def _copy(part: Tensor, whole: Tensor) -> None:
+    """Copies a part to the beginning of each dimension of the whole."""
+    for dim, side in enumerate(part.shape):
+        whole = whole.narrow(dim, 0, side)
+    whole.copy_(part)
+
+
+def _zeros(shape: tuple[int, ...], parts: Sequence[Tensor]) -> Tensor:
+    """Zeros of the dtype that all parts have, or are promoted to; channels_last where they are."""
+    out = torch.zeros(shape, dtype=reduce(torch.promote_types, (part.dtype for part in parts)))
+    last = len(shape) == 4 and parts[0].ndim == 3 and parts[0].stride(0) == 1 and not parts[0].is_contiguous()
+    return out.contiguous(memory_format=torch.channels_last) if last else out
+
+
+def _require_one_size(images: Sequence[Tensor], path: tuple[Any, ...]) -> None:
+    shapes = [image.shape for image in images]
+    if len(set(shapes)) > 1:
+        raise BatchShapeError(
+            f"{_named(path)}: images of one batch have different sizes: {_two(shapes)}. pad_to=1 pads them to the largest, pad_to=32 to a "
+            'multiple of 32; collate="list" leaves them as they are; or add a transform that ends at one size, such as Resize((224, 224))'
+        )
+
+
+def _two(shapes: Iterable[torch.Size]) -> str:
+    """Two of the shapes that differ."""
+    different = list(dict.fromkeys(tuple(shape) for shape in shapes))
+    return " and ".join(map(str, different[:2]))
+
+
+def _named(path: tuple[Any, ...]) -> str:
+    """A part of a sample, for messages."""
+    return "sample" + "".join(f"[{key!r}]" for key in path)
+
+
+def collate_fn_of(form: Form | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: Any) -> Any:
+    """What a loader's arguments collate=, pad_to= and collate_fn= mean as a collate_fn.
+
+    Both may be given where they say the same: frameworks make a loader of another one's attributes.
+
+    Raises:
+        ArgumentError: they contradict each other, or Collate raises it.
+    """
+    if form is None:
+        if pad_to is not None and not isinstance(collate_fn, Collate):
+            raise ArgumentError('pad_to= goes with collate="padded" or collate="flat"')
+        return collate_fn
+    made = Collate(form, pad_to, kinds)
+    if collate_fn is None:
+        return made
+    if isinstance(collate_fn, Collate) and (collate_fn.form, collate_fn.pad_to) == (form, pad_to):
+        return collate_fn
+    raise ArgumentError(f"collate={form!r} and collate_fn= both make the batches: drop one of them")

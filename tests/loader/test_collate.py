@@ -1,0 +1,369 @@
+"""collate= makes the same batches on every engine, equal to what torch's own functions make of the samples."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
+
+import fastload
+import fastload.transforms as T
+from fastload import FastLoader, Flat, PackedDataset, Padded
+from fastload.collate import Collate
+from fastload.errors import ArgumentError, BatchShapeError
+from fastload.packing import Item
+from fastload.store import Field
+
+COUNT = 7
+FIELDS = (
+    Field("label", "int"),
+    Field("weight", "float"),
+    Field("vector", "array", "float32", (5,)),
+    Field("mask", "mask"),
+    Field("boxes", "boxes", format="xyxy"),
+    Field("labels", "array", "int64", (None,), of="boxes"),
+    Field("points", "keypoints", shape=(2, 3), of="boxes"),
+    Field("masks", "instances", of="boxes"),
+    Field("lines", "polygons", of="boxes"),
+    Field("note", "text"),
+    Field("meta", "json"),
+)
+ROWS = ("boxes", "labels", "points", "masks")
+PICTURES = ("image", "mask")
+ENGINES = [("python", 0), ("python", 2), ("auto", 0), ("auto", 2)]
+
+
+class Objects:
+    """A source of samples with each kind of field, of `side` x (side + 4) pixels, or of another size each."""
+
+    title, classes, concurrent, fields = "objects", None, True, FIELDS
+
+    def __init__(self, side: int | None) -> None:
+        self._side = side
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def name(self, position: int) -> str:
+        return f"{position}.png"
+
+    def read(self, position: int) -> Item:
+        rng = np.random.default_rng(position)
+        height = self._side or 20 + 3 * position
+        width, count = (self._side or 40 - 2 * position) + 4, (0, 3, 1, 4, 0, 2, 5)[position]
+        boxes = rng.random((count, 4), np.float32) * 10
+        boxes[:, 2:] += boxes[:, :2]
+        values: dict[str, Any] = {
+            "label": position,
+            "weight": position / 4,
+            "vector": rng.random(5, np.float32),
+            "mask": rng.integers(0, 200, (height, width), dtype=np.uint8),
+            "boxes": boxes,
+            "labels": rng.integers(0, 90, count),
+            "points": rng.random((count, 2, 3), np.float32),
+            "masks": rng.integers(0, 2, (count, height, width), dtype=np.uint8),
+            "lines": [[rng.random((4, 2)).reshape(-1).tolist()] * (row % 3) for row in range(count)],
+            "note": f"sample {position}",
+            "meta": {"at": [position] * position},
+        }
+        return Item(self.name(position), rng.integers(0, 256, (height, width, 3), dtype=np.uint8), values)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Objects of one size and of another size each."""
+    out = {name: tmp_path_factory.mktemp("collate") / name for name in ("equal", "different")}
+    fastload.pack(Objects(24), out["equal"], workers=2)
+    fastload.pack(Objects(None), out["different"], workers=2)
+    return out
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two batches have the same types, shapes, dtypes and values."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def batches(dataset: Any, engine: str = "auto", workers: int = 0, **options: Any) -> list[Any]:
+    """The batches of an epoch, of 3 samples each."""
+    with FastLoader(dataset, batch_size=3, num_workers=workers, engine=engine, **options) as loader:  # type: ignore[arg-type]
+        return list(loader)
+
+
+def chunks(dataset: Any) -> list[list[Any]]:
+    """The samples of those batches."""
+    samples = [dataset[index] for index in range(len(dataset))]
+    return [samples[start : start + 3] for start in range(0, len(samples), 3)]
+
+
+def check_rows(found: Any, rows: list[torch.Tensor], form: str) -> None:
+    """A part of any number of rows is what torch's own functions make of it."""
+    if form == "flat":
+        assert type(found) is Flat
+        nested = torch.nested.nested_tensor_from_jagged(found.values, found.offsets)
+        assert found.offsets.dtype == torch.int64
+        assert all(map(same, nested.unbind(), rows))
+    else:
+        assert type(found) is Padded
+        assert same(found.values, pad_sequence(rows, batch_first=True))
+        assert found.lengths.tolist() == list(map(len, rows))
+        assert same(found.mask, pad_sequence([torch.ones(len(each), dtype=torch.bool) for each in rows], batch_first=True))
+
+
+def framed(picture: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """A picture with zeros below and on the right, by torch's own pad."""
+    return torch.nn.functional.pad(picture, (0, width - picture.shape[-1], 0, height - picture.shape[-2]))
+
+
+@pytest.mark.parametrize("form", ["padded", "flat"])
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: int) -> None:
+    """Parts of fixed size are stacked, rows of any number have the form, the rest is lists."""
+    dataset = PackedDataset(folders["equal"])
+    for batch, samples in zip(batches(dataset, engine, workers, collate=form), chunks(dataset), strict=True):
+        assert list(batch) == list(samples[0])
+        for name in (*PICTURES, "vector"):
+            assert same(batch[name], torch.stack([sample[name] for sample in samples])), name
+        assert same(batch["label"], torch.tensor([sample["label"] for sample in samples]))
+        assert same(batch["weight"], torch.tensor([sample["weight"] for sample in samples], dtype=torch.float64))
+        for name in ROWS:
+            check_rows(batch[name], [sample[name] for sample in samples], form)
+        for name in ("lines", "note", "meta"):
+            assert same(batch[name], [sample[name] for sample in samples]), name
+
+
+@pytest.mark.parametrize("pad_to", [1, 16])
+@pytest.mark.parametrize("form", ["padded", "flat"])
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+def test_different_sizes(folders: dict[str, Path], form: Any, pad_to: int, engine: str, workers: int) -> None:
+    """Images and masks are padded to the largest of the batch, rounded up, and instances lie in the same frame."""
+    dataset = PackedDataset(folders["different"])
+    for batch, samples in zip(batches(dataset, engine, workers, collate=form, pad_to=pad_to), chunks(dataset), strict=True):
+        sizes = [tuple(sample["image"].shape[1:]) for sample in samples]
+        frame = [-(-max(side) // pad_to) * pad_to for side in zip(*sizes, strict=True)]
+        for name in PICTURES:
+            assert type(batch[name]) is Padded
+            assert same(batch[name].values, torch.stack([framed(sample[name], *frame) for sample in samples])), name
+            assert same(batch[name].mask, torch.stack([framed(torch.ones(size, dtype=torch.bool), *frame) for size in sizes]))
+            assert same(batch[name].lengths, torch.tensor(sizes))
+        for name in ROWS:
+            check_rows(batch[name], [framed(s[name], *frame) if name == "masks" else s[name] for s in samples], form)
+
+
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+def test_list(folders: dict[str, Path], engine: str, workers: int) -> None:
+    """Tuples are turned over once; samples that are dicts stay one by one."""
+    dataset = PackedDataset(folders["different"])
+    assert same(batches(dataset, engine, workers, collate="list"), chunks(dataset))
+    pairs = PackedDataset(folders["equal"], fields=["image", "label"])
+    wanted = [[list(part) for part in zip(*samples, strict=True)] for samples in chunks(pairs)]
+    assert same(batches(pairs, engine, workers, collate="list"), wanted)
+
+
+@pytest.mark.parametrize("form", ["padded", "flat", "list"])
+@pytest.mark.parametrize("names", [("image", "label"), ("image", "label", "note"), ("image",), ("image", "vector", "meta", "weight")])
+def test_engines_agree_on_fields(folders: dict[str, Path], form: Any, names: tuple[str, ...]) -> None:
+    """Batches of the native engine are those of workers and of the calling process, with transforms, Subset, and skipped samples."""
+    transform = [T.RandomResizedCrop(12), T.RandomHorizontalFlip(), T.ToFloat()]
+    whole = PackedDataset(folders["different"], transform, fields=names, seed=3)
+    joined = ConcatDataset([Subset(whole, [5, 1, 2]), whole])
+    found = [batches(joined, engine, workers, collate=form) for engine, workers in ENGINES]
+    assert all(same(found[0], each) for each in found[1:])
+    assert len(found[0]) == 4
+
+
+def test_views(folders: dict[str, Path]) -> None:
+    """A list of views is a list of their batches, and under "list" stays each sample's."""
+    views = T.Views([[T.RandomCrop(12)], [T.RandomCrop(8)]])
+    dataset = PackedDataset(folders["different"], views, fields=["image", "label"], seed=0)
+    for engine, workers in ENGINES:
+        (images, labels), *_ = batches(dataset, engine, workers, collate="padded")
+        assert [view.shape for view in images] == [(3, 3, 12, 12), (3, 3, 8, 8)]
+        assert labels.tolist() == [0, 1, 2]
+        (images, labels), *_ = batches(dataset, engine, workers, collate="list")
+        assert [[view.shape[1] for view in image] for image in images] == [[12, 8]] * 3
+
+
+# ---- any other dataset
+
+Target = namedtuple("Target", "boxes labels")
+
+
+class Detections(Dataset[Any]):
+    """Samples (image, target) as torchvision's detection scripts have them; image i is 8 x (8 + i)."""
+
+    def __init__(self, kind: str = "dict", wide: bool = False) -> None:
+        self.kind, self.wide = kind, wide
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> Any:
+        torch.manual_seed(index)
+        count, width = index % 3, 8 + index * self.wide
+        boxes, labels = torch.rand(count, 4), np.arange(count)
+        if self.kind == "namedtuple":
+            return torch.rand(3, 8, width), Target(boxes, labels)
+        masks = torch.ones(count, 8, width, dtype=torch.uint8)
+        target = {
+            "boxes": boxes if count or index == 6 else torch.tensor([]),
+            "labels": labels,
+            "masks": masks,
+            "image_id": index,
+            "seen": None,
+        }
+        return torch.rand(3, 8, width), target | {"segmentation": torch.full((8, width), index), "lines": [[0.5] * index] * count}
+
+
+class Stream(IterableDataset[Any]):
+    """The same samples one after another."""
+
+    def __iter__(self) -> Any:
+        return (Detections()[index] for index in range(COUNT))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("form", ["padded", "flat"])
+def test_other_datasets(form: Any, workers: int) -> None:
+    """What a part is follows from the sample; rows, masks and images have the forms of packed data."""
+    for batch, samples in zip(batches(Detections(), "auto", workers, collate=form), chunks(Detections()), strict=True):
+        images, target = batch
+        assert type(batch) is list
+        assert same(images, torch.stack([image for image, _ in samples]))
+        given = [each for _, each in samples]
+        check_rows(target["boxes"], [each["boxes"].reshape(-1, 4) for each in given], form)
+        check_rows(target["labels"], [torch.from_numpy(each["labels"]) for each in given], form)
+        check_rows(target["masks"], [each["masks"] for each in given], form)
+        assert same(target["image_id"], torch.tensor([each["image_id"] for each in given]))
+        assert same(target["segmentation"], torch.stack([each["segmentation"] for each in given]))
+        assert same([target["seen"], target["lines"]], [[None] * len(given), [each["lines"] for each in given]])
+
+
+def test_other_forms_of_samples() -> None:
+    """Named tuples stay; images of another size each are padded, or named as what is in the way."""
+    images, target = batches(Detections("namedtuple", wide=True), collate="padded", pad_to=1)[1]
+    assert type(target) is Target
+    assert target.boxes.values.shape == (3, 2, 4)
+    assert images.values.shape == (3, 3, 8, 13)
+    assert images.lengths.tolist() == [[8, 11], [8, 12], [8, 13]]
+    with pytest.raises(BatchShapeError, match=r"sample\[0\].*\(3, 8, 8\) and \(3, 8, 9\).*pad_to=1"):
+        batches(Detections(wide=True), collate="flat")
+    bare = [torch.zeros(3, 4, 4), torch.ones(3, 4, 4)]
+    assert same(batches(bare, collate="padded")[0], torch.stack(bare))
+    assert same(
+        batches([torch.arange(2), torch.arange(3)], collate="flat")[0], Flat(torch.tensor([0, 1, 0, 1, 2]), torch.tensor([0, 2, 5]))
+    )
+
+
+def test_stream() -> None:
+    """An IterableDataset's samples are collated as others."""
+    assert same(batches(Stream(), collate="flat"), batches(Detections(), collate="flat"))
+
+
+def test_tv_tensors() -> None:
+    """torchvision's tv_tensors say what they are, wherever they stand; batches have plain tensors."""
+    tv = pytest.importorskip("torchvision.tv_tensors")
+
+    def sample(count: int) -> dict[str, Any]:
+        boxes = tv.BoundingBoxes(torch.rand(count, 4), format="XYXY", canvas_size=(4, 4))
+        return {"target": (boxes, tv.Mask(torch.zeros(4, 4))), "extra": {"right": tv.Image(torch.zeros(3, 4, 4))}}
+
+    [batch] = batches([sample(4), sample(1)], collate="padded")
+    boxes, mask = batch["target"]
+    assert type(boxes.values) is type(mask) is type(batch["extra"]["right"]) is torch.Tensor
+    assert (boxes.values.shape, mask.shape, batch["extra"]["right"].shape) == ((2, 4, 4), (2, 4, 4), (2, 3, 4, 4))
+
+
+BAD: dict[str, tuple[list[Any], Any]] = {
+    r"sample\['a'\]: rows of one batch have different shapes: \(3,\) and \(2,\)": (
+        [{"a": torch.zeros(1, 3)}, {"a": torch.zeros(1, 2)}],
+        {},
+    ),
+    r"sample\['a'\] is a NoneType": ([{"a": torch.zeros(1, 3)}, {"a": None}], {}),
+    "samples of one batch have different parts: a dict of a and a dict of b": ([{"a": 1}, {"b": 1}], {}),
+    r"sample\[1\]: .*a dict of a and a tuple of 1": ([(0, {"a": 1}), (0, (1,))], {}),
+    r"different channels: \(3, 2, 2\) and \(1, 2, 2\)": ([torch.zeros(3, 2, 2), torch.zeros(1, 2, 2)], {"pad_to": 4}),
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_samples(words: str) -> None:
+    """Samples that make no batch are an error that names the part."""
+    samples, options = BAD[words]
+    with pytest.raises(ArgumentError, match=words):
+        batches(samples, collate="padded", **options)
+
+
+# ---- the arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"collate": "tuple"}, '"list", "padded" or "flat"'),
+        ({"collate": "padded", "pad_to": 0}, "1 or more"),
+        ({"collate": "list", "pad_to": 8}, '"list" leaves each as it is'),
+        ({"pad_to": 8}, 'goes with collate="padded"'),
+        ({"collate": "padded", "collate_fn": list}, "drop one of them"),
+        ({"collate": "padded", "batch_size": None}, "batch_size=None makes none"),
+        ({"collate": "list", "batch_transform": torch.square}, "batch_transform="),
+    ],
+)
+def test_arguments_refused(options: dict[str, Any], words: str) -> None:
+    """Arguments that contradict each other, or mean nothing, are refused when the loader is made."""
+    with pytest.raises(ArgumentError, match=words):
+        FastLoader(Detections(), **{"batch_size": 2, **options})
+
+
+@pytest.mark.parametrize("kind", ["packed", "plain"])
+def test_loaders_made_of_its_attributes(folders: dict[str, Path], kind: str) -> None:
+    """A loader that a framework makes of the attributes, FastLoader or plain DataLoader, a copy and a pickle batch alike."""
+    dataset: Any = PackedDataset(folders["equal"]) if kind == "packed" else Detections()
+    with FastLoader(dataset, batch_size=3, num_workers=0, collate="padded", pad_to=5) as loader:
+        wanted = list(loader)
+        mine = {name: getattr(loader, name) for name in inspect.signature(FastLoader.__init__).parameters.keys() - {"self", "shuffle"}}
+        del mine["batch_sampler"]
+        theirs = {name: mine[name] for name in mine.keys() & inspect.signature(DataLoader.__init__).parameters.keys()}
+        assert (loader.collate, loader.pad_to) == ("padded", 5)
+        assert same(list(FastLoader(**mine)), wanted)
+        assert same(list(DataLoader(**theirs)), wanted)
+        for other in (copy.copy(loader), pickle.loads(pickle.dumps(loader))):
+            assert same(list(other), wanted)
+        public = {name: value for name, value in vars(loader).items() if not name.startswith("_")}
+        assert {"collate", "pad_to", "collate_fn"} <= public.keys()
+    function = pickle.loads(pickle.dumps(mine["collate_fn"]))
+    assert isinstance(function, Collate)
+    assert function == mine["collate_fn"]
+    assert repr(function) == "Collate(form='padded', pad_to=5)"
+
+
+def test_what_else_makes_batches(folders: dict[str, Path]) -> None:
+    """Batch samplers, drop_last, workers that share rows, on_error and a resumed loop have it too; explain() names it."""
+    dataset = PackedDataset(folders["equal"], fields=["image", "label", "boxes"])
+    options: dict[str, Any] = {"num_workers": 2, "collate": "flat"}
+    with FastLoader(dataset, batch_sampler=[[4, 1], [6]], seed_by="sample", **options) as loader:
+        assert [batch["boxes"].offsets.tolist() for batch in loader] == [[0, 0, 3], [0, 5]]
+        assert 'collate="flat"' in loader.explain()
+    loader = FastLoader(dataset, batch_size=2, drop_last=True, on_error="skip", **options)
+    iterator = iter(loader)
+    next(iterator)
+    state = loader.state_dict()
+    other = FastLoader(dataset, batch_size=2, drop_last=True, **options)
+    other.load_state_dict(state)
+    assert same(list(other), list(iterator))
