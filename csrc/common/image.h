@@ -9,20 +9,25 @@
 /* Of a side, in pixels: row offsets in bytes, and their sums, stay far below a uint32. */
 enum { FL_IMAGE_SIDE_MAX = 1 << 24 };
 
-/* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. */
+/* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. Planes, which are grey, RGBA and 16-bit images, say
+ * what their pixels are. */
 typedef struct fl_view {
     const uint8_t *pixels;
     size_t stride; /* bytes from one row to the next */
     uint32_t width, height;
     size_t tail; /* bytes readable after the last pixel of the last row: lets SIMD loads run over the end */
+    uint8_t channels, depth; /* of planes: 1 to 4 channels, interleaved, of 1 or 2 bytes, little-endian; both 0: RGB, 8 bit */
 } fl_view;
+
+/* Bytes of a pixel. */
+static inline size_t fl_view_pixel(const fl_view *view) { return view->channels ? (size_t)view->channels * view->depth : 3; }
 
 /* An integer box in the pixels of the full-size image. */
 typedef struct fl_box {
     uint32_t x, y, width, height;
 } fl_box;
 
-typedef enum fl_dtype { FL_U8 = 0, FL_F32 = 1, FL_F16 = 2, FL_BF16 = 3 } fl_dtype;
+typedef enum fl_dtype { FL_U8 = 0, FL_F32 = 1, FL_F16 = 2, FL_BF16 = 3, FL_U16 = 4 /* of planes only */ } fl_dtype;
 typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1 } fl_layout;
 
 /* Where an image ends up: its row of the batch. The mirror is applied last, over the whole target:
@@ -32,8 +37,9 @@ typedef struct fl_sink {
     uint32_t width, height;
     fl_dtype dtype;
     fl_layout layout;
-    const void *lut; /* 3 x 256 values of dtype, [channel][byte]; NULL for FL_U8 */
+    const void *lut; /* of dtype, [channel][value]: 3 x 256, of planes channels x 256 or 65536; NULL for FL_U8 and FL_U16 */
     bool hflip, vflip;
+    uint8_t channels, depth; /* as those of the fl_view that it is made from */
 } fl_sink;
 
 #endif

@@ -58,7 +58,8 @@ static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_err
     if (height * width > max_pixels)
         return fl_fail(err, FL_ELIMIT, "%llu x %llu pixels are more than the limit of %llu", (unsigned long long)width,
                        (unsigned long long)height, (unsigned long long)max_pixels);
-    *view = (fl_view){data.bytes + FL_RECORD_RAW_HEADER, width * 3, (uint32_t)width, (uint32_t)height, 0};
+    *view =
+        (fl_view){.pixels = data.bytes + FL_RECORD_RAW_HEADER, .stride = width * 3, .width = (uint32_t)width, .height = (uint32_t)height};
     return FL_OK;
 }
 
@@ -141,7 +142,7 @@ static fl_code make_image(fl_worker *worker, const fl_source *source, fl_key key
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
                         fl_error *err) {
     stored found = {.proving_ns = 0};
-    fl_view raw = {NULL, 0, 0, 0, 0};
+    fl_view raw = {.pixels = NULL};
     uint32_t width = 0, height = 0;
     const int64_t start = fl_clock_ns();
     fl_code code =

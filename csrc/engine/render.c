@@ -188,12 +188,13 @@ static fl_code make_canvas(fl_renderer *renderer, const planned *part, const dec
                        (long long)c->height);
     fl_code code = fl_resize_fit(&renderer->canvas, (size_t)c->width * (size_t)c->height, 3, err);
     if (code) return code;
-    const fl_sink sink = {renderer->canvas.bytes, (uint32_t)c->width, (uint32_t)c->height, FL_U8, FL_HWC, NULL, false, false};
+    const fl_sink sink = {
+        .data = renderer->canvas.bytes, .width = (uint32_t)c->width, .height = (uint32_t)c->height, .dtype = FL_U8, .layout = FL_HWC};
     fl_box keep = {0, 0, 0, 0};
     if (part->source.width)
         keep = (fl_box){(uint32_t)(part->source.x - c->x), (uint32_t)(part->source.y - c->y), part->source.width, part->source.height};
     fl_resize_sink_fill(&sink, &keep, part->g.canvas_fill);
-    *out = (fl_view){sink.data, (size_t)sink.width * 3, sink.width, sink.height, 0};
+    *out = (fl_view){.pixels = sink.data, .stride = (size_t)sink.width * 3, .width = sink.width, .height = sink.height};
     if (!keep.width) return FL_OK;
     double left, top;
     const fl_view view = inside(from, part->source, &left, &top);

@@ -152,6 +152,7 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
         t.index = NULL;
         if (!fl_jpeg_decode_rows(&t)) return false;
     }
-    *view = (fl_view){t.pixels, width * 3, (uint32_t)width, (uint32_t)height, b->pixels.room - bytes};
+    *view = (fl_view){
+        .pixels = t.pixels, .stride = width * 3, .width = (uint32_t)width, .height = (uint32_t)height, .tail = b->pixels.room - bytes};
     return true;
 }

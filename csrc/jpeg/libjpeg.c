@@ -225,11 +225,9 @@ static void decode_body(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_vie
 
     stride = (size_t)width * 3;
     size_t first = (want.y0 - got.y0) * stride + (size_t)(want.x0 - left) * 3;
-    view->pixels = (uint8_t *)jpeg->scratch.bytes + first;
-    view->stride = stride;
-    view->width = want.x1 - want.x0;
-    view->height = want.y1 - want.y0;
-    view->tail = jpeg->scratch.room - first - (size_t)(view->height - 1) * stride - (size_t)view->width * 3;
+    const uint32_t columns = want.x1 - want.x0, lines = want.y1 - want.y0;
+    const size_t tail = jpeg->scratch.room - first - (size_t)(lines - 1) * stride - (size_t)columns * 3;
+    *view = (fl_view){.pixels = (uint8_t *)jpeg->scratch.bytes + first, .stride = stride, .width = columns, .height = lines, .tail = tail};
 }
 
 fl_code fl_libjpeg_decode(fl_libjpeg *jpeg, const fl_box *box, int eighths, fl_view *view, fl_error *err) {

@@ -210,3 +210,22 @@ fl_code fl_resize_axis_build(fl_resize_axis *axis, const fl_resize_axis_key *key
     axis->valid = true;
     return FL_OK;
 }
+
+static fl_resize_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
+    fl_resize_axis_key key = {
+        .start = start, .length = length, .source = source, .out = out, .filter = spec->filter, .antialias = spec->antialias};
+    const double over = key.start + key.length - source;
+    if (over > 0.0 && over <= FL_RESIZE_EDGE) key.length -= over;
+    return key;
+}
+
+void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
+                         fl_resize_axis_key *down) {
+    *across = key_of(spec->x, spec->width, view->width, spec->out_width, spec);
+    across->begin = spec->window.x;
+    across->count = spec->window.width;
+    across->mirror = sink->hflip;
+    *down = key_of(spec->y, spec->height, view->height, spec->out_height, spec);
+    down->begin = spec->window.y;
+    down->count = spec->window.height;
+}

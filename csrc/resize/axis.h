@@ -14,6 +14,9 @@ enum {
     FL_RESIZE_BLOCK = 4 /* kernels across make this many output pixels at a time; tables are padded to it */
 };
 
+/* A box edge may be this far outside by rounding of the caller's arithmetic, in pixels; it is then moved inside. */
+#define FL_RESIZE_EDGE 1e-6
+
 /* What a table is computed from; equal keys mean equal tables. */
 typedef struct fl_resize_axis_key {
     double start, length; /* the box along this axis, in source pixels */
@@ -37,9 +40,13 @@ typedef struct fl_resize_axis {
     int16_t *coef; /* vertical FL_RESIZE_QUAD: the bits of uint16_t; zero in the padding */
     uint32_t low, high; /* source pixels low .. high - 1 are used */
     size_t reach; /* bytes from a row's start that a horizontal FL_RESIZE_LONG kernel reads */
-    double *weight; /* scratch */
+    double *weight; /* count x taps: what the coefficients were rounded from */
     fl_buffer first_buffer, coef_buffer, weight_buffer; /* where those are */
 } fl_resize_axis;
+
+/* The keys of a resize but for `sum` and `horizontal`. */
+void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
+                         fl_resize_axis_key *down);
 
 /* Whether output i along this axis is one source pixel. */
 bool fl_resize_axis_copies(const fl_resize_axis_key *key);

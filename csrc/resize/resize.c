@@ -68,20 +68,17 @@ void fl_resizer_free(fl_resizer *resizer) {
     free(resizer);
 }
 
-/* A box edge may be this far outside by rounding of the caller's arithmetic, in pixels; it is then moved inside. */
-static const double EDGE = 1e-6;
-
 /* Whether the part of the box that the window shows lies inside the view, along one side. Then every output has a pixel within
  * 1/2 of its centre, and its weights cannot sum to 0. Written so that a NaN fails. */
 static bool sees(double start, double length, uint32_t out, uint32_t from, uint32_t count, uint32_t source) {
     if (!(length > 0.0)) return false;
     const double scale = length / out;
-    return start + from * scale >= -EDGE && start + ((double)from + count) * scale <= source + EDGE;
+    return start + from * scale >= -FL_RESIZE_EDGE && start + ((double)from + count) * scale <= source + FL_RESIZE_EDGE;
 }
 
-static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
+fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
     if (view->pixels == NULL || view->width == 0 || view->height == 0 || view->width > FL_IMAGE_SIDE_MAX ||
-        view->height > FL_IMAGE_SIDE_MAX || view->stride < (size_t)view->width * 3)
+        view->height > FL_IMAGE_SIDE_MAX || view->stride < view->width * fl_view_pixel(view))
         return fl_fail(err, FL_EARG, "resize: a view of %u x %u pixels, %zu bytes a row", view->width, view->height, view->stride);
     if (spec->out_width == 0 || spec->out_height == 0 || spec->out_width > FL_IMAGE_SIDE_MAX || spec->out_height > FL_IMAGE_SIDE_MAX)
         return fl_fail(err, FL_EARG, "resize: an output of %u x %u pixels", spec->out_width, spec->out_height);
@@ -100,31 +97,20 @@ static fl_code check(const fl_view *view, const fl_resize_spec *spec, const fl_s
         spec->at_y > sink->height - window->height)
         return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width,
                        window->height, spec->at_x, spec->at_y, sink->width, sink->height);
-    if (sink->data == NULL || (unsigned)sink->dtype > FL_BF16 || (unsigned)sink->layout > FL_CHW ||
-        (sink->dtype != FL_U8 && sink->lut == NULL))
+    if (sink->channels != view->channels || sink->depth != view->depth)
+        return fl_fail(err, FL_EARG, "resize: a sink of %d channels of %d bytes for a view of %d of %d", sink->channels, sink->depth,
+                       view->channels, view->depth);
+    if (sink->data == NULL || (unsigned)sink->layout > FL_CHW || (unsigned)sink->dtype > FL_U16 ||
+        (sink->dtype != FL_U8 && sink->dtype != FL_U16 && sink->lut == NULL))
         return fl_fail(err, FL_EARG, "resize: a sink of dtype %d and layout %d without %s", (int)sink->dtype, (int)sink->layout,
                        sink->data == NULL ? "data" : "a table");
     return FL_OK;
 }
 
-static fl_resize_axis_key key_of(double start, double length, uint32_t source, uint32_t out, const fl_resize_spec *spec) {
-    fl_resize_axis_key key = {
-        .start = start, .length = length, .source = source, .out = out, .filter = spec->filter, .antialias = spec->antialias};
-    const double over = key.start + key.length - source;
-    if (over > 0.0 && over <= EDGE) key.length -= over;
-    return key;
-}
-
 static void make_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
                       fl_resize_axis_key *down) {
-    *across = key_of(spec->x, spec->width, view->width, spec->out_width, spec);
-    across->begin = spec->window.x;
-    across->count = spec->window.width;
-    across->mirror = sink->hflip;
+    fl_resize_axis_keys(view, spec, sink, across, down);
     across->horizontal = true;
-    *down = key_of(spec->y, spec->height, view->height, spec->out_height, spec);
-    down->begin = spec->window.y;
-    down->count = spec->window.height;
     const bool quad = spec->filter == FL_RESIZE_BILINEAR && fl_resize_axis_width(across) <= FL_RESIZE_QUAD_TAPS &&
                       fl_resize_axis_width(down) <= FL_RESIZE_QUAD_TAPS;
     across->sum = down->sum = quad ? FL_RESIZE_QUAD : FL_RESIZE_LONG;
@@ -255,8 +241,9 @@ static fl_resize_row_form form_of(const fl_resize_spec *spec, const fl_resize_ax
 }
 
 fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err) {
-    fl_code code = check(view, spec, sink, err);
+    fl_code code = fl_resize_check(view, spec, sink, err);
     if (code != FL_OK) return code;
+    if (view->channels || sink->dtype == FL_U16) return fl_fail(err, FL_EARG, "resize: planes, where RGB is meant");
     if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;
 
     job job = {.resizer = resizer, .view = view, .sink = sink, .across = &resizer->across, .down = &resizer->down};

@@ -47,6 +47,7 @@ cdef extern from "common/image.h" nogil:
         size_t stride
         uint32_t width, height
         size_t tail
+        uint8_t channels, depth
     ctypedef struct fl_box:
         uint32_t x, y, width, height
     ctypedef enum fl_dtype:
@@ -54,6 +55,7 @@ cdef extern from "common/image.h" nogil:
         FL_F32
         FL_F16
         FL_BF16
+        FL_U16
     ctypedef enum fl_layout:
         FL_HWC
         FL_CHW
@@ -64,6 +66,7 @@ cdef extern from "common/image.h" nogil:
         fl_layout layout
         const void *lut
         bint hflip, vflip
+        uint8_t channels, depth
 
 cdef extern from "common/rng.h" nogil:
     ctypedef struct fl_key:

@@ -20,3 +20,10 @@ cdef extern from "resize/resize.h" nogil:
     fl_code fl_resizer_create(fl_resizer **, fl_error *)
     void fl_resizer_free(fl_resizer *)
     fl_code fl_resize(fl_resizer *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)
+
+cdef extern from "resize/planes.h" nogil:
+    ctypedef struct fl_resize_planes:
+        pass
+    fl_code fl_resize_planes_create(fl_resize_planes **, fl_error *)
+    void fl_resize_planes_free(fl_resize_planes *)
+    fl_code fl_resize_planes_run(fl_resize_planes *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)

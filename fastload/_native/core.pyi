@@ -124,6 +124,20 @@ def resize(
     layout: str = "HWC",
     lut: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]: ...
+def resize_planes(
+    image: npt.NDArray[np.uint8] | npt.NDArray[np.uint16],
+    box: Sequence[float] | None,
+    size: Sequence[int],
+    filter: str = "bilinear",
+    antialias: bool = True,
+    *,
+    window: Sequence[int] | None = None,
+    hflip: bool = False,
+    vflip: bool = False,
+    dtype: str | None = None,
+    layout: str = "HWC",
+    lut: npt.NDArray[Any] | None = None,
+) -> npt.NDArray[Any]: ...
 
 # --- pack.pxi
 

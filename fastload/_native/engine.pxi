@@ -284,6 +284,7 @@ cdef class Batch:
             raise _errors.ArgumentError(f"row {row} cannot be made again")
         if pixels.shape[2] != 3 or not 0 < pixels.shape[0] <= FL_IMAGE_SIDE_MAX or not 0 < pixels.shape[1] <= FL_IMAGE_SIDE_MAX:
             raise _errors.ArgumentError(f"an image of {pixels.shape[0]} x {pixels.shape[1]} x {pixels.shape[2]} values is no RGB image")
+        memset(&view, 0, sizeof(view))
         view.pixels = &pixels[0, 0, 0]
         view.height, view.width, view.stride, view.tail = pixels.shape[0], pixels.shape[1], <size_t>pixels.shape[1] * 3, 0
         with nogil:

@@ -226,6 +226,8 @@ cdef class Output:
         self.dtype_code, kind = _choice(_DTYPES, dtype, "dtype")
         self.itemsize = _np.dtype(kind).itemsize
         self.layout_code = _choice(_LAYOUTS, layout, "layout")
+        if dtype == "uint16":
+            raise _errors.ArgumentError("dtype 'uint16' is not one of images of 8 bits")
         if (lut is None) != (dtype == "uint8"):
             raise _errors.ArgumentError("a float batch needs a table of values, a uint8 batch none")
         if lut is not None:

@@ -46,7 +46,7 @@ static void make_view(scene *s, uint32_t width, uint32_t height) {
     const size_t tail = between(0, 1) ? 64 : between(0, 20), size = stride * (height - 1) + (size_t)width * 3 + tail;
     s->pixels = allocate(size);
     for (size_t i = 0; i < size; i++) s->pixels[i] = (uint8_t)noise();
-    s->view = (fl_view){s->pixels, stride, width, height, tail};
+    s->view = (fl_view){.pixels = s->pixels, .stride = stride, .width = width, .height = height, .tail = tail};
 }
 
 static void make_spec(scene *s, uint32_t out_width, uint32_t out_height) {
@@ -89,8 +89,9 @@ static void make_sink(scene *s, fl_dtype dtype, fl_layout layout, uint32_t width
     s->lut = dtype == FL_U8 ? NULL : allocate(3 * 256 * element(dtype));
     for (size_t i = 0; s->lut != NULL && i < 3 * 256 * element(dtype); i++) s->lut[i] = (uint8_t)noise();
     if (dtype == FL_F32 && between(0, 1)) make_ramp((float *)(void *)s->lut);
+    s->sink = (fl_sink){.width = width, .height = height, .dtype = dtype, .layout = layout, .lut = s->lut};
     s->bytes = (size_t)width * height * 3 * element(dtype);
-    s->sink = (fl_sink){allocate(s->bytes), width, height, dtype, layout, s->lut, false, false};
+    s->sink.data = allocate(s->bytes);
     memset(s->sink.data, 0xA5, s->bytes);
 }
 
@@ -123,7 +124,7 @@ static uint8_t *reference(const scene *s) {
     spec.window = (fl_box){0, 0, spec.out_width, spec.out_height};
     spec.at_x = spec.at_y = 0;
     uint8_t *out = allocate((size_t)spec.out_width * spec.out_height * 3);
-    const fl_sink sink = {out, spec.out_width, spec.out_height, FL_U8, FL_HWC, NULL, false, false};
+    const fl_sink sink = {.data = out, .width = spec.out_width, .height = spec.out_height, .dtype = FL_U8, .layout = FL_HWC};
     fl_resizer *fresh;
     fl_error err;
     CHECK(fl_resizer_create(&fresh, &err) == FL_OK, "%s", err.text);

@@ -38,7 +38,7 @@ static void render(const fl_geometry *g) {
     const size_t bytes = (size_t)g->box.width * g->box.height * 3, sink_bytes = (size_t)g->window.width * (size_t)g->window.height * 3;
     uint8_t *pixels = fuzz_allocate(bytes), *out = fuzz_allocate(sink_bytes);
     for (size_t i = 0; i < bytes; i++) pixels[i] = (uint8_t)noise();
-    fl_view view = {pixels, (size_t)g->box.width * 3, g->box.width, g->box.height, 0};
+    fl_view view = {.pixels = pixels, .stride = (size_t)g->box.width * 3, .width = g->box.width, .height = g->box.height};
     const uint32_t at_x = (uint32_t)(g->visible.x - g->window.x), at_y = (uint32_t)(g->visible.y - g->window.y);
     const fl_box shown = {at_x, at_y, (uint32_t)g->visible.width, (uint32_t)g->visible.height};
     const fl_resize_spec spec = {.width = g->box.width,
@@ -50,7 +50,12 @@ static void render(const fl_geometry *g) {
                                  .at_y = at_y,
                                  .filter = (fl_resize_filter)g->filter,
                                  .antialias = g->antialias};
-    const fl_sink sink = {out, (uint32_t)g->window.width, (uint32_t)g->window.height, FL_U8, (fl_layout)below(2), NULL, g->hflip, g->vflip};
+    const fl_sink sink = {.data = out,
+                          .width = (uint32_t)g->window.width,
+                          .height = (uint32_t)g->window.height,
+                          .layout = (fl_layout)below(2),
+                          .hflip = g->hflip,
+                          .vflip = g->vflip};
     fl_resize_sink_fill(&sink, &shown, g->fill);
     CHECK(fl_resize(resizer, &view, &spec, &sink, &err) == FL_OK);
     FUZZ_INITIALIZED(out, sink_bytes); /* each pixel is the image's or the fill */
