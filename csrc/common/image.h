@@ -9,8 +9,8 @@
 /* Of a side, in pixels: row offsets in bytes, and their sums, stay far below a uint32. */
 enum { FL_IMAGE_SIDE_MAX = 1 << 24 };
 
-/* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. Planes, which are grey, RGBA and 16-bit images, say
- * what their pixels are. */
+/* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. Planes, which are grey, RGBA and 16-bit
+ * images, say what their pixels are. */
 typedef struct fl_view {
     const uint8_t *pixels;
     size_t stride; /* bytes from one row to the next */

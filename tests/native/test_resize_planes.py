@@ -35,7 +35,7 @@ def chw(pixels: npt.NDArray[Any], dtype: Any = np.float32) -> torch.Tensor:
 
 
 def resized(image: torch.Tensor, size: tuple[int, int], **how: Any) -> torch.Tensor:
-    """torchvision's functional. To one column it goes axis by axis: torch 2.13 shows the first row everywhere in antialiased images of width 1."""
+    """torchvision's functional; to one column axis by axis, since torch 2.13 shows the first row everywhere in images of width 1."""
     if size[1] > 1:
         return F.resize_image(image, list(size), **how).float()
     across = F.resize_image(image, [image.shape[1], 1], **how)
@@ -104,7 +104,7 @@ def test_arguments() -> None:
             core.resize_planes(pixels, None, (2, 2))
     depth = np.zeros((2, 2, 1), np.uint16)
     for dtype in ("uint8", "int8"):
-        with pytest.raises(ArgumentError, match="resize|dtype"):
+        with pytest.raises(ArgumentError, match=r"resize|dtype"):
             core.resize_planes(depth, None, (2, 2), dtype=dtype)
     with pytest.raises(ArgumentError, match=r"\(1, 65536\)"):
         core.resize_planes(depth, None, (2, 2), dtype="float32", lut=np.zeros((1, 256), np.float32))
