@@ -26,6 +26,7 @@ from fastload.plan import Plan, compile_plan, outputs_of
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_in
 from fastload.rng import checked_epoch, checked_seed
+from fastload.sample_form import SampleForm
 from fastload.store.entries import checked_base
 from fastload.stored_values import StoredValues, check_transform
 
@@ -53,7 +54,8 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
             which gives the same samples, bit for bit.
         transform: of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables may follow.
             What the decoder does not do runs per sample in Python; `fastload.plan.compile_plan` has the rules.
-        fields: names of the fields to deliver, in order; default: all.
+        fields: names of the fields to deliver, in order; default: all. A list or a mapping among them makes a dict of a sample's part:
+            ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.sample_form` has the rules.
         seed: of the random transforms.
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
         version: of the dataset, where it was changed since it was packed: 1 as it was packed, one more with each change; default: the
@@ -81,7 +83,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         path: str | os.PathLike[str],
         transform: Any = None,
         *,
-        fields: Sequence[str] | None = None,
+        fields: Sequence[Any] | Mapping[str, str] | None = None,
         seed: int | None = None,
         max_pixels: int | None = None,
         version: int | None = None,
@@ -96,16 +98,13 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         self.seed = checked_seed(seed)
         self.epoch = 0
         self.max_pixels = checked_max_pixels(max_pixels)
-        if isinstance(fields, str):
-            raise ArgumentError(f"fields={fields!r} is one text, not a sequence of names: write fields=({fields!r},)")
-        self._fields = None if fields is None else tuple(fields)
-        self._checked = False  # that the dataset has those
+        self._form = None if fields is None else SampleForm.of(fields)
         own = None if base is None else Path(checked_base(expanded(base))).absolute()
         files = files_of(path, own, {"cache": cache, "cache_size": cache_size, "storage_options": storage_options, "timeout": timeout})
         self.path = files.name
         self._files = OpenOnUse(files, version)
         super().__init__(transform)
-        _ = self.fields  # opens the dataset and checks the names now, not in a worker later
+        self.form.check(self.opened.form, self.path)  # opens the dataset now, not in a worker later
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": (self._files.files, self._files.version), "_source": None, "_plan": None, "_planned": None}
@@ -117,7 +116,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
 
     def __repr__(self) -> str:
         version = "" if self.version == 1 else f", version={self.version}"
-        return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={list(self.fields)}{version})"
+        return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={self.form}{version})"
 
     @property
     def version(self) -> int:
@@ -152,17 +151,14 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         return self.opened.sizes
 
     @property
+    def form(self) -> SampleForm:
+        """The structure of a sample, and its fields."""
+        return self.opened.form if self._form is None else self._form
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """Names of the delivered fields."""
-        known = self.opened.names
-        if self._fields is None:
-            return known
-        if not self._checked:
-            for name in self._fields:
-                if name not in known:
-                    raise ArgumentError(f"{self.path} has no field {name!r}; it has {', '.join(known)}")
-            self._checked = True
-        return self._fields
+        return self.form.names
 
     @property
     def mean_bytes(self) -> float | None:
@@ -292,7 +288,9 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         return self.assemble({field: row[field][0] for field in self.fields})
 
     def assemble(self, values: dict[str, Any]) -> Any:
-        """A sample (or a batch) of the dataset's form from values by field: a pair for (image, label), else the dict."""
+        """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""
+        if self.form.parts is not None:
+            return self.form.fill(values)
         if self.is_pair:
             image, label = self.fields
             return values[image], values[label]
@@ -302,7 +300,7 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
     def is_pair(self) -> bool:
         """Whether samples are (image, label) pairs: an image and one int, and nothing else."""
         kinds, fields = self.opened.kinds, self.fields
-        return len(fields) == 2 and kinds[fields[0]] == "image" and kinds[fields[1]] == "int"
+        return self.form.parts is None and len(fields) == 2 and kinds[fields[0]] == "image" and kinds[fields[1]] == "int"
 
     def decode(self, index: int, seed: int, epoch: int) -> Any:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its views under Views."""

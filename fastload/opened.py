@@ -14,6 +14,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, DatasetError
 from fastload.files import expanded
 from fastload.query import Columns, ConditionEngine
+from fastload.sample_form import SampleForm
 from fastload.store.dataset_files import DatasetFiles
 from fastload.store.reader import DatasetReader
 from fastload.urls import is_url, local_path, shown
@@ -23,6 +24,7 @@ class OpenedDataset:
     """One process's view of a packed dataset: reader, decoder, the columns that are always needed.
 
     Attributes:
+        form: of samples with all fields.
         in_records: names of the fields that lie in records, but for the first image.
         spatial: names of the fields that the native engine does not make batches of: further images, masks, boxes and what else has any
             number of rows; and the image, where it is not of 8-bit RGB.
@@ -33,7 +35,7 @@ class OpenedDataset:
         self.reader: DatasetReader = DatasetReader(files, version) if inherited is None else inherited.reader
         self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
         fields = self.reader.schema.fields
-        self.names = tuple(f.name for f in fields)
+        self.form = SampleForm(tuple(f.name for f in fields))
         self.kinds = {f.name: f.kind for f in fields}
         image = self.reader.schema.image
         if image is None:

@@ -30,7 +30,21 @@ from fastload.positions import as_positions
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
     *("column_values", "stored_values", "stored_fields"),
-    *("decode", "_decoded", "image_sizes", "_sizes", "image_field", "fields", "kinds", "sizes", "plan", "source", "_source_for", "opened"),
+    *(
+        "decode",
+        "_decoded",
+        "image_sizes",
+        "_sizes",
+        "image_field",
+        "fields",
+        "form",
+        "kinds",
+        "sizes",
+        "plan",
+        "source",
+        "_source_for",
+        "opened",
+    ),
 )
 """Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
 
@@ -282,7 +296,7 @@ def _form(dataset: NativeDataset) -> tuple[Any, ...]:
     """What all datasets of a view have in common: the form of a sample."""
     if isinstance(dataset, InPlaceDataset):
         return type(dataset), dataset.fields, tuple(dataset.kinds.values())
-    return PackedDataset, dataset.fields
+    return PackedDataset, dataset.form
 
 
 def _rows(node: _Part, datasets: list[NativeDataset]) -> _Rows:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.device.stage_call import BatchFields, changed, places
+from fastload.device.stage_call import BatchFields, changed, part_at, places
 from fastload.device.to_float import Form
 
 
@@ -31,6 +31,6 @@ class FormedSamples:
         at = places(sample, self.fields)
         if at is None:
             return self.form.one(sample)
-        image = sample[at[0]]
+        image = part_at(sample, at[0])
         formed = [self.form.one(view) for view in image] if isinstance(image, list) else self.form.one(image)
         return changed(sample, at[:1], (formed,))

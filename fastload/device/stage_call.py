@@ -15,7 +15,7 @@ stage that moves pixels (its attribute `moves`) is refused where a field lies in
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,22 +29,34 @@ from fastload.errors import ArgumentError
 from fastload.plan.torchvision import class_mistake, mixes
 
 IMAGE, LABEL = "image", "label"
+Path = tuple[Any, ...]
 _VIEW_BITS = 40
 """A stage of a view is given a number of the batch in which the view stands above these bits: no two of them draw the same."""
 
 
 @dataclass(frozen=True)
 class BatchFields:
-    """Which keys of a batch that is a dict are what.
+    """Which parts of a batch are what: its keys, if it is a dict.
 
     Attributes:
         image, label: of the images and the labels.
         objects: (name, kind, format) of the fields that lie in the images: kinds are those of a schema, format is that of boxes.
+        paths: (name, keys and positions that lead to it) of all fields, of batches of another structure.
     """
 
     image: str = IMAGE
     label: str = LABEL
     objects: tuple[tuple[str, str, str], ...] = ()
+    paths: tuple[tuple[str, Path], ...] = ()
+
+    def path(self, name: str) -> Path | None:
+        """Where a field is in a batch; None if it is not delivered."""
+        return dict(self.paths).get(name) if self.paths else (name,)
+
+    def objects_in(self, batch: Any) -> dict[str, Path]:
+        """Where the fields that lie in the images are in a batch, by name: those that it has."""
+        found = {name: self.path(name) for name, *_ in self.objects}
+        return {name: path for name, path in found.items() if path is not None and has_part(batch, path)}
 
 
 @dataclass(frozen=True)
@@ -97,40 +109,40 @@ class StageCall:
             return self._of_view(batch, at, keyed)
         if at is None:
             return self.call(batch, **keyed)
-        if self.objects and fields.objects and isinstance(batch, dict):
-            return self._with_objects(batch, keyed, fields)
+        image, label = at
+        images = part_at(batch, image)
+        if self.objects and (objects := fields.objects_in(batch)):
+            return self._with_objects(batch, image, objects, keyed, fields)
         if not self.labels:
-            return changed(batch, at[:1], (self.call(batch[at[0]], **keyed),))
-        try:
-            labels = batch[at[1]]
-        except (IndexError, KeyError):
-            raise ArgumentError(f"batch_transform: {self.call!r} takes labels, and this batch has none") from None
-        return changed(batch, at, self.call(batch[at[0]], labels, **keyed))
+            return changed(batch, (image,), (self.call(images, **keyed),))
+        if label is None or not has_part(batch, label):
+            raise ArgumentError(f"batch_transform: {self.call!r} takes labels, and this batch has none")
+        return changed(batch, (image, label), self.call(images, part_at(batch, label), **keyed))
 
-    def _of_view(self, batch: Any, at: tuple[Any, Any] | None, keyed: dict[str, Any]) -> Any:
+    def _of_view(self, batch: Any, at: tuple[Path, Path | None] | None, keyed: dict[str, Any]) -> Any:
         """The batch with its one view changed; a batch without an image's place is the list of views."""
-        views = list(batch if at is None else batch[at[0]])
+        views = list(batch if at is None else part_at(batch, at[0]))
         assert self.view is not None
         views[self.view] = self.call(views[self.view], **keyed)
         return views if at is None else changed(batch, at[:1], (views,))
 
-    def _with_objects(self, batch: dict[Any, Any], keyed: dict[str, Any], fields: BatchFields) -> Any:
-        """See NOTE [ batch stages: what goes with the images ]."""
+    def _with_objects(self, batch: Any, image: Path, objects: Mapping[str, Path], keyed: dict[str, Any], fields: BatchFields) -> Any:
+        """See NOTE [ batch stages: what goes with the images ]. `objects`: where the fields are that lie in the images."""
         given: dict[str, dict[str, Any]] = {}
         formats = {name: form for name, _, form in fields.objects if form}
         for name, kind, _ in fields.objects:
-            if name in batch and kind in _MOVED_AS:
-                given.setdefault(_MOVED_AS[kind], {})[name] = batch[name]
-            elif name in batch and getattr(self.call, "moves", True):
+            if name in objects and kind in _MOVED_AS:
+                given.setdefault(_MOVED_AS[kind], {})[name] = part_at(batch, objects[name])
+            elif name in objects and getattr(self.call, "moves", True):
                 raise ArgumentError(
                     f"batch_transform: {self.call!r} moves the pixels of {fields.image!r}, and {name!r} ({kind}) cannot follow it on whole "
                     "batches: do that step in the transform, or leave the field out (fields=)"
                 )
         if not given:
-            return {**batch, fields.image: self.call(batch[fields.image], **keyed)}
-        images, *moved = self.call(batch[fields.image], **keyed, **given, box_format=formats)
-        found = {name: value for each in moved if each is not None for name, value in each.items()}
-        return {**batch, fields.image: images, **found}
+            return changed(batch, (image,), (self.call(part_at(batch, image), **keyed),))
+        images, *moved = self.call(part_at(batch, image), **keyed, **given, box_format=formats)
+        found = {objects[name]: value for each in moved if each is not None for name, value in each.items()}
+        return changed(batch, (image, *found), (images, *found.values()))
 
 
 _MOVED_AS = {"mask": "masks", "instances": "masks", "boxes": "boxes", "keypoints": "keypoints"}
@@ -194,18 +206,46 @@ def _takes_labels(transform: Any) -> bool:
     return sum(each.kind in by_position and each.default is inspect.Parameter.empty for each in _parameters(transform)) >= 2
 
 
-def places(batch: Any, fields: BatchFields) -> tuple[Any, Any] | None:
-    """Keys or positions of the images and labels in a batch or a sample; None if a stage takes it as a whole."""
+def places(batch: Any, fields: BatchFields) -> tuple[Path, Path | None] | None:
+    """Where the images and labels are in a batch or a sample; None if a stage takes it as a whole."""
+    if fields.paths and (image := fields.path(fields.image)) is not None and has_part(batch, image):
+        return image, fields.path(fields.label)
     if isinstance(batch, dict):
-        return (fields.image, fields.label) if fields.image in batch else None
-    return (0, 1) if isinstance(batch, list | tuple) and batch else None
+        return ((fields.image,), (fields.label,)) if fields.image in batch else None
+    return ((0,), (1,)) if isinstance(batch, list | tuple) and batch else None
 
 
-def changed(batch: Any, at: Sequence[Any], values: Sequence[Any]) -> Any:
+def has_part(batch: Any, path: Path) -> bool:
+    """Whether there is something at that place."""
+    for key in path:
+        if isinstance(batch, dict):
+            if key not in batch:
+                return False
+        elif not isinstance(batch, list | tuple) or not isinstance(key, int) or key >= len(batch):
+            return False
+        batch = batch[key]
+    return True
+
+
+def part_at(batch: Any, path: Path) -> Any:
+    """What is at that place."""
+    for key in path:
+        batch = batch[key]
+    return batch
+
+
+def changed(batch: Any, at: Sequence[Path], values: Sequence[Any]) -> Any:
     """A batch of the same type, with other values at these places."""
+    for path, value in zip(at, values, strict=True):
+        batch = _with_part(batch, path, value)
+    return batch
+
+
+def _with_part(batch: Any, path: Path, value: Any) -> Any:
+    if not path:
+        return value
+    key, *rest = path
+    value = _with_part(batch[key], tuple(rest), value)
     if isinstance(batch, dict):
-        return {**batch, **dict(zip(at, values, strict=True))}
-    out = list(batch)
-    for place, value in zip(at, values, strict=True):
-        out[place] = value
-    return sequence_like(type(batch), out)
+        return {**batch, key: value}
+    return sequence_like(type(batch), [value if at == key else each for at, each in enumerate(batch)])

@@ -267,7 +267,7 @@ def _length(sampler: Any) -> int | None:
 
 
 def _fields_of(data: PackedData | None) -> BatchFields:
-    """The keys of batches that are dicts; the fields that lie in the images are known of packed data."""
+    """Where the images, and what lies in them, are in a batch; known of packed data, else their usual keys."""
     if data is None:
         return BatchFields()
     dataset = data.view.datasets[0]
@@ -275,7 +275,8 @@ def _fields_of(data: PackedData | None) -> BatchFields:
     if isinstance(dataset, InPlaceDataset):
         return BatchFields(image)
     given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
-    return BatchFields(image, objects=tuple((each.name, each.kind, each.format) for each in given if each.kind in IN_IMAGE))
+    objects = tuple((each.name, each.kind, each.format) for each in given if each.kind in IN_IMAGE)
+    return BatchFields(image, objects=objects, paths=tuple(dataset.form.paths.items()))
 
 
 def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> list[core.Output]:
