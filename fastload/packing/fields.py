@@ -19,7 +19,7 @@ from fastload.packing.sources.protocol import Item, Source, schema_of
 from fastload.store import Field, StoredImage
 
 IGNORED = 255
-"""The label of pixels that belong to no class, which masks may have besides those of their classes."""
+"""The label of pixels that belong to no class, which masks may have besides those of their classes; of 16 bits so is the largest number."""
 _IN_PIXELS = ("mask", "boxes", "keypoints", "polygons", "instances")
 
 
@@ -115,8 +115,9 @@ class FieldEncoder:
         if labels.dtype.kind not in "bui" or not labels.size:
             return
         known = (labels >= 0) & (labels < limit)
-        if any(field.name == name for field in self._masks):
-            known |= labels == IGNORED
+        for field in self._masks:
+            if field.name == name:
+                known |= (labels == IGNORED) | (labels == np.iinfo(field.dtype).max)
         if not known.all():
             raise PackError(f"its {name!r} has the label {labels[~known].flat[0]}, the classes are 0 to {limit - 1}")
 

@@ -56,7 +56,7 @@ class AnnotatedFiles:
     @property
     def label_limits(self) -> dict[str, int]:
         """The number of classes of fields of labels, as `Source` has it."""
-        names = {field.name for field in self.fields if field.dtype != "uint16"} & {LABELS, MASK}
+        names = {field.name for field in self.fields} & {LABELS, MASK}
         return dict.fromkeys(sorted(names), len(self.classes)) if self.classes is not None else {}
 
     def beside(self, position: int) -> Sequence[str]:
