@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from fastload._native import core
 from fastload.errors import ArgumentError, SampleError
 
-v2 = pytest.importorskip("torchvision.transforms.v2")
-tv_tensors = pytest.importorskip("torchvision.tv_tensors")
-F = v2.functional
+pytest.importorskip("torchvision")
+from geometry_oracle import as_boxes, as_points, through
+from torchvision import tv_tensors
+from torchvision.transforms.v2 import functional as F
+
 Array = npt.NDArray[Any]
 
 SAMPLES = int(os.environ.get("ORACLE_SAMPLES", "600"))
@@ -83,30 +85,6 @@ def random_boxes(rng: np.random.Generator, count: int, form: str, width: int, he
     return made
 
 
-def through(value: Any, steps: list[dict[str, Any]]) -> Array:
-    """A tv_tensor through torchvision's functionals."""
-    for step in steps:
-        width, height = step["size"]
-        if step["kind"] == "hflip":
-            value = F.horizontal_flip(value)
-        elif step["kind"] == "vflip":
-            value = F.vertical_flip(value)
-        elif step["kind"] == "crop":
-            value = F.crop(value, step["y"], step["x"], height, width)
-        elif step["kind"] == "pad":
-            old_height, old_width = F.get_size(value)
-            value = F.pad(value, [step["x"], step["y"], width - old_width - step["x"], height - old_height - step["y"]], fill=0)
-        else:
-            assert step["kind"] == "resize"
-            value = F.resize(value, [height, width])
-    out: Array = value.numpy()
-    return out
-
-
-def as_boxes(boxes: Array, form: str, width: int, height: int, dtype: Any = None) -> Any:
-    return tv_tensors.BoundingBoxes(torch.from_numpy(boxes), format=form.upper(), canvas_size=(height, width), dtype=dtype)
-
-
 def corners(boxes: Array, form: str) -> Array:
     made: Array = F.convert_bounding_box_format(torch.from_numpy(boxes).clone(), old_format=form.upper(), new_format="XYXYXYXY").numpy()
     return made
@@ -137,7 +115,7 @@ def test_objects_move_as_torchvisions() -> None:
             off = np.abs(corners(got.boxes, form) - theirs) > 1e-2 + 8 * np.abs(exact - theirs)
             rotated, elsewhere = rotated + len(boxes), elsewhere + int(off.any(1).sum())
         points = random_boxes(rng, OBJECTS, "xywh", width, height, np.float32)[:, :2].copy()
-        moved = through(tv_tensors.KeyPoints(torch.from_numpy(points), canvas_size=(height, width)), got.steps)
+        moved = through(as_points(points, width, height), got.steps)
         np.testing.assert_allclose(got.keypoints(points), moved, rtol=0, atol=1e-4, err_msg=where)
         labels = rng.integers(0, 1 << 16 if sample % 2 else 256, (height, width)).astype(np.uint16 if sample % 2 else np.uint8)
         shown = through(tv_tensors.Mask(torch.from_numpy(labels.astype(np.int32 if sample % 2 else np.uint8))), got.steps)

@@ -1,4 +1,4 @@
-"""What is wrong in annotations and masks ends a pack with the file and the id, and under on_error="skip" costs its samples, each counted."""
+"""Wrong annotations and masks end a pack with the file and the id; under on_error="skip" their samples are left out and counted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from annotated_folders import SIZE, labels
-from PIL import Image
 from pictures import photo
+from PIL import Image
 
 import fastload
 from fastload.errors import PackStoppedError
@@ -58,11 +58,15 @@ OF_103 = r"instances_train2017\.json: annotation 103 of image 11 \(1\.jpg\): "
 COCO: dict[str, tuple[Callable[[Json], None], str, int]] = {
     "x2 < x1": (annotation(bbox=[9.0, 2.0, -4.0, 5.0]), OF_103 + ".*width", 1),
     "NaN": (annotation(bbox=[float("nan"), 2.0, 4.0, 5.0]), OF_103, 1),
-    "counts that do not sum": (annotation(segmentation={**RUNS, "counts": [100, 20, 7]}), OF_103 + "the counts of its RLE do not sum to the 48 x 64 pixels", 1),
+    "counts that do not sum": (
+        annotation(segmentation={**RUNS, "counts": [100, 20, 7]}),
+        OF_103 + "the counts of its RLE do not sum to the 48 x 64 pixels",
+        1,
+    ),
     "a mask of another size": (annotation(segmentation={"size": [9, 9], "counts": [81]}), "annotation 103.*9.*9", 1),
     "a category that is none": (annotation(category_id=7), OF_103 + "its category_id 7", 1),
     "an annotation id twice": (annotation(id=107), "the annotation id 107 is there twice", 2),
-    "an image id twice": (image_twice, "the image id 11 is there twice", 3),  # and the annotations of image 12
+    "an image id twice": (image_twice, "the image id 11 is there twice", 3),
     "annotations of no image": (absent_image, "annotation 200 of image 99, which is not among its images", 1),
     "a missing image": (missing_file, "gone.jpg", 1),
 }

@@ -59,8 +59,8 @@ def objects(image: Photograph) -> list[dict[str, Any]]:
         if mask.sum() < _LEAST * _original()[2][coin]:
             continue
         rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-        x, y = int(columns[0]), int(rows[0])
-        box = [x, y, int(columns[-1]) + 1 - x, int(rows[-1]) + 1 - y]
+        x, y = float(columns[0]), float(rows[0])
+        box = [x, y, float(columns[-1]) + 1 - x, float(rows[-1]) + 1 - y]
         found.append({"category_id": class_of(coin) + 1, "bbox": box, "area": int(mask.sum()), "iscrowd": 0, "segmentation": _runs(mask)})
     return found
 
@@ -93,13 +93,18 @@ def write_coco(root: Path, count: int) -> Path:
     return root
 
 
-def write_pairs(root: Path, count: int) -> Path:
-    """Images in root/images, masks in root/masks: 0 where there is no coin, else its class + 1."""
-    (root / "images").mkdir(parents=True)
-    (root / "masks").mkdir()
+def write_voc(root: Path, count: int) -> Path:
+    """root/VOCdevkit/VOC2012 with the images, and masks with a palette: 0 where there is no coin, else its class + 1."""
+    top = root / "VOCdevkit" / "VOC2012"
+    for folder in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
+        (top / folder).mkdir(parents=True)
     label = np.array([0, *(class_of(coin) + 1 for coin in range(1, len(_original()[2])))], np.uint8)
-    for number in range(count):
+    names = [f"2012_{number:06d}" for number in range(count)]
+    for number, name in enumerate(names):
         image = photograph(number)
-        Image.fromarray(image.pixels).save(root / "images" / f"{number:04d}.jpg", quality=95)
-        Image.fromarray(label[image.coins]).save(root / "masks" / f"{number:04d}.png")
+        Image.fromarray(image.pixels).save(top / "JPEGImages" / f"{name}.jpg", quality=95)
+        mask = Image.fromarray(label[image.coins])
+        mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0])
+        mask.save(top / "SegmentationClass" / f"{name}.png")
+    (top / "ImageSets" / "Segmentation" / "train.txt").write_text("\n".join(names) + "\n")
     return root
