@@ -30,8 +30,8 @@ typedef struct fl_box {
 typedef enum fl_dtype { FL_U8 = 0, FL_F32 = 1, FL_F16 = 2, FL_BF16 = 3, FL_U16 = 4 /* of planes only */ } fl_dtype;
 typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1 } fl_layout;
 
-/* Where an image ends up: its row of the batch. The mirror is applied last, over the whole target:
- * pixel (x, y) of the unmirrored image is stored at (width - 1 - x, ...) when hflip is set. */
+/* Where an image ends up: its row of the batch, or the top left corner of a larger frame. The mirror is applied last, over the whole
+ * target: pixel (x, y) of the unmirrored image is stored at (width - 1 - x, ...) when hflip is set. */
 typedef struct fl_sink {
     void *data;
     uint32_t width, height;
@@ -40,6 +40,11 @@ typedef struct fl_sink {
     const void *lut; /* of dtype, [channel][value]: 3 x 256, of planes channels x 256 or 65536; NULL for FL_U8 and FL_U16 */
     bool hflip, vflip;
     uint8_t channels, depth; /* as those of the fl_view that it is made from */
+    uint32_t pitch; /* pixels from one row to the next, at least width; 0: width */
+    size_t plane; /* FL_CHW: pixels from one plane to the next, at least pitch * height; 0: just that */
 } fl_sink;
+
+static inline size_t fl_sink_pitch(const fl_sink *sink) { return sink->pitch ? sink->pitch : sink->width; }
+static inline size_t fl_sink_plane(const fl_sink *sink) { return sink->plane ? sink->plane : fl_sink_pitch(sink) * sink->height; }
 
 #endif

@@ -171,7 +171,7 @@ fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, 
 
 /* Never another image's pixels in a row that failed, whatever the policy does next. */
 static void clear(const fl_batch *batch, uint32_t row) {
-    for (uint32_t i = 0; i < batch->parts; i++) memset(fl_target_sink(&batch->target[i], row).data, 0, batch->target[i].row_bytes);
+    for (uint32_t i = 0; i < batch->parts; i++) fl_target_clear(&batch->target[i], row);
 }
 
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {

@@ -114,12 +114,14 @@ static int scale_of(const fl_geometry *g) {
 }
 
 /* Resolves a part's geometry and fills what its window shows beyond the image. */
-static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key, fl_sink sink, fl_error *err) {
+static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key, const fl_target *target, uint32_t row,
+                    fl_error *err) {
     fl_geometry *g = &part->g;
     fl_code code = fl_geometry_resolve(&from->program, width, height, key, NULL, g, err);
+    if (!code) code = fl_target_fit(target, row, (uint32_t)g->window.width, (uint32_t)g->window.height, err);
     if (code) return code;
-    if (g->window.width != sink.width || g->window.height != sink.height)
-        return fl_fail(err, FL_ERECORD, "its image is of another size than its columns say");
+    fl_target_clear_margin(target, row);
+    fl_sink sink = fl_target_sink(target, row);
     sink.hflip = g->hflip, sink.vflip = g->vflip;
     part->sink = sink;
     part->source = (fl_box){0, 0, 0, 0};
@@ -241,8 +243,7 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
     fl_code code = FL_OK;
     *report = (fl_rendered){.decode_ns = 0};
     if (count > FL_PARTS_MAX) return fl_fail(err, FL_EARG, "%u parts of one image", count);
-    for (uint32_t i = 0; i < count && !code; i++)
-        code = plan(&renderer->parts[i], &parts[i], width, height, key, fl_target_sink(&targets[i], row), err);
+    for (uint32_t i = 0; i < count && !code; i++) code = plan(&renderer->parts[i], &parts[i], width, height, key, &targets[i], row, err);
     if (code) return code;
     decoded from = {.box = {0, 0, width, height}, .eighths = 8};
     if (raw) from.view = *raw;

@@ -16,6 +16,7 @@
 #include "common/rng.h"
 #include "common/status.h"
 #include "engine/geometry.h"
+#include "engine/target.h"
 
 /* Of one source: the tensors that are made of a sample, each of one field and by one program. */
 enum { FL_PARTS_MAX = 64 };
@@ -24,12 +25,6 @@ typedef struct fl_part {
     uint16_t field;
     fl_program program;
 } fl_part;
-
-/* What one part becomes in all rows of a batch. */
-typedef struct fl_target {
-    fl_sink sink; /* of row 0 */
-    size_t row_bytes; /* row i starts row_bytes * i further */
-} fl_target;
 
 /* What the last call took. */
 typedef struct fl_rendered {
@@ -51,11 +46,5 @@ fl_code fl_renderer_open(fl_renderer *renderer, fl_span jpeg, fl_span index, uin
  * height. FL_ERECORD when an image becomes another size than its target. */
 fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
                   uint32_t height, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err);
-
-static inline fl_sink fl_target_sink(const fl_target *target, uint32_t row) {
-    fl_sink sink = target->sink;
-    sink.data = (uint8_t *)sink.data + target->row_bytes * row;
-    return sink;
-}
 
 #endif

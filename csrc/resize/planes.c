@@ -64,7 +64,7 @@ STORE(store_words, uint32_t) /* the bits of a float: copied, never calculated wi
 
 /* n pixels at (x, y) of the stored image. */
 static void store_row(const fl_sink *sink, uint32_t x, uint32_t y, const uint16_t *values, size_t n) {
-    const size_t channels = sink->channels, at = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;
+    const size_t channels = sink->channels, at = y * fl_sink_pitch(sink) + x, plane = fl_sink_plane(sink);
     const size_t levels = sink->depth == 1 ? 1 << 8 : 1 << 16, step = sink->layout == FL_HWC ? channels : 1;
     for (size_t c = 0; c < channels; c++) {
         const size_t to = sink->layout == FL_HWC ? at * channels + c : plane * c + at;

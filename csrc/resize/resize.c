@@ -97,6 +97,9 @@ fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const f
         spec->at_y > sink->height - window->height)
         return fl_fail(err, FL_EARG, "resize: a window of %u x %u at (%u, %u) is not inside the %u x %u sink", window->width,
                        window->height, spec->at_x, spec->at_y, sink->width, sink->height);
+    if (fl_sink_pitch(sink) < sink->width || fl_sink_plane(sink) < fl_sink_pitch(sink) * sink->height)
+        return fl_fail(err, FL_EARG, "resize: a sink of %u x %u pixels with %u from row to row and %zu from plane to plane", sink->width,
+                       sink->height, sink->pitch, sink->plane);
     if (sink->channels != view->channels || sink->depth != view->depth)
         return fl_fail(err, FL_EARG, "resize: a sink of %d channels of %d bytes for a view of %d of %d", sink->channels, sink->depth,
                        view->channels, view->depth);
@@ -124,7 +127,8 @@ static fl_code reserve_lines(const job *job, int count, fl_error *err) {
 
 /* Where finished output row y of the sink is written: in the sink, or in line `spare` for store_row. */
 static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
-    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * job->sink->width + job->x) * 3 : job->resizer->line[spare].bytes;
+    return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * fl_sink_pitch(job->sink) + job->x) * 3
+                         : job->resizer->line[spare].bytes;
 }
 
 static uint32_t sink_y(const job *job, uint32_t i) { return job->sink->vflip ? job->sink->height - 1 - job->at_y - i : job->at_y + i; }

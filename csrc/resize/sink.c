@@ -36,7 +36,7 @@ static void ramp_planar(const fl_resize_ramp *ramp, const fl_resize_kernels *ker
 
 void fl_resize_sink_row(const fl_sink *sink, const fl_resize_kernels *kernels, const fl_resize_ramp *ramp, uint32_t x, uint32_t y,
                         const uint8_t *rgb, size_t n) {
-    const size_t at = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;
+    const size_t at = y * fl_sink_pitch(sink) + x, plane = fl_sink_plane(sink);
     if (sink->dtype == FL_U8) {
         uint8_t *data = sink->data;
         if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
@@ -78,10 +78,10 @@ static void make_filling(const fl_sink *sink, const uint8_t rgb[3], filling *f) 
 }
 
 static void fill_run(const fl_sink *sink, const filling *f, uint32_t y, uint32_t from, uint32_t to) {
-    const size_t plane = f->unit * sink->width * sink->height;
+    const size_t plane = f->unit * fl_sink_plane(sink);
     for (uint32_t x = from; x < to; x += FILL_PIXELS) {
         const size_t n = to - x < FILL_PIXELS ? to - x : FILL_PIXELS;
-        uint8_t *dst = (uint8_t *)sink->data + f->unit * ((size_t)y * sink->width + x);
+        uint8_t *dst = (uint8_t *)sink->data + f->unit * (y * fl_sink_pitch(sink) + x);
         for (size_t p = 0; p < f->planes; p++, dst += plane) memcpy(dst, f->line[p], n * f->unit);
     }
 }

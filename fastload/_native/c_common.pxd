@@ -67,6 +67,8 @@ cdef extern from "common/image.h" nogil:
         const void *lut
         bint hflip, vflip
         uint8_t channels, depth
+        uint32_t pitch
+        size_t plane
 
 cdef extern from "common/rng.h" nogil:
     ctypedef struct fl_key:

@@ -146,13 +146,26 @@ cdef extern from "engine/pool.h" nogil:
     void fl_pool_close(fl_pool *)
     void fl_pool_free(fl_pool *)
 
+cdef extern from "engine/target.h" nogil:
+    ctypedef enum fl_lay:
+        FL_LAY_EQUAL
+        FL_LAY_LIST
+        FL_LAY_PADDED
+    ctypedef struct fl_place:
+        size_t at, bytes
+        uint32_t width, height
+    ctypedef struct fl_target:
+        fl_sink sink
+        size_t row_bytes
+        uint32_t unit, planes
+        bint bounded
+        fl_place *places
+    fl_code fl_target_lay(fl_target *, uint32_t, fl_lay, uint32_t, size_t *, fl_error *)
+
 cdef extern from "engine/render.h" nogil:
     ctypedef struct fl_part:
         uint16_t field
         fl_program program
-    ctypedef struct fl_target:
-        fl_sink sink
-        size_t row_bytes
     int FL_PARTS_MAX
 
 cdef extern from "engine/pipeline.h" nogil:

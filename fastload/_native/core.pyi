@@ -226,7 +226,13 @@ class Output:
     itemsize: int
     def __init__(self, dtype: str = "uint8", layout: str = "HWC", lut: npt.NDArray[Any] | None = None) -> None: ...
 
-def batch_bytes(rows: int, sizes: Sequence[tuple[int, int]], outputs: list[Output]) -> int: ...
+def batch_bytes(
+    rows: int,
+    sizes: Sequence[tuple[int, int]] | npt.NDArray[np.uint32],
+    outputs: list[Output],
+    layout: str = "equal",
+    pad_to: int = 1,
+) -> int: ...
 
 class Decoder:
     pid: int
@@ -279,15 +285,19 @@ class Batch:
         engine: Engine,
         sources: npt.NDArray[np.uint32],
         indices: npt.NDArray[np.uint64],
-        sizes: Sequence[tuple[int, int]],
+        sizes: Sequence[tuple[int, int]] | npt.NDArray[np.uint32],
         outputs: list[Output],
         seed: int,
         epoch: int,
+        layout: str = "equal",
+        pad_to: int = 1,
     ) -> Self: ...
     @property
     def rows(self) -> int: ...
     @property
     def parts(self) -> list[tuple[int, int, int, Output]]: ...
+    @property
+    def places(self) -> list[npt.NDArray[np.int64] | None]: ...
     @property
     def ready(self) -> bool: ...
     def row_arrays(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...

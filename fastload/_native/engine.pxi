@@ -118,11 +118,12 @@ cdef class Batch:
     cdef uint32_t inline_next
     cdef bint counted
 
-    def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch):
+    def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch,
+                  str layout="equal", uint32_t pad_to=1):
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
         cdef fl_error err
         engine._live()
-        self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs)
+        self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs, layout, pad_to)
         if n == 0 or sources.shape[0] != n:
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
@@ -203,11 +204,17 @@ cdef class Batch:
 
     @property
     def parts(self):
-        """Of each part its first byte in the lease, width and height in pixels, and Output."""
+        """Of each part its first byte in the lease, width and height in pixels, and Output. The size is of each row, or of the frame of a
+        "padded" part; of a "list" it is 0 x 0."""
         return [
             (self.targets.at[i], self.batch.target[i].sink.width, self.batch.target[i].sink.height, self.targets.outputs[i])
             for i in range(self.batch.parts)
         ]
+
+    @property
+    def places(self):
+        """Of each part None, or, where rows have sizes of their own, int64 (rows, 3): first byte in the lease, width, height."""
+        return [self.targets._placed(i) for i in range(self.batch.parts)]
 
     def submit(self):
         """Takes a slot and queues the rows."""
@@ -292,7 +299,7 @@ cdef class Batch:
         check(self.batch.errors[row].code, &self.batch.errors[row])
 
     def lease(self):
-        """The finished slot, handed over: of each part rows x width x height x 3 values, in its output's layout, where `parts` says."""
+        """The finished slot, handed over: of each part rows x width x height x 3 values, in its output's layout, where `parts` and `places` say."""
         cdef Lease lease
         if not self.ready:
             raise _errors.FastloadError("this batch is not ready")

@@ -9,6 +9,7 @@ from fastload._native.c_engine cimport (
     FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_source, fl_target, fl_worker,
     fl_worker_create, fl_worker_free,
 )
+from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, fl_place, fl_target_lay
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -242,39 +243,81 @@ cdef class Output:
         sink.dtype, sink.layout = self.dtype_code, self.layout_code
         sink.lut = <const void *>&self.lut_bytes[0] if self.lut is not None else NULL
         sink.hflip = sink.vflip = False
+        sink.pitch, sink.plane = 0, 0
+
+
+_LAYS = {"equal": FL_LAY_EQUAL, "list": FL_LAY_LIST, "padded": FL_LAY_PADDED}
 
 
 cdef class _Targets:
-    """The parts of a batch, one after the other in its slot, each on a cache line of its own: size and output of each."""
+    """The parts of a batch, one after the other in its slot, each on a cache line of its own. See NOTE [ target: images of different sizes ].
+
+    Args:
+        rows: of the batch.
+        sizes: "equal": (width, height) of each part. Else uint32 (parts, rows, 2): that of each row.
+        outputs: the Output of each part.
+        layout: "equal", "list" or "padded".
+        pad_to: of "padded", what the sides of its frames are multiples of.
+    """
 
     cdef fl_target *target
+    cdef fl_place *places
     cdef size_t *at
     cdef uint32_t count
+    cdef size_t rows
     cdef size_t bytes
     cdef list outputs
 
-    def __cinit__(self, size_t rows, sizes, list outputs):
-        cdef Output output
-        cdef size_t row_bytes
-        self.count, self.outputs = <uint32_t>len(outputs), outputs
+    def __cinit__(self, size_t rows, sizes, list outputs, str layout="equal", uint32_t pad_to=1):
+        cdef fl_lay lay = _choice(_LAYS, layout, "layout")
+        self.count, self.rows, self.outputs = <uint32_t>len(outputs), rows, outputs
         if not 0 < len(sizes) == len(outputs) <= FL_PARTS_MAX:
             raise _errors.ArgumentError(f"{len(sizes)} sizes for {len(outputs)} parts of a batch: as many, 1 to {FL_PARTS_MAX}")
         self.target = <fl_target *>calloc(self.count, sizeof(fl_target))
         self.at = <size_t *>calloc(self.count, sizeof(size_t))
-        if self.target is NULL or self.at is NULL:
+        if lay != FL_LAY_EQUAL:
+            self.places = <fl_place *>calloc(max(1, self.count * rows), sizeof(fl_place))
+        if self.target is NULL or self.at is NULL or (lay != FL_LAY_EQUAL and self.places is NULL):
             raise _errors.ResourceError("no memory for a batch")
-        for i, (width, height) in enumerate(sizes):
-            output = outputs[i]
-            output._sink(&self.target[i].sink, NULL, width, height)
-            row_bytes = <size_t>self.target[i].sink.width * self.target[i].sink.height * 3 * <size_t>output.itemsize
-            if row_bytes and rows > (<size_t>1 << 62) // FL_PARTS_MAX // row_bytes:
-                raise _errors.ArgumentError(f"a batch of {rows} images of {width} x {height} pixels")
-            self.target[i].row_bytes = row_bytes
-            self.at[i] = self.bytes
-            self.bytes += (row_bytes * rows + 63) & ~<size_t>63
+        if lay != FL_LAY_EQUAL:
+            self._place(sizes)
+        for i in range(self.count):
+            self._lay(i, (0, 0) if lay != FL_LAY_EQUAL else sizes[i], lay, pad_to)
+
+    cdef int _place(self, const uint32_t[:, :, ::1] sizes) except -1:
+        """Gives each row of each part a place of its size."""
+        cdef size_t row
+        cdef uint32_t i
+        if <size_t>sizes.shape[1] != self.rows or sizes.shape[2] != 2:
+            raise _errors.ArgumentError(f"sizes of {sizes.shape[1]} rows for a batch of {self.rows}")
+        for i in range(self.count):
+            self.target[i].places = &self.places[i * self.rows]
+            for row in range(self.rows):
+                self.target[i].places[row].width, self.target[i].places[row].height = sizes[i, row, 0], sizes[i, row, 1]
+        return 0
+
+    cdef int _lay(self, int i, size, fl_lay lay, uint32_t pad_to) except -1:
+        """Sets where part i and its rows lie."""
+        cdef Output output = self.outputs[i]
+        cdef fl_target *target = &self.target[i]
+        cdef size_t taken
+        cdef fl_error err
+        width, height = size
+        output._sink(&target.sink, NULL, width, height)
+        target.planes = 1 if target.sink.layout == FL_HWC else 3
+        target.unit = <uint32_t>output.itemsize * 3 // target.planes
+        if self.rows > 0xFFFFFFFF:
+            raise _errors.ArgumentError(f"a batch of {self.rows} rows")
+        check(fl_target_lay(target, <uint32_t>max(1, self.rows), lay, pad_to, &taken, &err), &err)
+        self.at[i] = self.bytes
+        self.bytes += (taken + 63) & ~<size_t>63
+        if self.bytes > <size_t>1 << 62:
+            raise _errors.ArgumentError(f"a batch of {self.rows} images of {width} x {height} pixels")
+        return 0
 
     def __dealloc__(self):
         free(self.target)
+        free(self.places)
         free(self.at)
 
     cdef void _lie(self, void *data) noexcept:
@@ -282,10 +325,23 @@ cdef class _Targets:
         for i in range(self.count):
             self.target[i].sink.data = <uint8_t *>data + self.at[i]
 
+    cdef object _placed(self, int i):
+        """Of part i's rows where they start, their widths and heights, as an int64 array (rows, 3); None where all are alike."""
+        cdef int64_t[:, ::1] out
+        cdef size_t row
+        if self.places is NULL:
+            return None
+        made = _np.empty((self.rows, 3), _np.int64)
+        out = made
+        for row in range(self.rows):
+            out[row, 0] = self.at[i] + self.target[i].places[row].at
+            out[row, 1], out[row, 2] = self.target[i].places[row].width, self.target[i].places[row].height
+        return made
 
-def batch_bytes(size_t rows, sizes, list outputs):
-    """Bytes of a batch's slot: sizes (width, height) and Output of each part."""
-    cdef _Targets targets = _Targets.__new__(_Targets, rows, sizes, outputs)
+
+def batch_bytes(size_t rows, sizes, list outputs, str layout="equal", uint32_t pad_to=1):
+    """Bytes of a batch's slot. Arguments: as Batch takes them."""
+    cdef _Targets targets = _Targets.__new__(_Targets, rows, sizes, outputs, layout, pad_to)
     return targets.bytes
 
 

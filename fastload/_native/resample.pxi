@@ -147,6 +147,7 @@ cdef object _resampled(image, bint planes, box, size, filter, bint antialias, wi
     sink.height = spec.window.height
     sink.hflip = hflip
     sink.vflip = vflip
+    sink.pitch, sink.plane = 0, 0
     if sink.layout == FL_HWC:
         out = _np.empty((sink.height, sink.width, channels), dtype=kind)
     else:

@@ -90,7 +90,18 @@ static void make_sink(scene *s, fl_dtype dtype, fl_layout layout, uint32_t width
     for (size_t i = 0; s->lut != NULL && i < 3 * 256 * element(dtype); i++) s->lut[i] = (uint8_t)noise();
     if (dtype == FL_F32 && between(0, 1)) make_ramp((float *)(void *)s->lut);
     s->sink = (fl_sink){.width = width, .height = height, .dtype = dtype, .layout = layout, .lut = s->lut};
-    s->bytes = (size_t)width * height * 3 * element(dtype);
+    s->bytes = fl_sink_plane(&s->sink) * 3 * element(dtype);
+    s->sink.data = allocate(s->bytes);
+    memset(s->sink.data, 0xA5, s->bytes);
+}
+
+/* Lays the sink into a larger frame, now and then. */
+static void frame_sink(scene *s) {
+    if (between(0, 1)) return;
+    free(s->sink.data);
+    s->sink.pitch = s->sink.width + between(0, 9);
+    s->sink.plane = (size_t)s->sink.pitch * (s->sink.height + between(0, 3));
+    s->bytes = s->sink.plane * 3 * element(s->sink.dtype);
     s->sink.data = allocate(s->bytes);
     memset(s->sink.data, 0xA5, s->bytes);
 }
@@ -103,7 +114,7 @@ static void free_scene(scene *s) {
 
 /* The byte offset in the sink of channel c of the pixel stored at (x, y). */
 static size_t offset(const fl_sink *sink, uint32_t x, uint32_t y, uint32_t c) {
-    const size_t pixel = (size_t)y * sink->width + x, plane = (size_t)sink->width * sink->height;
+    const size_t pixel = y * fl_sink_pitch(sink) + x, plane = fl_sink_plane(sink);
     return element(sink->dtype) * (sink->layout == FL_HWC ? 3 * pixel + c : c * plane + pixel);
 }
 
@@ -154,6 +165,7 @@ static void test_every_way_equals_the_reference(void) {
     s.spec.at_y = between(0, 5);
     make_sink(&s, (fl_dtype)between(0, 3), (fl_layout)between(0, 1), s.spec.at_x + window->width + between(0, 5),
               s.spec.at_y + window->height + between(0, 5));
+    frame_sink(&s);
     s.sink.hflip = between(0, 1);
     s.sink.vflip = between(0, 1);
     uint8_t *expected = reference(&s);
@@ -312,6 +324,7 @@ static void test_fill_is_the_colour_around_the_box(void) {
     scene s;
     make_view(&s, 1, 1);
     make_sink(&s, (fl_dtype)between(0, 3), (fl_layout)between(0, 1), between(1, 150), between(1, 5));
+    frame_sink(&s);
     const uint8_t rgb[3] = {(uint8_t)noise(), (uint8_t)noise(), (uint8_t)noise()};
     s.sink.hflip = between(0, 1), s.sink.vflip = between(0, 1);
     fl_box keep = {between(0, s.sink.width), between(0, s.sink.height), 0, 0};
@@ -319,17 +332,21 @@ static void test_fill_is_the_colour_around_the_box(void) {
     const size_t size = element(s.sink.dtype);
     uint8_t before[8];
     memset(before, 0xA5, sizeof before);
-    memset(s.sink.data, 0xA5, size * s.sink.width * s.sink.height * 3);
     fl_resize_sink_fill(&s.sink, &keep, rgb);
+    size_t left = 0, filled = 0;
+    for (size_t i = 0; i < s.bytes; i++) left += ((uint8_t *)s.sink.data)[i] == 0xA5;
     for (uint32_t y = 0; y < s.sink.height; y++)
         for (uint32_t x = 0; x < s.sink.width; x++) {
             const bool kept = x - keep.x < keep.width && y - keep.y < keep.height;
             const uint32_t at_x = s.sink.hflip ? s.sink.width - 1 - x : x, at_y = s.sink.vflip ? s.sink.height - 1 - y : y;
             for (uint32_t c = 0; c < 3; c++) {
                 const void *want = kept ? (const void *)before : s.lut == NULL ? &rgb[c] : s.lut + (c * 256 + rgb[c]) * size;
-                CHECK(memcmp((uint8_t *)s.sink.data + offset(&s.sink, at_x, at_y, c), want, size) == 0, "(%u, %u)", x, y);
+                const uint8_t *got = (uint8_t *)s.sink.data + offset(&s.sink, at_x, at_y, c);
+                CHECK(memcmp(got, want, size) == 0, "(%u, %u)", x, y);
+                for (size_t i = 0; i < size; i++) filled += got[i] != 0xA5;
             }
         }
+    CHECK(left + filled == s.bytes, "a byte beyond the sink was written");
     free_scene(&s);
 }
 
