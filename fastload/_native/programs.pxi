@@ -1,7 +1,7 @@
 # What the engine runs: transform programs, sources, outputs, and one sample at a time.
 
 from fastload._native.c_common cimport (
-    fl_code, fl_dtype, fl_error, fl_key, fl_layout, fl_rng, fl_rng_start, fl_rng_word, fl_sink,
+    fl_code, fl_dtype, fl_error, fl_key, fl_layout, fl_sink,
 )
 from fastload._native.c_engine cimport (
     fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP, FL_OP_LETTERBOX,
@@ -48,64 +48,6 @@ _OP_KINDS = {
 
 cdef void _add(long *counter, long by) noexcept:
     counter[0] += by
-
-
-def random_words(seed, epoch, index, stream, int count):
-    """The first `count` 32-bit words of the stream (seed, epoch, index, stream)."""
-    cdef fl_key key = _key(seed, epoch, index)
-    cdef fl_rng rng = fl_rng_start(key, <uint16_t>stream)
-    return [fl_rng_word(&rng) for _ in range(count)]
-
-
-# The blocks of a stream are counted in the 16 bits below its number: one more would be the next stream's first.
-cdef enum:
-    _STREAM_WORDS = 4 << 16
-
-
-def random_rows(seed, epoch, const uint64_t[::1] indices not None, wants):
-    """The first words of several streams for many indices at once; without the GIL.
-
-    Args:
-        seed, epoch: as for random_words.
-        indices: (B,), contiguous.
-        wants: of each stream its number, below 2**16, and how many words, at most 2**18.
-
-    Returns:
-        uint32 (B, all counts together): row i has, side by side in the order of `wants`, random_words(seed, epoch, indices[i], stream, count).
-
-    Raises:
-        ArgumentError: a stream or count out of range.
-    """
-    wants = [(int(stream), int(count)) for stream, count in wants]
-    for stream, count in wants:
-        if not 0 <= stream <= 0xFFFF or not 0 <= count <= _STREAM_WORDS:
-            raise _errors.ArgumentError(f"{count} words of stream {stream}: streams are 0 to {0xFFFF}, of at most {_STREAM_WORDS} words")
-    made = _np.empty((indices.shape[0], sum(count for _, count in wants)), _np.uint32)
-    cdef const uint16_t[::1] streams = _np.array([stream for stream, _ in wants], _np.uint16)
-    cdef const uint32_t[::1] counts = _np.array([count for _, count in wants], _np.uint32)
-    cdef uint32_t[:, ::1] out = made
-    cdef fl_key key = _key(seed, epoch, 0)
-    cdef fl_rng rng
-    cdef Py_ssize_t row, want, at
-    cdef uint32_t word
-    with nogil:
-        for row in range(indices.shape[0]):
-            key.index = indices[row]
-            at = 0
-            for want in range(streams.shape[0]):
-                rng = fl_rng_start(key, streams[want])
-                for word in range(counts[want]):
-                    out[row, at] = fl_rng_word(&rng)
-                    at += 1
-    return made
-
-
-cdef fl_key _key(seed, epoch, index):
-    cdef fl_key key
-    key.seed = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
-    key.epoch = <uint32_t>(int(epoch) & 0xFFFFFFFF)
-    key.index = <uint64_t>int(index)
-    return key
 
 
 cdef class Program:
