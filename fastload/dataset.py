@@ -40,7 +40,7 @@ _NAMES = ("path", "name", "file", "filename")
 class PackedDataset(TransformedDataset, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
-    `ds[i]` is `(image, label)` where those are the fields, else a dict of field name to value. The image is a uint8
+    `ds[i]` is `(image, label)` or `(image, mask)` where those are the fields, else a dict of field name to value. The image is a uint8
     tensor (3, height, width), contiguous, or a float one where the transform ends in ToFloat or Normalize; ints and floats are
     Python's, arrays are tensors, json is parsed. `fastload.stored_values` has masks, boxes and the other kinds that are not columns.
 
@@ -104,7 +104,9 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         self.path = files.name
         self._files = OpenOnUse(files, version)
         super().__init__(transform)
-        self.form.check(self.opened.form, self.path)  # opens the dataset now, not in a worker later
+        opened = self.opened  # now, not in a worker later
+        self.form.check(opened.form, self.path)
+        self._form = None if self._form is None else opened.own_form(self._form)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": (self._files.files, self._files.version), "_source": None, "_plan": None, "_planned": None}

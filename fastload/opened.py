@@ -35,8 +35,8 @@ class OpenedDataset:
         self.reader: DatasetReader = DatasetReader(files, version) if inherited is None else inherited.reader
         self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
         fields = self.reader.schema.fields
-        self.form = SampleForm(tuple(f.name for f in fields))
         self.kinds = {f.name: f.kind for f in fields}
+        self.form = self.own_form(SampleForm(tuple(f.name for f in fields)))
         image = self.reader.schema.image
         if image is None:
             raise DatasetError(f"{files.name} has no image field; this version reads datasets with one")
@@ -46,6 +46,12 @@ class OpenedDataset:
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
+
+    def own_form(self, form: SampleForm) -> SampleForm:
+        """The same form, where it is no names alone of an image and one mask: those are a pair, as segmentation's datasets give it."""
+        if form.parts is None and [self.kinds.get(name) for name in form.names] == ["image", "mask"]:
+            return SampleForm(form.names, form.names)
+        return form
 
     def spatial_of(self, names: Sequence[str]) -> list[str]:
         """Those of some fields that the native engine does not make batches of."""

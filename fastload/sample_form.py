@@ -18,7 +18,7 @@ class SampleForm:
 
     | fields= | sample |
     |---|---|
-    | ("image", "label") | names alone: the dataset's own form, a pair or a dict |
+    | ("image", "label") | names alone: the dataset's own form: a pair of an image and one int or one mask, else a dict |
     | ("image", ["boxes", "labels"]) | (image, {"boxes": ..., "labels": ...}) |
     | ("image", {"masks": "instances"}) | (image, {"masks": ...}), of the field "instances" |
     | {"pixels": "image", "y": "label"} | {"pixels": ..., "y": ...} |

@@ -128,7 +128,7 @@ def test_a_palette_is_indices(tmp_path: Path) -> None:
     fastload.pack(pairs(tmp_path / "src", labels(7)), tmp_path / "a.fl")
     dataset = fastload.PackedDataset(tmp_path / "a.fl")
     for n, sample in enumerate(dataset):
-        assert np.array_equal(sample["mask"].numpy(), labels(7 if n == 1 else n))
+        assert np.array_equal(sample[1].numpy(), labels(7 if n == 1 else n))
 
 
 def test_a_label_beyond_the_classes(tmp_path: Path) -> None:
