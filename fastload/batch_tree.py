@@ -1,4 +1,4 @@
-"""Containers of a batch: its tensors one by one, a change of each, and the way to a device.
+"""Containers of a batch: its tensors one by one, a change of each, its parts by their places, and the way to a device.
 
 A batch is a tensor, or a dict, list, tuple or named tuple of batches, or an object of any other kind, which stays as it is. Lists, tuples
 and named tuples keep their type, and dicts of any type become dict. torch.utils._pytree is not used: it takes a subclass of dict or list
@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+
+Path = tuple[Any, ...]
+"""Keys and positions that lead to a part of a sample or a batch."""
 
 
 class Padded(NamedTuple):
@@ -67,6 +70,36 @@ def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
 def sequence_like(kind: type[Any], values: Iterable[Any]) -> Any:
     """The values as a list, tuple or named tuple of this type."""
     return kind(*values) if issubclass(kind, tuple) and hasattr(kind, "_fields") else kind(values)
+
+
+def has_part(batch: Any, path: Path) -> bool:
+    """Whether there is something at that place."""
+    for key in path:
+        if isinstance(batch, dict):
+            if key not in batch:
+                return False
+        elif not isinstance(batch, list | tuple) or not isinstance(key, int) or key >= len(batch):
+            return False
+        batch = batch[key]
+    return True
+
+
+def part_at(batch: Any, path: Path) -> Any:
+    """What is at that place."""
+    for key in path:
+        batch = batch[key]
+    return batch
+
+
+def with_part(batch: Any, path: Path, value: Any) -> Any:
+    """A batch of the same type with another value at that place."""
+    if not path:
+        return value
+    key, *rest = path
+    value = with_part(batch[key], tuple(rest), value)
+    if isinstance(batch, dict):
+        return {**batch, key: value}
+    return sequence_like(type(batch), [value if at == key else each for at, each in enumerate(batch)])
 
 
 def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -17,9 +17,9 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from fastload._native import core
-from fastload.descriptors import Computed
 from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleError
 from fastload.files import expanded
+from fastload.folder_attributes import FolderAttributes
 from fastload.limits import checked_max_pixels
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.plan import Plan, compile_plan, outputs_of
@@ -29,15 +29,15 @@ from fastload.rng import checked_epoch, checked_seed
 from fastload.sample_form import SampleForm
 from fastload.store.entries import checked_base
 from fastload.stored_values import StoredValues, check_transform
+from fastload.whole_samples import finished
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-_NAMES = ("path", "name", "file", "filename")
 
 
-class PackedDataset(TransformedDataset, Dataset[Any]):
+class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
     `ds[i]` is `(image, label)` or `(image, mask)` where those are the fields, else a dict of field name to value. The image is a uint8
@@ -53,7 +53,8 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         path: the packed folder; or the URL of one (``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``, and what fsspec knows),
             which gives the same samples, bit for bit.
         transform: of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables may follow.
-            What the decoder does not do runs per sample in Python; `fastload.plan.compile_plan` has the rules.
+            What the decoder does not do runs per sample in Python, over whole samples of tv_tensors where there are masks, boxes and the
+            like (`fastload.whole_samples`); `fastload.plan.compile_plan` has the rules.
         fields: names of the fields to deliver, in order; default: all. A list or a mapping among them makes a dict of a sample's part:
             ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.sample_form` has the rules.
         seed: of the random transforms.
@@ -175,48 +176,6 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         """Name of the field that holds the image."""
         return self.opened.image_name
 
-    @property
-    def classes(self) -> list[str]:
-        """Class names by label, as the source had them; empty where it had none."""
-        return list(self.opened.reader.manifest.classes or [])
-
-    @property
-    def class_to_idx(self) -> dict[str, int]:
-        """Label by class name."""
-        return {name: i for i, name in enumerate(self.classes)}
-
-    @Computed
-    def targets(self) -> list[int]:
-        """The label of every sample, as torchvision's folders have them: the values of the one int field.
-
-        Raises:
-            AttributeError: there is no int field, or more than one.
-        """
-        ints = [name for name in self.fields if self.opened.kinds[name] == "int"]
-        if len(ints) != 1:
-            raise AttributeError(f"{self.path} has no targets: they are the values of one int field, and it delivers {len(ints)}")
-        labels: list[int] = self.column(ints[0]).tolist()
-        return labels
-
-    @Computed
-    def samples(self) -> list[tuple[str, int]]:
-        """(name, label) of every sample, as torchvision's folders have them, where names were packed. Reads every record.
-
-        Raises:
-            AttributeError: there are no targets, or none of the text fields `path`, `name`, `file` and `filename`.
-        """
-        named = next((name for name in _NAMES if self.opened.kinds.get(name) == "text"), None)
-        if named is None:
-            raise AttributeError(f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}")
-        targets = self.targets
-        names = [self.stored_values(i, [named])[named] for i in range(len(self))]
-        return list(zip(names, targets, strict=True))
-
-    @Computed
-    def imgs(self) -> list[tuple[str, int]]:
-        """The same as samples."""
-        return self.samples
-
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
         return self.opened.reader.column(name)
@@ -283,11 +242,24 @@ class PackedDataset(TransformedDataset, Dataset[Any]):
         plan, seed = self.plan, self.seed or 0
         if self.seed is None and plan.random:
             seed = int(torch.empty((), dtype=torch.int64).random_())
-        row = self.values([index])
-        name = self.image_field
-        if name in self.fields:
-            row[name] = [plan.finish(self._decoded(plan, index, seed, self.epoch))]
-        return self.assemble({field: row[field][0] for field in self.fields})
+        values = self.before_python(index, seed, self.epoch)
+        if plan.python and self.takes_whole_samples:
+            return finished(plan, self.opened.reader.schema, values, self.assemble)
+        if (image := self.image_field) in values:
+            values[image] = plan.finish(values[image])
+        return self.assemble(values)
+
+    def before_python(self, index: int, seed: int, epoch: int) -> dict[str, Any]:
+        """The delivered fields of sample index by name, as the native part of the transform leaves them."""
+        row = {name: values[0] for name, values in self.values([index]).items()}
+        if self.image_field in self.fields:
+            row[self.image_field] = self.decode(index, seed, epoch)
+        return {name: row[name] for name in self.fields}
+
+    @property
+    def takes_whole_samples(self) -> bool:
+        """Whether Python steps get whole samples: fields lie in the image, or are images beside it."""
+        return bool(self.plan.python) and self.image_field in self.fields and bool(self.opened.spatial_of(self.fields))
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""

@@ -29,7 +29,7 @@ from fastload.positions import as_positions
 
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
-    *("column_values", "stored_values", "stored_fields"),
+    *("column_values", "stored_values", "stored_fields", "before_python", "takes_whole_samples"),
     *(
         "decode",
         "_decoded",

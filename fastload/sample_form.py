@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastload.batch_tree import Path
 from fastload.errors import ArgumentError
-
-Path = tuple[Any, ...]
-"""Keys and positions that lead to a part of a sample."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def _wrong(reason: str) -> SampleError:
 
 
 def check_transform(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
-    """Refuses a transform that would change the image and leave the other fields of the sample as they are.
+    """Refuses a transform that would change the image and leave the other fields of the sample as they are: Python steps get them too.
 
     Args:
         plan: of the transform.
@@ -104,8 +104,9 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
         TransformError: there is such a step; the message names it and the field.
     """
     of_first = schema.image is not None and schema.image.name in fields
+    allowed = ("nothing",) if plan.views else ("nothing", "python")
     for stage in plan.stages:
-        if stage.where != "nothing" and (of_first or stage.position not in plan.floats):
+        if stage.where not in allowed and (of_first or stage.position not in plan.floats):
             raise TransformError(
                 f"{stage.name} would change the image, and not the field {fields[0]!r} ({schema[fields[0]]}) with it: apply it to whole "
                 "samples, outside of the dataset, or leave the field out with fields=[...]"

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.device.stage_call import BatchFields, changed, part_at, places
+from fastload.batch_tree import part_at
+from fastload.device.stage_call import BatchFields, changed, places
 from fastload.device.to_float import Form
 
 

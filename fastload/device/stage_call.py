@@ -23,13 +23,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.batch_tree import sequence_like
+from fastload.batch_tree import Path, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
 from fastload.plan.torchvision import class_mistake, mixes
 
 IMAGE, LABEL = "image", "label"
-Path = tuple[Any, ...]
 _VIEW_BITS = 40
 """A stage of a view is given a number of the batch in which the view stands above these bits: no two of them draw the same."""
 
@@ -215,37 +214,8 @@ def places(batch: Any, fields: BatchFields) -> tuple[Path, Path | None] | None:
     return ((0,), (1,)) if isinstance(batch, list | tuple) and batch else None
 
 
-def has_part(batch: Any, path: Path) -> bool:
-    """Whether there is something at that place."""
-    for key in path:
-        if isinstance(batch, dict):
-            if key not in batch:
-                return False
-        elif not isinstance(batch, list | tuple) or not isinstance(key, int) or key >= len(batch):
-            return False
-        batch = batch[key]
-    return True
-
-
-def part_at(batch: Any, path: Path) -> Any:
-    """What is at that place."""
-    for key in path:
-        batch = batch[key]
-    return batch
-
-
 def changed(batch: Any, at: Sequence[Path], values: Sequence[Any]) -> Any:
     """A batch of the same type, with other values at these places."""
     for path, value in zip(at, values, strict=True):
-        batch = _with_part(batch, path, value)
+        batch = with_part(batch, path, value)
     return batch
-
-
-def _with_part(batch: Any, path: Path, value: Any) -> Any:
-    if not path:
-        return value
-    key, *rest = path
-    value = _with_part(batch[key], tuple(rest), value)
-    if isinstance(batch, dict):
-        return {**batch, key: value}
-    return sequence_like(type(batch), [value if at == key else each for at, each in enumerate(batch)])

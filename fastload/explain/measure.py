@@ -22,6 +22,7 @@ from fastload.packed_view import NativeDataset, PackedView
 from fastload.plan import Plan, outputs_of
 from fastload.plan.spec import to_pillow
 from fastload.threads.engine import ThreadEngine
+from fastload.whole_samples import wrapped
 
 SAMPLES = 64
 """At most, evenly spaced over the dataset; the first WARM are run once before."""
@@ -36,7 +37,7 @@ class Costs:
     Attributes:
         samples: how many were run.
         read, decode, write: of the native part.
-        pillow: the Pillow image for Python.
+        pillow: the Pillow image for Python, or the sample's tv_tensors.
         python: of each Python step of the plan.
         item: dataset[i], where there is no plan.
         collate: a sample's share of a batch.
@@ -93,21 +94,25 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset) -> Costs:
     assert isinstance(dataset, PackedDataset)  # files in place have no Python steps
     seconds = np.zeros(1 + len(plan.python))
     for index in indices[:WARM]:
-        plan.finish(dataset.decode(index, 0, 0))
+        _python(plan, dataset, index)
     images = []
     for index in indices:
-        image, each = _python(plan, dataset.decode(index, 0, 0))
+        image, each = _python(plan, dataset, index)
         images.append(image)
         seconds += each
     each_mean = (seconds / max(len(indices), 1)).tolist()
-    pillow = each_mean[0] if plan.pillow else None
+    pillow = each_mean[0] if plan.pillow or dataset.takes_whole_samples else None
     return Costs(len(indices), *native, pillow, tuple(each_mean[1:]), collate=_collate(execution.settings, images))
 
 
-def _python(plan: Plan, image: Any) -> tuple[Any, list[float]]:
-    """The finished image, and the seconds of each step; the first is that of making a Pillow image."""
+def _python(plan: Plan, dataset: PackedDataset, index: int) -> tuple[Any, list[float]]:
+    """The finished image, or sample, and the seconds of each step; the first is that of making what the first step gets."""
+    values = dataset.before_python(index, 0, 0)
+    image = values[dataset.image_field]
     times = [time.perf_counter()]
-    if plan.pillow:
+    if dataset.takes_whole_samples:
+        image = wrapped(dataset.opened.reader.schema, values, dataset.assemble)
+    elif plan.pillow:
         image = to_pillow(image)
     times.append(time.perf_counter())
     for step in plan.python:

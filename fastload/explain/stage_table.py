@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from fastload.dataset import PackedDataset
 from fastload.device.batch_transform import BatchStage
 from fastload.device.stage_call import StageCall
 from fastload.execution.batch_stages import explained_stages
@@ -72,6 +73,8 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
     if not any(stage.where == "native" and name not in there for stage, name in zip(plan.stages, names, strict=True)):
         yield Row("write", native, seconds=write)
     python = iter(costs.python)
+    first = next((stage for stage in plan.stages if stage.where == "python"), None)
+    whole = isinstance(dataset, PackedDataset) and dataset.takes_whole_samples
     for stage, name in zip(plan.stages, names, strict=True):
         if name in there:
             continue
@@ -79,7 +82,9 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
             yield Row(name, native, stage.why, write)
             write = None if write is None else SAME_PASS
         elif stage.where == "python":
-            if plan.pillow and len(plan.stages) - stage.position + 1 == len(plan.python):
+            if whole and stage is first:
+                yield Row("to tv_tensors", worker, "what lies in the image goes through the next steps with it", costs.pillow)
+            elif plan.pillow and len(plan.stages) - stage.position + 1 == len(plan.python):
                 yield Row("to a Pillow image", worker, "the next step takes one", costs.pillow)
             yield Row(name, worker, stage.why, next(python, None))
         else:

@@ -137,7 +137,7 @@ def test_fields_left_out(folder: Path) -> None:
     assert [batch[0].shape for batch in loader] == [(3, 3, 16, 16)] * 2
 
 
-@pytest.mark.parametrize("transform", [T.CenterCrop(16), T.RandomHorizontalFlip(0.5), [T.ToFloat(), lambda image: image]])
+@pytest.mark.parametrize("transform", [T.CenterCrop(16), T.RandomHorizontalFlip(0.5), T.Views([[T.ToFloat()], [lambda image: image]])])
 def test_transform_refused(folder: Path, transform: Any) -> None:
     """A step that would change the image alone is a TransformError that names both."""
     with pytest.raises(TransformError, match="'mask'"):

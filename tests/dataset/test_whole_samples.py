@@ -1,0 +1,195 @@
+"""Steps that run in Python get whole samples of tv_tensors, and make of them what torchvision makes of such samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fastload
+from fastload import FastLoader, PackedDataset
+from fastload.errors import TransformError
+from fastload.packing import Item
+from fastload.store import Field
+
+tv = pytest.importorskip("torchvision.tv_tensors")
+v2 = pytest.importorskip("torchvision.transforms.v2")
+
+COUNT = 6
+CANVAS = (24, 30)
+
+
+class Objects:
+    """A source of samples with all that lies in an image."""
+
+    title, classes, concurrent = "objects", None, True
+    fields = (
+        Field("boxes", "boxes", format="xywh"),
+        Field("labels", "array", "int64", (None,), of="boxes"),
+        Field("masks", "instances", of="boxes"),
+        Field("joints", "keypoints", shape=(4, 2), of="boxes"),
+        Field("points", "keypoints", shape=(4, 3), of="boxes"),
+        Field("lines", "polygons", of="boxes"),
+        Field("seg", "mask"),
+        Field("right", "image"),
+        Field("note", "text"),
+    )
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def name(self, position: int) -> str:
+        return f"{position}.png"
+
+    def read(self, position: int) -> Item:
+        rng = np.random.default_rng(position)
+        boxes = rng.random((position, 4), np.float32) * 10 + 1
+        values = {
+            "boxes": boxes,
+            "labels": rng.integers(0, 9, position),
+            "masks": rng.integers(0, 2, (position, *CANVAS), dtype=np.uint8),
+            "joints": rng.random((position, 4, 2), np.float32) * 20,
+            "points": rng.random((position, 4, 3), np.float32) * 20,
+            "lines": [[(rng.random((3, 2)) * 20).reshape(-1).tolist()]] * position,
+            "seg": rng.integers(0, 255, CANVAS, dtype=np.uint8),
+            "right": rng.integers(0, 256, (*CANVAS, 3), dtype=np.uint8),
+            "note": str(position),
+        }
+        return Item(self.name(position), rng.integers(0, 256, (*CANVAS, 3), dtype=np.uint8), values)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "d"
+    fastload.pack(Objects(), out, workers=1)
+    return out
+
+
+def wrapped(plain: dict[str, Any]) -> dict[str, Any]:
+    """A sample of torchvision's tv_tensors, by their documented constructors."""
+    return {
+        "image": tv.Image(plain["image"]),
+        "boxes": tv.BoundingBoxes(plain["boxes"], format="XYWH", canvas_size=CANVAS),
+        "labels": plain["labels"],
+        "masks": tv.Mask(plain["masks"]),
+        "joints": tv.KeyPoints(plain["joints"], canvas_size=CANVAS),
+        "points": tv.KeyPoints(plain["points"][..., :2], canvas_size=CANVAS),
+        "lines": [[tv.KeyPoints(part, canvas_size=CANVAS) for part in parts] for parts in plain["lines"]],
+        "seg": tv.Mask(plain["seg"]),
+        "right": tv.Image(plain["right"]),
+        "note": plain["note"],
+    }
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two samples have the same types, metadata and values."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b) and vars(a) == vars(b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def with_visibility(sample: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+    """The sample with the third column of its points put back."""
+    return {**sample, "points": torch.cat((torch.Tensor(sample["points"]), plain["points"][..., 2:]), -1)}
+
+
+STEPS = {
+    "flips": lambda: [v2.GaussianBlur(3), v2.RandomHorizontalFlip(0.5), v2.RandomVerticalFlip(0.5)],
+    "distort and resize": lambda: [v2.RandomPhotometricDistort(), v2.RandomResize(10, 20), v2.ConvertBoundingBoxFormat("XYXY")],
+    "affine": lambda: [v2.RandomAffine(20, (0.1, 0.1), (0.5, 1.5)), v2.ClampBoundingBoxes()],
+    "sanitize": lambda: [v2.GaussianBlur(3), v2.RandomCrop(14), v2.SanitizeBoundingBoxes()],
+    "labels_getter": lambda: [v2.GaussianBlur(3), v2.SanitizeBoundingBoxes(min_size=6, labels_getter=lambda s: s["labels"])],
+    "to floats": lambda: [v2.ElasticTransform(), v2.ToDtype({tv.Image: torch.float32, "others": None}, scale=True), v2.ToPureTensor()],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("compose", [False, True])
+def test_as_torchvision(folder: Path, name: str, compose: bool) -> None:
+    """Samples equal those that torchvision's steps make of the stored fields, wrapped by hand, at the same draws."""
+    steps, plain = STEPS[name](), PackedDataset(folder)
+    dataset = PackedDataset(folder, v2.Compose(steps) if compose else steps)
+    for index in range(COUNT):
+        torch.manual_seed(index)
+        wanted = with_visibility(v2.Compose(steps)(wrapped(plain[index])), plain[index])
+        torch.manual_seed(index)
+        assert same(dataset[index], wanted), index
+
+
+def test_structures(folder: Path) -> None:
+    """A step gets the structure of fields=, and what it returns is the sample."""
+    seen: list[Any] = []
+
+    def step(sample: Any) -> Any:
+        seen.append(sample)
+        image, target = sample
+        return {"pixels": image, **target}
+
+    dataset = PackedDataset(folder, step, fields=("image", {"b": "boxes", "p": "points"}))
+    sample = dataset[3]
+    assert (type(seen[0]), type(seen[0][0]), type(seen[0][1]["b"])) == (tuple, tv.Image, tv.BoundingBoxes)
+    assert list(sample) == ["pixels", "b", "p"]
+    fields = ("image", {"target": "boxes"}, {"p": "points"})
+    flipped = PackedDataset(folder, [v2.GaussianBlur(3), v2.RandomHorizontalFlip(1.0)], fields=fields)[3]
+    assert type(flipped) is tuple
+    assert torch.equal(flipped[2]["p"][..., 2], PackedDataset(folder)[3]["points"][..., 2])
+    assert torch.equal(flipped[2]["p"][..., 0], CANVAS[1] - 1 - PackedDataset(folder)[3]["points"][..., 0])
+
+
+def test_pillow(folder: Path) -> None:
+    """Lists that convert Pillow images get tv_tensors too, and leave them as torchvision does."""
+    steps, plain = [v2.RandomGrayscale(1.0), v2.RandomHorizontalFlip(1.0), v2.PILToTensor(), v2.ToImage()], PackedDataset(folder)
+    assert same(PackedDataset(folder, steps)[2], with_visibility(v2.Compose(steps)(wrapped(plain[2])), plain[2]))
+
+
+def test_images_alone(folder: Path) -> None:
+    """Without such fields a step gets the image, as ever."""
+    seen: list[Any] = []
+    dataset = PackedDataset(folder, lambda image: seen.append(image) or image, fields=["image", "note"])
+    assert dataset[1]["note"] == "1"
+    assert type(seen[0]) is torch.Tensor
+
+
+def test_dropped_points(folder: Path) -> None:
+    """A visibility that cannot follow its points is an error that names the field."""
+    dataset = PackedDataset(folder, lambda sample: {**sample, "points": sample["points"][:1]}, fields=["image", "points"])
+    with pytest.raises(TransformError, match=r"1 of 3 rows of 'points'"):
+        dataset[3]
+
+
+@pytest.mark.parametrize("collate", ["list", "padded", "flat"])
+def test_loader(folder: Path, collate: Any) -> None:
+    """Loaders give the same samples in workers and in the calling process; padded and flat batches are plain tensors."""
+    steps = [v2.RandomPhotometricDistort(), v2.RandomHorizontalFlip(0.5)]
+    dataset = PackedDataset(folder, steps, fields=("image", ["boxes", "labels", "masks", "points"]))
+    found = []
+    for workers in (0, 2):
+        with FastLoader(dataset, batch_size=3, num_workers=workers, seed=1, seed_by="sample", collate=collate) as loader:
+            found.append(list(loader))
+    assert same(found[0], found[1])
+    images, target = found[0][1]
+    if collate == "list":
+        assert type(images[0]) is tv.Image
+        assert [each["boxes"].canvas_size for each in target] == [CANVAS] * 3
+    else:
+        assert type(images) is type(target["boxes"].values) is type(target["masks"].values) is torch.Tensor
+        assert images.shape == (3, 3, *CANVAS)
+
+
+def test_explain(folder: Path) -> None:
+    """explain() measures the steps over whole samples."""
+    dataset = PackedDataset(folder, [v2.GaussianBlur(3), v2.SanitizeBoundingBoxes()])
+    with FastLoader(dataset, batch_size=2, collate="list") as loader:
+        told = loader.explain(measure=True)
+    assert "SanitizeBoundingBoxes" in told
+    assert "to tv_tensors" in told
+    assert 'collate="list"' in told
