@@ -65,21 +65,32 @@ static fl_code raw_view(fl_span data, uint64_t max_pixels, fl_view *view, fl_err
 
 /* An image as it is stored. */
 typedef struct stored {
-    fl_record_kind kind; /* JPEG or raw */
+    fl_record_kind kind; /* JPEG, raw or planes */
     fl_span data, index; /* the entropy index, if there is one */
     int64_t proving_ns;  /* of the time that it took to find it: not reading, but the work of a decoder */
 } stored;
 
-static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, fl_span given, stored *found, fl_error *err) {
-    fl_span record = given;
+static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, fl_span given, fl_span *record, fl_error *err) {
+    *record = given;
+    const fl_code code = given.bytes ? fl_store_check_record(source->store, index, given, err)
+                                     : fl_store_reader_get(worker->reader, source->store, index, record, err);
+    if (!code) add(&worker->counters.bytes, record->size);
+    return code;
+}
+
+static uint16_t number_of(const fl_source *source, const fl_part *part, uint64_t index) {
+    return part->fields ? part->fields[fl_store_shard_of(source->store, index)] : part->field;
+}
+
+/* Finds the image of some parts in a record that passed fl_record_check. */
+static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_part *part, uint64_t index, fl_span record, stored *found,
+                          fl_error *err) {
+    const uint16_t number = number_of(source, part, index);
     fl_record_field image;
-    fl_code code = given.bytes ? fl_store_check_record(source->store, index, given, err)
-                               : fl_store_reader_get(worker->reader, source->store, index, &record, err);
-    if (!code) code = fl_record_find(record, source->parts[0].field, &image, err);
+    fl_code code = fl_record_find(record, number, &image, err);
     if (code) return code;
-    add(&worker->counters.bytes, record.size);
-    *found = (stored){image.kind, image.data, fl_record_index(record, source->parts[0].field), 0};
-    if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW) return FL_OK;
+    *found = (stored){image.kind, image.data, fl_record_index(record, number), 0};
+    if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW || image.kind == FL_RECORD_KIND_PLANES) return FL_OK;
     if (image.kind == FL_RECORD_KIND_PLACE) {
         found->kind = FL_RECORD_KIND_JPEG;
         code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, err);
@@ -127,11 +138,19 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     return code;
 }
 
-/* Makes one image into all parts of the source. raw: as fl_render takes it. */
-static fl_code make_image(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *raw, uint32_t width, uint32_t height,
-                          const fl_target *targets, uint32_t row, fl_error *err) {
+/* How many parts from `first` on are of its field. */
+static uint32_t group_of(const fl_source *source, uint32_t first) {
+    uint32_t n = 1;
+    while (first + n < source->count && source->parts[first + n].field == source->parts[first].field) n++;
+    return n;
+}
+
+/* Makes an image that is open, or raw, into the parts of one field, of which `first` is the first. raw: as fl_render takes it. */
+static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, const fl_view *raw, uint32_t width,
+                          uint32_t height, const fl_target *targets, uint32_t row, fl_error *err) {
     fl_rendered took;
-    fl_code code = fl_render(worker->renderer, source->parts, source->count, key, raw, width, height, targets, row, &took, err);
+    fl_code code = fl_render(worker->renderer, source->parts + first, group_of(source, first), key, raw, width, height, targets + first,
+                             row, &took, err);
     add(&worker->counters.fallbacks, took.fell_back);
     add(&worker->counters.warnings, took.warnings);
     add(&worker->counters.decode_ns, took.decode_ns);
@@ -139,25 +158,53 @@ static fl_code make_image(fl_worker *worker, const fl_source *source, fl_key key
     return code;
 }
 
+/* Opens an image that was found; `raw` has pixels where it is raw. */
+static fl_code open_image(fl_worker *worker, const fl_source *source, const stored *found, fl_view *raw, uint32_t *width, uint32_t *height,
+                          fl_error *err) {
+    if (found->kind == FL_RECORD_KIND_PLANES)
+        return fl_renderer_open_planes(worker->renderer, found->data, source->max_pixels, width, height, err);
+    if (found->kind != FL_RECORD_KIND_RAW)
+        return fl_renderer_open(worker->renderer, found->data, found->index, source->max_pixels, width, height, err);
+    const fl_code code = raw_view(found->data, source->max_pixels, raw, err);
+    *width = raw->width, *height = raw->height;
+    return code;
+}
+
+/* Makes a further image of the record. */
+static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_span record,
+                            const fl_target *targets, uint32_t row, fl_error *err) {
+    stored found;
+    fl_view raw = {.pixels = NULL};
+    uint32_t width = 0, height = 0;
+    const int64_t start = fl_clock_ns();
+    fl_code code = find_image(worker, source, &source->parts[first], key.index, record, &found, err);
+    if (!code) code = open_image(worker, source, &found, &raw, &width, &height, err);
+    add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start));
+    if (!code) code = make_image(worker, source, first, key, raw.pixels ? &raw : NULL, width, height, targets, row, err);
+    const char *name = source->parts[first].name;
+    if (!code || !err || !name) return code;
+    char text[FL_TEXT];
+    memcpy(text, err->text, sizeof text);
+    return fl_fail(err, code, "field '%.100s': %s", name, text);
+}
+
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
                         fl_error *err) {
     stored found = {.proving_ns = 0};
+    fl_span record = given;
     fl_view raw = {.pixels = NULL};
     uint32_t width = 0, height = 0;
     const int64_t start = fl_clock_ns();
     fl_code code =
-        source->store ? find_record(worker, source, key.index, given, &found, err) : find_file(worker, source, key.index, &found, err);
+        source->store ? find_record(worker, source, key.index, given, &record, err) : find_file(worker, source, key.index, &found, err);
+    if (!code && source->store) code = find_image(worker, source, source->parts, key.index, record, &found, err);
     if (code) return code;
-    const bool is_raw = found.kind == FL_RECORD_KIND_RAW;
-    if (is_raw) {
-        code = raw_view(found.data, source->max_pixels, &raw, err);
-        width = raw.width, height = raw.height;
-    } else {
-        code = fl_renderer_open(worker->renderer, found.data, found.index, source->max_pixels, &width, &height, err);
-    }
+    code = open_image(worker, source, &found, &raw, &width, &height, err);
     add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start - found.proving_ns));
     add(&worker->counters.decode_ns, (uint64_t)found.proving_ns);
-    if (!code) code = make_image(worker, source, key, is_raw ? &raw : NULL, width, height, targets, row, err);
+    if (!code) code = make_image(worker, source, 0, key, raw.pixels ? &raw : NULL, width, height, targets, row, err);
+    for (uint32_t at = group_of(source, 0); at < source->count && !code; at += group_of(source, at))
+        code = make_further(worker, source, at, key, record, targets, row, err);
     return code;
 }
 
@@ -178,7 +225,7 @@ fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_
     const fl_row at = batch->row[row];
     const fl_key key = {batch->seed, batch->epoch, at.index};
     const fl_code code =
-        make_image(worker, batch->sources[at.source], key, image, image->width, image->height, batch->target, row, &batch->errors[row]);
+        make_image(worker, batch->sources[at.source], 0, key, image, image->width, image->height, batch->target, row, &batch->errors[row]);
     batch->errors[row].code = code;
     if (code) clear(batch, row);
     return code;
@@ -198,14 +245,18 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
 }
 
-/* The record of an attached image is read at once, to know the place of the image: it is small. */
+/* The record of an attached image is read at once, to know the places of its images: it is small. */
 static bool ahead_attached(const fl_source *source, uint64_t index, const char *base) {
     uint8_t head[FL_STORE_HEAD];
-    fl_record_field image;
     const fl_span read = {head, fl_store_head(source->store, index, head)};
-    if (!fl_record_peek(read, source->parts[0].field, &image)) return false;
-    if (image.kind != FL_RECORD_KIND_PLACE) return fl_store_ahead(source->store, index);
-    return fl_attached_ahead(image.data, base, fl_store_images(source->store));
+    bool there = true;
+    for (uint32_t i = 0; i < source->count; i += group_of(source, i)) {
+        fl_record_field image;
+        if (!fl_record_peek(read, number_of(source, &source->parts[i], index), &image)) return false;
+        if (image.kind != FL_RECORD_KIND_PLACE) there &= fl_store_ahead(source->store, index);
+        else there &= fl_attached_ahead(image.data, base, fl_store_images(source->store));
+    }
+    return there;
 }
 
 static bool ahead(const fl_source *source, uint64_t index) {

@@ -26,7 +26,7 @@
 typedef struct fl_source {
     fl_store *store;
     fl_files *files;
-    const fl_part *parts; /* [count], at least one; all of one field: the image */
+    const fl_part *parts; /* [count], at least one; of image files all of one field */
     uint32_t count;
     uint64_t max_pixels;
 } fl_source;

@@ -9,8 +9,10 @@
 #include "jpeg/decoder.h"
 #include "jpeg/libjpeg.h"
 #include "resize/axis.h"
+#include "resize/planes.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
+#include "store/planes.h"
 
 /* One part of one image: what its program drew, and where it goes. */
 typedef struct planned {
@@ -23,6 +25,9 @@ typedef struct planned {
 struct fl_renderer {
     fl_jpeg_decoder *decoder;
     fl_resizer *resizer;
+    fl_resize_planes *planes_resizer; /* made for the first planes */
+    fl_planes planes; /* that were opened; of no channels where a JPEG was */
+    fl_buffer pixels, scratch; /* of planes */
     fl_buffer canvas; /* of the part in work, where padding comes before its resize */
     planned parts[FL_PARTS_MAX]; /* of the image in work */
 };
@@ -51,6 +56,9 @@ fl_code fl_renderer_create(fl_renderer **out, fl_error *err) {
 void fl_renderer_free(fl_renderer *renderer) {
     if (!renderer) return;
     fl_buffer_free(&renderer->canvas);
+    fl_buffer_free(&renderer->pixels);
+    fl_buffer_free(&renderer->scratch);
+    fl_resize_planes_free(renderer->planes_resizer);
     fl_resizer_free(renderer->resizer);
     fl_jpeg_decoder_free(renderer->decoder);
     free(renderer);
@@ -58,8 +66,21 @@ void fl_renderer_free(fl_renderer *renderer) {
 
 fl_code fl_renderer_open(fl_renderer *renderer, fl_span jpeg, fl_span index, uint64_t max_pixels, uint32_t *width, uint32_t *height,
                          fl_error *err) {
+    renderer->planes.channels = 0;
     fl_code code = fl_jpeg_decoder_open(renderer->decoder, jpeg.bytes, jpeg.size, max_pixels, width, height, err);
     fl_jpeg_decoder_index(renderer->decoder, index.bytes, index.size);
+    return code;
+}
+
+fl_code fl_renderer_open_planes(fl_renderer *renderer, fl_span entry, uint64_t max_pixels, uint32_t *width, uint32_t *height,
+                                fl_error *err) {
+    fl_planes *planes = &renderer->planes;
+    fl_code code = fl_planes_open(entry, planes, err);
+    if (!code && (uint64_t)planes->width * planes->height > max_pixels)
+        code = fl_fail(err, FL_ELIMIT, "%u x %u pixels are more than the limit of %llu", planes->width, planes->height,
+                       (unsigned long long)max_pixels);
+    if (!code && !renderer->planes_resizer) code = fl_resize_planes_create(&renderer->planes_resizer, err);
+    *width = planes->width, *height = planes->height;
     return code;
 }
 
@@ -113,6 +134,13 @@ static int scale_of(const fl_geometry *g) {
     return fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
 }
 
+/* Fills a sink around `keep`. A colour of three is one of all channels, where these are not three: fastload/plan sees to it. */
+static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3]) {
+    const uint16_t values[FL_PLANES_CHANNELS] = {colour[0], colour[1], colour[2], colour[2]};
+    if (sink->channels) fl_resize_planes_fill(sink, keep, values);
+    else fl_resize_sink_fill(sink, keep, colour);
+}
+
 /* Resolves a part's geometry and fills what its window shows beyond the image. */
 static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key, const fl_target *target, uint32_t row,
                     fl_error *err) {
@@ -130,7 +158,7 @@ static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t
     if (g->visible.width && g->visible.height)
         shown = (fl_box){(uint32_t)(g->visible.x - g->window.x), (uint32_t)(g->visible.y - g->window.y), (uint32_t)g->visible.width,
                          (uint32_t)g->visible.height};
-    if (shown.width != sink.width || shown.height != sink.height) fl_resize_sink_fill(&part->sink, &shown, g->fill);
+    if (shown.width != sink.width || shown.height != sink.height) fill(&part->sink, &shown, g->fill);
     if (shown.width && g->padded) plan_canvas(part);
     else if (shown.width) part->source = source_of(g, 8);
     return FL_OK;
@@ -143,8 +171,27 @@ static fl_box join(fl_box a, fl_box b) {
     return (fl_box){x0, y0, (ax > bx ? ax : bx) - x0, (ay > by ? ay : by) - y0};
 }
 
-/* Decodes what the parts need. See NOTE [ render: several views of one image ]. An empty box: they need nothing. */
-static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
+/* Decodes what the parts need of planes. */
+static fl_code decode_planes(fl_renderer *renderer, uint32_t count, decoded *out, fl_error *err) {
+    const fl_planes *planes = &renderer->planes;
+    const uint8_t channels = (uint8_t)planes->channels, depth = (uint8_t)(planes->pixel / planes->channels);
+    out->eighths = 8, out->box = (fl_box){0, 0, 0, 0};
+    for (uint32_t i = 0; i < count; i++)
+        if (renderer->parts[i].source.width) out->box = join(out->box, renderer->parts[i].source);
+    if (!out->box.width) return FL_OK;
+    fl_code code = fl_resize_fit(&renderer->pixels, (size_t)out->box.width * out->box.height, planes->pixel, err);
+    if (code) return code;
+    out->view = (fl_view){.pixels = renderer->pixels.bytes,
+                          .stride = (size_t)out->box.width * planes->pixel,
+                          .width = out->box.width,
+                          .height = out->box.height,
+                          .channels = channels,
+                          .depth = depth};
+    return fl_planes_box(planes, out->box, renderer->pixels.bytes, out->view.stride, &renderer->scratch, err);
+}
+
+/* Decodes what the parts need of a JPEG. See NOTE [ render: several views of one image ]. An empty box: they need nothing. */
+static fl_code decode_jpeg(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
     out->eighths = 1, out->box = (fl_box){0, 0, 0, 0};
     for (uint32_t i = 0; i < count; i++) {
         const planned *part = &renderer->parts[i];
@@ -158,10 +205,29 @@ static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_re
         out->box = join(out->box, part->source);
     }
     if (!out->box.width) return FL_OK;
-    int64_t start = fl_clock_ns();
     fl_code code = fl_jpeg_decoder_decode(renderer->decoder, &out->box, out->eighths, &out->view, err);
     report->fell_back = fl_jpeg_decoder_fell_back(renderer->decoder);
     report->warnings = fl_jpeg_decoder_warnings(renderer->decoder);
+    return code;
+}
+
+/* Whether the targets are of the form that is stored: a lie of the record would be written beyond them. */
+static fl_code check_form(const fl_renderer *renderer, uint32_t count, bool raw, fl_error *err) {
+    const fl_planes *planes = &renderer->planes;
+    const uint32_t channels = raw ? 0 : planes->channels, depth = channels ? planes->pixel / channels : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const fl_sink *sink = &renderer->parts[i].sink;
+        if (sink->channels != channels || sink->depth != depth)
+            return fl_fail(err, FL_ERECORD, "its pixels have %u channels of %u bytes, its field %u of %u", channels ? channels : 3,
+                           channels ? depth : 1, sink->channels ? sink->channels : 3, sink->channels ? sink->depth : 1);
+    }
+    return FL_OK;
+}
+
+static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
+    const int64_t start = fl_clock_ns();
+    const fl_code code =
+        renderer->planes.channels ? decode_planes(renderer, count, out, err) : decode_jpeg(renderer, count, out, report, err);
     report->decode_ns = (uint64_t)(fl_clock_ns() - start);
     return code;
 }
@@ -172,10 +238,11 @@ static fl_view inside(const decoded *from, fl_box source, double *left, double *
     *left = floor(source.x * s), *top = floor(source.y * s);
     uint32_t x = (uint32_t)(*left - floor(from->box.x * s)), y = (uint32_t)(*top - floor(from->box.y * s));
     fl_view view = from->view;
-    view.pixels += y * view.stride + (size_t)x * 3;
+    const size_t pixel = fl_view_pixel(&view);
+    view.pixels += y * view.stride + x * pixel;
     view.width = (uint32_t)(ceil((source.x + source.width) * s) - *left);
     view.height = (uint32_t)(ceil((source.y + source.height) * s) - *top);
-    view.tail += (from->view.height - y - view.height) * view.stride + (size_t)(from->view.width - x - view.width) * 3;
+    view.tail += (from->view.height - y - view.height) * view.stride + (from->view.width - x - view.width) * pixel;
     return view;
 }
 
@@ -188,21 +255,32 @@ static fl_code make_canvas(fl_renderer *renderer, const planned *part, const dec
     if (c->width > CANVAS_PIXELS / c->height)
         return fl_fail(err, FL_ELIMIT, "its transform resizes a padded canvas of %lld x %lld pixels", (long long)c->width,
                        (long long)c->height);
-    fl_code code = fl_resize_fit(&renderer->canvas, (size_t)c->width * (size_t)c->height, 3, err);
+    const uint8_t channels = part->sink.channels, depth = part->sink.depth;
+    const size_t pixel = channels ? (size_t)channels * depth : 3;
+    fl_code code = fl_resize_fit(&renderer->canvas, (size_t)c->width * (size_t)c->height, pixel, err);
     if (code) return code;
-    const fl_sink sink = {
-        .data = renderer->canvas.bytes, .width = (uint32_t)c->width, .height = (uint32_t)c->height, .dtype = FL_U8, .layout = FL_HWC};
+    const fl_sink sink = {.data = renderer->canvas.bytes,
+                          .width = (uint32_t)c->width,
+                          .height = (uint32_t)c->height,
+                          .dtype = depth == 2 ? FL_U16 : FL_U8,
+                          .layout = FL_HWC,
+                          .channels = channels,
+                          .depth = depth};
     fl_box keep = {0, 0, 0, 0};
     if (part->source.width)
         keep = (fl_box){(uint32_t)(part->source.x - c->x), (uint32_t)(part->source.y - c->y), part->source.width, part->source.height};
-    fl_resize_sink_fill(&sink, &keep, part->g.canvas_fill);
-    *out = (fl_view){.pixels = sink.data, .stride = (size_t)sink.width * 3, .width = sink.width, .height = sink.height};
+    fill(&sink, &keep, part->g.canvas_fill);
+    *out = (fl_view){.pixels = sink.data,
+                     .stride = sink.width * pixel,
+                     .width = sink.width,
+                     .height = sink.height,
+                     .channels = channels,
+                     .depth = depth};
     if (!keep.width) return FL_OK;
     double left, top;
     const fl_view view = inside(from, part->source, &left, &top);
     for (uint32_t y = 0; y < keep.height; y++)
-        memcpy((uint8_t *)sink.data + (keep.y + y) * out->stride + (size_t)keep.x * 3, view.pixels + y * view.stride,
-               (size_t)keep.width * 3);
+        memcpy((uint8_t *)sink.data + (keep.y + y) * out->stride + keep.x * pixel, view.pixels + y * view.stride, keep.width * pixel);
     return FL_OK;
 }
 
@@ -235,6 +313,7 @@ static fl_code resample(fl_renderer *renderer, const planned *part, const decode
             spec.window = (fl_box){0, 0, view.width, view.height};
         }
     }
+    if (view.channels) return fl_resize_planes_run(renderer->planes_resizer, &view, &spec, &part->sink, err);
     return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
 }
 
@@ -244,6 +323,7 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
     *report = (fl_rendered){.decode_ns = 0};
     if (count > FL_PARTS_MAX) return fl_fail(err, FL_EARG, "%u parts of one image", count);
     for (uint32_t i = 0; i < count && !code; i++) code = plan(&renderer->parts[i], &parts[i], width, height, key, &targets[i], row, err);
+    if (!code) code = check_form(renderer, count, raw != NULL, err);
     if (code) return code;
     decoded from = {.box = {0, 0, width, height}, .eighths = 8};
     if (raw) from.view = *raw;

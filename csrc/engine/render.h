@@ -1,4 +1,5 @@
-/* engine/render: the parts that are made of one stored image: one decode of all that they need, then a resample of each into its row.
+/* engine/render: the parts that are made of one stored image, a JPEG, raw pixels or planes: one decode of all that they need, then a
+ * resample of each into its row.
  *
  * One fl_renderer per thread: decoder, resizer and scratch are kept between images.
  *
@@ -18,11 +19,14 @@
 #include "engine/geometry.h"
 #include "engine/target.h"
 
-/* Of one source: the tensors that are made of a sample, each of one field and by one program. */
+/* Of one source: the tensors that are made of a sample, each of one field and by one program. Those of one field lie together; the first
+ * field is the sample's first image. */
 enum { FL_PARTS_MAX = 64 };
 
 typedef struct fl_part {
-    uint16_t field;
+    uint16_t field; /* its number in records */
+    const uint16_t *fields; /* its number in the records of each of the store's shards; NULL: `field` in all */
+    const char *name; /* of the field, for messages; NULL: the first image, of which they speak without a name */
     fl_program program;
 } fl_part;
 
@@ -42,7 +46,11 @@ void fl_renderer_free(fl_renderer *renderer); /* NULL is allowed */
 fl_code fl_renderer_open(fl_renderer *renderer, fl_span jpeg, fl_span index, uint64_t max_pixels, uint32_t *width, uint32_t *height,
                          fl_error *err);
 
-/* Makes parts[0..count) of one image into row `row` of their targets. `raw`: the whole image; NULL: the JPEG that was opened, of width x
+/* As fl_renderer_open, of an image that is stored as planes. Their form must be that of the parts' targets. */
+fl_code fl_renderer_open_planes(fl_renderer *renderer, fl_span entry, uint64_t max_pixels, uint32_t *width, uint32_t *height,
+                                fl_error *err);
+
+/* Makes parts[0..count) of one image into row `row` of their targets. `raw`: the whole image; NULL: what was opened, of width x
  * height. FL_ERECORD when an image becomes another size than its target. */
 fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
                   uint32_t height, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err);

@@ -165,6 +165,8 @@ cdef extern from "engine/target.h" nogil:
 cdef extern from "engine/render.h" nogil:
     ctypedef struct fl_part:
         uint16_t field
+        const uint16_t *fields
+        const char *name
         fl_program program
     int FL_PARTS_MAX
 

@@ -218,13 +218,27 @@ class Geometry:
 
 class Source:
     data: Store | Files
-    def __init__(self, data: Store | Files, programs: list[Program], image_field: int, max_pixels: int) -> None: ...
+    def __init__(
+        self,
+        data: Store | Files,
+        programs: list[Program],
+        image_field: int,
+        max_pixels: int,
+        further: Sequence[tuple[str, int | npt.NDArray[np.uint16], Sequence[Program]]] = (),
+    ) -> None: ...
 
 class Output:
     dtype: str
     layout: str
     itemsize: int
-    def __init__(self, dtype: str = "uint8", layout: str = "HWC", lut: npt.NDArray[Any] | None = None) -> None: ...
+    channels: int
+    def __init__(
+        self,
+        dtype: str = "uint8",
+        layout: str = "HWC",
+        lut: npt.NDArray[Any] | None = None,
+        planes: tuple[int, int] | None = None,
+    ) -> None: ...
 
 def batch_bytes(
     rows: int,

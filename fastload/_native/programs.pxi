@@ -10,6 +10,7 @@ from fastload._native.c_engine cimport (
     fl_worker_create, fl_worker_free,
 )
 from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, fl_place, fl_target_lay
+from fastload._native.c_store cimport fl_store_shards
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -124,24 +125,38 @@ cdef class Program:
 cdef class Source:
     """One dataset as the engine sees it: its open store or its files, the parts that are made of its images, the pixel limit.
 
+    Args:
+        data: the Store, or the Files.
+        programs: of each part of the image a Program, at least one.
+        image_field: the image's number in records.
+        max_pixels: images of more are refused.
+        further: (name, number, programs) of each further image of a record: a number of records, or a uint16 array with that of each
+            shard. Their parts come after those of the image.
+
     Of files, every image that is no whole and sound JPEG fails: what becomes of it is decided by who knows how its dataset opens it.
     """
 
     cdef fl_source source
     cdef fl_part *own
     cdef readonly object data
+    cdef list borrowed
 
-    def __init__(self, data not None, list programs not None, uint16_t image_field, uint64_t max_pixels):
-        """programs: of each part a Program, at least one."""
+    def __init__(self, data not None, list programs not None, uint16_t image_field, uint64_t max_pixels, further=()):
+        count = len(programs) + sum(len(own) for _, _, own in further)
         if not 0 < len(programs) <= FL_PARTS_MAX:
             raise _errors.TransformError(f"{len(programs)} views of one image: 1 to {FL_PARTS_MAX} are made natively")
+        if count > FL_PARTS_MAX:
+            raise _errors.TransformError(f"{count} images and views of one sample: at most {FL_PARTS_MAX} are made natively")
         free(self.own)
-        self.source.parts = self.own = <fl_part *>calloc(len(programs), sizeof(fl_part))
+        self.borrowed = []
+        self.source.parts = self.own = <fl_part *>calloc(count, sizeof(fl_part))
         if self.own is NULL:
             raise _errors.ResourceError("no memory for a dataset's transforms")
         for i, program in enumerate(programs):
             self.own[i].field, self.own[i].program = image_field, (<Program?>program).program
         self.source.count = <uint32_t>len(programs)
+        for i, image in enumerate(further):
+            self._add(i, image, data)
         if isinstance(data, Files):
             self.source.files = (<Files>data).ptr
         else:
@@ -149,34 +164,73 @@ cdef class Source:
         self.data = data
         self.source.max_pixels = max_pixels
 
+    cdef int _add(self, uint16_t place, image, Store store) except -1:
+        """Adds the parts of a further image. `place` tells it from others where its number depends on the shard."""
+        cdef const uint16_t[::1] numbers
+        cdef const uint16_t *by_shard = NULL
+        cdef bytes name = image[0].encode()
+        cdef const char *text = name
+        cdef fl_part *part
+        self.borrowed.append(name)
+        if not isinstance(image[1], int):
+            numbers = image[1]
+            if <uint64_t>numbers.shape[0] != fl_store_shards(store.ptr) or not numbers.shape[0]:
+                raise _errors.ArgumentError(f"{numbers.shape[0]} numbers of a field for {fl_store_shards(store.ptr)} shards")
+            by_shard = &numbers[0]
+            self.borrowed.append(numbers)
+        for program in image[2]:
+            part = &self.own[self.source.count]
+            part.field = 0xFFFF - place if by_shard is not NULL else <uint16_t>image[1]
+            part.fields, part.name, part.program = by_shard, text, (<Program?>program).program
+            self.source.count += 1
+        return 0
+
     def __dealloc__(self):
         free(self.own)
 
 
 cdef class Output:
-    """What a batch is made of: dtype, layout ("HWC" or "CHW") and, for float dtypes, the 3 x 256 table of values."""
+    """What a part of a batch is made of.
+
+    Args:
+        dtype: "uint8" ("uint16" of planes of 2 bytes), "float32", "float16" or "bfloat16".
+        layout: "HWC" or "CHW".
+        lut: for float dtypes, what each value of each channel becomes: 3 x 256 values of dtype; of planes channels x 256 or 65536.
+        planes: (channels, bytes of a value) of an image that is not 8-bit RGB; None: it is.
+
+    Attributes:
+        channels: of the image.
+    """
 
     cdef readonly str dtype
     cdef readonly str layout
     cdef readonly int itemsize
+    cdef readonly int channels
+    cdef uint8_t plane_channels, depth
     cdef fl_dtype dtype_code
     cdef fl_layout layout_code
     cdef object lut
     cdef const uint8_t[::1] lut_bytes
 
-    def __init__(self, dtype="uint8", layout="HWC", lut=None):
+    def __init__(self, dtype="uint8", layout="HWC", lut=None, planes=None):
         self.dtype, self.layout = dtype, layout
+        self.plane_channels, self.depth = (0, 0) if planes is None else planes
+        if planes is not None and not (1 <= self.plane_channels <= 4 and 1 <= self.depth <= 2):
+            raise _errors.ArgumentError(f"planes of {self.plane_channels} channels of {self.depth} bytes")
+        self.channels = self.plane_channels or 3
         self.dtype_code, kind = _choice(_DTYPES, dtype, "dtype")
         self.itemsize = _np.dtype(kind).itemsize
         self.layout_code = _choice(_LAYOUTS, layout, "layout")
-        if dtype == "uint16":
-            raise _errors.ArgumentError("dtype 'uint16' is not one of images of 8 bits")
-        if (lut is None) != (dtype == "uint8"):
-            raise _errors.ArgumentError("a float batch needs a table of values, a uint8 batch none")
+        floats, own = dtype not in ("uint8", "uint16"), "uint16" if self.depth == 2 else "uint8"
+        if not floats and dtype != own:
+            raise _errors.ArgumentError(f"dtype {dtype!r} is not that of the image, {own!r}, and no float type")
+        if (lut is None) == floats:
+            raise _errors.ArgumentError(f"a float batch needs a table of values, a {own} batch none")
+        values = self.channels * (65536 if self.depth == 2 else 256)
         if lut is not None:
             self.lut = _np.ascontiguousarray(lut).reshape(-1).view(_np.uint8)
-            if self.lut.size != 768 * self.itemsize:
-                raise _errors.ArgumentError(f"a table of {self.lut.size} bytes, expected 768 values")
+            if self.lut.size != values * self.itemsize:
+                raise _errors.ArgumentError(f"a table of {self.lut.size} bytes, expected {values} values")
             self.lut_bytes = self.lut
 
     cdef void _sink(self, fl_sink *sink, void *data, uint32_t width, uint32_t height) noexcept:
@@ -186,6 +240,7 @@ cdef class Output:
         sink.lut = <const void *>&self.lut_bytes[0] if self.lut is not None else NULL
         sink.hflip = sink.vflip = False
         sink.pitch, sink.plane = 0, 0
+        sink.channels, sink.depth = self.plane_channels, self.depth
 
 
 _LAYS = {"equal": FL_LAY_EQUAL, "list": FL_LAY_LIST, "padded": FL_LAY_PADDED}
@@ -246,8 +301,8 @@ cdef class _Targets:
         cdef fl_error err
         width, height = size
         output._sink(&target.sink, NULL, width, height)
-        target.planes = 1 if target.sink.layout == FL_HWC else 3
-        target.unit = <uint32_t>output.itemsize * 3 // target.planes
+        target.planes = 1 if target.sink.layout == FL_HWC else output.channels
+        target.unit = <uint32_t>(output.itemsize * output.channels) // target.planes
         if self.rows > 0xFFFFFFFF:
             raise _errors.ArgumentError(f"a batch of {self.rows} rows")
         check(fl_target_lay(target, <uint32_t>max(1, self.rows), lay, pad_to, &taken, &err), &err)

@@ -146,6 +146,7 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
         to_float=part.to_float,
         mean=part.mean,
         std=part.std,
+        fill=part.colour,
         fixed_sizes=None if part.size is None else (part.size,),
         drawn_size=part.drawn_size,
         of_boxes=tuple(part.of_boxes),

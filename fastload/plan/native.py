@@ -39,6 +39,7 @@ class NativePart:
         mask_fill: of all padding of masks, or None.
         mask_dtype: what masks are converted to, a name of torch's dtypes; "": they stay as they are.
         box_format: what boxes are converted to; "": they stay as they are.
+        colour: the last fill that is not grey, or None.
         of_boxes: positions of the steps that need the sample's boxes.
 
     Args:
@@ -56,6 +57,7 @@ class NativePart:
         self.size: tuple[int, int] | None = None
         self.fill: tuple[int, ...] | None = None
         self.mask_fill: int | None = None
+        self.colour: tuple[int, ...] | None = None
         self.mask_dtype = self.box_format = ""
         self.drawn_size = self.boxed_size = False
         self.of_boxes: list[int] = []
@@ -89,6 +91,8 @@ class NativePart:
         if "fill" in op and fill is not None:
             op["fill"] = fill
         self.fill, self.mask_fill = fill, mask_fill
+        if len(set(op.get("fill", ()))) > 1:
+            self.colour = op["fill"]
         self._resized |= resizes
         self.random |= isinstance(step, _RANDOM)
         if isinstance(step, _OF_BOXES):

@@ -59,6 +59,7 @@ class Plan:
         programs: the geometry of each tensor that is made of the image, compiled for the engine.
         to_float: whether the native part writes floats.
         mean, std: of Normalize, or None.
+        fill: the last colour of padding that is not grey, or None.
         python: callables that run per sample in Python after the native part.
         fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one size; else None.
         drawn_size: whether a sample's size depends on its random draws.
@@ -79,6 +80,7 @@ class Plan:
     to_float: bool = False
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    fill: tuple[int, ...] | None = None
     python: tuple[Callable[[Any], Any], ...] = ()
     fixed_sizes: tuple[tuple[int, int], ...] | None = None
     drawn_size: bool = False
