@@ -70,6 +70,10 @@ class Collate:
         if self.form == "list":
             raise ArgumentError('pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop it, or use "padded"')
 
+    def __str__(self) -> str:
+        """As the loader's arguments have it."""
+        return f'collate="{self.form}"' + ("" if self.pad_to is None else f", pad_to={self.pad_to}")
+
     def __call__(self, samples: Sequence[Any]) -> Any:
         """The batch of these samples.
 

@@ -21,6 +21,7 @@ from fastload.augment.philox import Draw, as_indices, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
 from fastload.augment.specs import Op, RandomAffine, RandomRotation
 from fastload.augment.steps import Frame, Step, run
+from fastload.batch_tree import Padded
 from fastload.errors import ArgumentError, TransformError
 from fastload.plan.torchvision import class_mistake
 from fastload.rng import MIX_STREAM, OP_STREAM
@@ -112,7 +113,7 @@ class AugmentBatch:
                 channels_last.
             seed, epoch: of the loader.
             indices: of the samples in their dataset, (B,), at least 0.
-            masks: (B, H, W) or (B, N, H, W), or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
+            masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
             boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that leaves the image has no area.
             keypoints: x, y and perhaps a visibility, which stays: as boxes, with any dimensions between, such as (B, N, K, 3).
             box_format: "xyxy", "xywh" or "cxcywh".
@@ -127,6 +128,10 @@ class AugmentBatch:
             BatchShapeError: a crop larger than the images.
         """
         rows = as_indices(indices)
+        if isinstance(images, Padded):
+            raise ArgumentError(
+                "AugmentBatch takes images of one size, and these are padded: end the transform at one size, without pad_to="
+            )
         if images.ndim != 4 or images.shape[1] != 3 or images.dtype not in DTYPES:
             raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
         if len(rows) != len(images):

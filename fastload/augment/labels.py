@@ -13,7 +13,7 @@ from torch import Tensor
 from fastload.augment import kernels
 from fastload.augment.philox import Ints
 from fastload.augment.steps import Step, run
-from fastload.batch_tree import sequence_like
+from fastload.batch_tree import Flat, Padded, sequence_like
 from fastload.errors import ArgumentError
 
 LABEL_MOST = 1 << 24
@@ -24,7 +24,8 @@ def moved_masks(value: Any, name: str, images: Tensor, steps: Sequence[Step], fi
     """Masks after the steps of these images, in the form that they came in.
 
     Args:
-        value: (B, H, W) or (B, N, H, W), or a list of B tensors (N, H, W) or (H, W); of any real dtype. A sample may have no mask.
+        value: (B, H, W) or (B, N, H, W), Padded (B, N, H, W), Flat (T, H, W), or a list of B tensors (N, H, W) or (H, W); of any real
+            dtype. A sample may have no mask. The offsets of Flat are read on the host, which waits for them.
         name: for messages.
         images: of the batch, (B, 3, H, W).
         steps: of the batch; those that move no pixels are passed over.
@@ -33,6 +34,14 @@ def moved_masks(value: Any, name: str, images: Tensor, steps: Sequence[Step], fi
     Raises:
         ArgumentError: they are not of this batch, on another device, or of another size.
     """
+    if isinstance(value, Padded):
+        out = _moved(_checked(value.values, name, images, len(images)), np.arange(len(images)), images, steps, fill)
+        return value._replace(values=out.masked_fill(~value.mask[:, :, None, None], 0) if fill else out)
+    if isinstance(value, Flat):
+        lengths = value.offsets.diff().tolist()
+        if len(lengths) != len(images):
+            raise ArgumentError(f"{name}: Flat with {len(lengths) + 1} offsets for {len(images)} images; give {len(images) + 1}")
+        return Flat(torch.cat(moved_masks(list(torch.split(value.values, lengths)), name, images, steps, fill)), value.offsets)
     if not isinstance(value, list | tuple):
         return _moved(_checked(value, name, images, len(images)), np.arange(len(images)), images, steps, fill)
     if len(value) != len(images):

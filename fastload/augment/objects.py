@@ -41,7 +41,7 @@ class Objects:
     """What is moved along with the images of a batch: of each kind one value, several by name, or None.
 
     Attributes:
-        masks: (B, H, W) or (B, N, H, W), or a list of B tensors (N, H, W) or (H, W).
+        masks: (B, H, W) or (B, N, H, W), Padded, Flat, or a list of B tensors (N, H, W) or (H, W).
         boxes: of 4 numbers a row: Padded, Flat, (B, N, 4), or a list of B tensors (N, 4).
         keypoints: x, y and perhaps a visibility: as boxes, with any dimensions between: (B, N, K, 3), say.
         formats: of the boxes, one or by name: see FORMATS.

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.batch_tree import Path, has_part, part_at, with_part
+from fastload.batch_tree import Padded, Path, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
 from fastload.plan.torchvision import class_mistake, mixes
@@ -112,6 +112,9 @@ class StageCall:
         images = part_at(batch, image)
         if self.objects and (objects := fields.objects_in(batch)):
             return self._with_objects(batch, image, objects, keyed, fields)
+        if isinstance(images, Padded) and isinstance(self.call, Floats | Form):
+            values = self.call(images.values).masked_fill_(~images.mask[:, None], 0)
+            return changed(batch, (image,), (images._replace(values=values),))
         if not self.labels:
             return changed(batch, (image,), (self.call(images, **keyed),))
         if label is None or not has_part(batch, label):

@@ -149,7 +149,8 @@ def form_of(settings: Settings, data: PackedData | None) -> Form | None:
 
 def floats_on_device(settings: Settings, plan: Plan) -> bool:
     """Whether a batch stage, and not the native pass, converts bytes to floats."""
-    on_cuda = settings.device is not None and settings.device.type == "cuda"
+    apart = settings.collation is not None and settings.collation.form == "list"
+    on_cuda = settings.device is not None and settings.device.type == "cuda" and not apart
     return on_cuda or settings.has_floats or any(op.name in _FLOATS for op in plan.device)
 
 

@@ -237,8 +237,9 @@ def why_not_device(settings: Settings) -> str | None:
         return "no device= is given"
     if not settings.auto_collation:
         return "batch_size=None makes no batches"
-    if not settings.by_default_collate:
-        return "your collate_fn takes finished samples" if settings.collation is None else "collate= takes finished samples"
+    if not settings.stacks_images:
+        of = settings.collation
+        return "your collate_fn takes finished samples" if of is None else f"{of} leaves images of several sizes"
     return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
 
 

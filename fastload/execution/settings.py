@@ -131,9 +131,9 @@ class Settings:
         batched = self.batch_size is not None or self.batch_sampler is not None
         if self.batch_transform is not None and not batched:
             raise ArgumentError("batch_transform= acts on batches, and batch_size=None makes none")
-        if self.collate is not None and not batched:
+        if self.collation is not None and not batched:
             raise ArgumentError("collate= makes batches of samples, and batch_size=None makes none")
-        if self.batch_transform is not None and self.collate == "list":
+        if self.batch_transform is not None and self.collation is not None and self.collation.form == "list":
             raise ArgumentError('batch_transform= takes the images of a batch as one tensor, and collate="list" makes none: use "padded"')
 
     def check_python(self) -> None:
@@ -201,6 +201,12 @@ class Settings:
     def collation(self) -> Collate | None:
         """The collate_fn that collate= and pad_to= mean; None for any other."""
         return self.collate_fn if isinstance(self.collate_fn, Collate) else None
+
+    @property
+    def stacks_images(self) -> bool:
+        """Whether the images of a batch are one tensor, of one size."""
+        of = self.collation
+        return self.by_default_collate or (of is not None and of.form != "list" and of.pad_to is None)
 
     @property
     def iterable(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastload.collate import Collate
 from fastload.execution.packed_data import PackedData
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
@@ -91,7 +90,7 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
         lines.append(f"schedule   {_schedule(plan.settings)}")
         lines.append(f"collate    {_collate(plan.settings)}")
     elif plan.settings.collation is not None:
-        lines.append(f"collate    {_form(plan.settings.collation)}")
+        lines.append(f"collate    {plan.settings.collation}")
     if plan.data is not None and plan.data.in_place:
         lines.append(f"indexes    {_learnt(plan.data)}")
     lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
@@ -151,10 +150,5 @@ def _schedule(settings: Settings) -> str:
 def _collate(settings: Settings) -> str:
     if settings.by_default_collate:
         return "in place, into the slot"
-    how = "by your function" if settings.collation is None else _form(settings.collation)
+    how = "by your function" if settings.collation is None else str(settings.collation)
     return f"{how}; its tensors are copied into the slot once"
-
-
-def _form(collation: Collate) -> str:
-    padded = "" if collation.pad_to is None else f", images padded to multiples of {collation.pad_to}"
-    return f'collate="{collation.form}"{padded}'

@@ -26,6 +26,7 @@ from fastload import augment as A
 from fastload.augment import kernels, policies, space, specs
 from fastload.augment.philox import as_indices
 from fastload.batch_tree import Flat, Padded
+from fastload.collate import Collate
 from fastload.errors import ArgumentError, TransformError
 
 OPS: dict[str, Any] = {
@@ -241,6 +242,24 @@ def test_every_form_is_the_same(shape: str) -> None:
         for row, each in enumerate(want):
             assert torch.equal(got.values[row, : len(each)], each)
             assert bool((got.values[row, len(each) :] == -7).all())
+
+
+@pytest.mark.parametrize("fill", [0, 9])
+def test_every_form_of_masks_is_the_same(fill: int) -> None:
+    """A sample's masks move alike in a list, Padded and Flat; what fills them up stays zero."""
+    rng = np.random.default_rng(8)
+    ops = A.AugmentBatch([OPS["hflip"], OPS["affine"], OPS["padded crop"]], mask_fill=fill)
+    images = blank(8)
+    masks = [torch.from_numpy(rng.integers(0, 2, (n, *images.shape[2:]), np.uint8)) for n in (3, 0, 1, 2, 0, 4, 1, 0)]
+    want = ops(images, **KEY, indices=range(8), masks=masks).masks
+    for form in ("padded", "flat"):
+        given_ = Collate(form, kinds="instances")(masks)  # type: ignore[arg-type]
+        got = ops(images, **KEY, indices=range(8), masks=given_).masks
+        assert all(torch.equal(a, b) for a, b in zip(got, Collate(form, kinds="instances")(want), strict=True))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="Flat with 2 offsets for 8 images"):
+        ops(images, **KEY, indices=range(8), masks=Flat(masks[0], torch.tensor([0, 3])))
+    with pytest.raises(ArgumentError, match="images of one size"):
+        ops(Padded(images, images[:, 0] > 0, torch.zeros(8, 2)), **KEY, indices=range(8))
 
 
 @given(

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
 
 import fastload
+import fastload.augment as A
 import fastload.transforms as T
 from fastload import FastLoader, Flat, PackedDataset, Padded
 from fastload.collate import Collate
@@ -367,3 +368,37 @@ def test_what_else_makes_batches(folders: dict[str, Path]) -> None:
     other = FastLoader(dataset, batch_size=2, drop_last=True, **options)
     other.load_state_dict(state)
     assert same(list(other), list(iterator))
+
+
+@pytest.mark.parametrize("form", ["padded", "flat"])
+@pytest.mark.parametrize(("engine", "workers"), [("python", 0), ("auto", 2)])
+def test_objects_on_the_device(folders: dict[str, Path], form: Any, engine: str, workers: int) -> None:
+    """batch_transform moves masks, boxes, keypoints and instances with the images, as it does by itself."""
+    augment = A.AugmentBatch([A.RandomHorizontalFlip(), A.RandomRotation(20)])
+    dataset = PackedDataset(folders["equal"], fields=("image", ["mask", "boxes", "points", "masks"]))
+    plain = batches(dataset, engine, workers, collate=form)
+    moved = batches(dataset, engine, workers, collate=form, seed=4, device="cpu", batch_transform=augment)
+    for number, ((images, before), after) in enumerate(zip(plain, moved, strict=True)):
+        objects: dict[str, Any] = {"masks": {name: before[name] for name in ("mask", "masks")}, "boxes": before["boxes"]}
+        indices = range(3 * number, 3 * number + len(images))
+        out = augment(images, seed=4, epoch=0, indices=indices, keypoints=before["points"], **objects)
+        wanted = {"mask": out.masks["mask"], "boxes": out.boxes, "points": out.keypoints, "masks": out.masks["masks"]}
+        assert same(after, [out.images, wanted])
+    assert not same(moved, plain)
+
+
+@pytest.mark.parametrize("pad_to", [None, 16])
+def test_what_is_left_to_the_device(folders: dict[str, Path], pad_to: int | None) -> None:
+    """Colours are left to a device where images are one tensor; floats of padded images are zero beyond the images."""
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    dataset = PackedDataset(folders["equal"], [T.CenterCrop(20), v2.ColorJitter(0.5)], fields=["image", "label"])
+    with FastLoader(dataset, batch_size=3, num_workers=1, collate="padded", pad_to=pad_to, device="cpu", seed=1) as loader:
+        assert (loader.stats()["engine"] == "threads") == (pad_to is None)
+    floats = [T.ToFloat(), T.Normalize((0.5,) * 3, (0.5,) * 3)]
+    whole = PackedDataset(folders["equal"], fields=["image", "label"])
+    first = batches(whole, workers=1, collate="padded", pad_to=pad_to, batch_transform=floats)[0][0]
+    images = torch.stack([(whole[index][0] / 255 - 0.5) / 0.5 for index in range(3)])
+    if pad_to is None:
+        assert torch.allclose(first, images)
+    else:
+        assert torch.allclose(first.values, framed(images, 32, 32), atol=1e-6)
