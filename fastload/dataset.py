@@ -17,12 +17,13 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from fastload._native import core
-from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleError
+from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleError, TransformError
 from fastload.files import expanded
 from fastload.folder_attributes import FolderAttributes
 from fastload.limits import checked_max_pixels
+from fastload.native_images import NativeImages
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
-from fastload.plan import Plan, compile_plan, outputs_of
+from fastload.plan import Plan, compile_plan
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_in
 from fastload.rng import checked_epoch, checked_seed
@@ -33,8 +34,6 @@ from fastload.whole_samples import finished
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_TORCH_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
@@ -104,13 +103,21 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         files = files_of(path, own, {"cache": cache, "cache_size": cache_size, "storage_options": storage_options, "timeout": timeout})
         self.path = files.name
         self._files = OpenOnUse(files, version)
+        self._images: tuple[OpenedDataset, NativeImages] | None = None
         super().__init__(transform)
         opened = self.opened  # now, not in a worker later
         self.form.check(opened.form, self.path)
         self._form = None if self._form is None else opened.own_form(self._form)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": (self._files.files, self._files.version), "_source": None, "_plan": None, "_planned": None}
+        return {
+            **self.__dict__,
+            "_files": (self._files.files, self._files.version),
+            "_source": None,
+            "_images": None,
+            "_plan": None,
+            "_planned": None,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -140,8 +147,18 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def _source_for(self, plan: Plan) -> core.Source:
         opened = self.opened
         if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
-            self._source = opened, plan, core.Source(opened.reader.store, list(plan.programs), opened.image_field, self.max_pixels)
+            further = self.images.further(plan)
+            made = core.Source(opened.reader.store, list(plan.programs), opened.image_field, self.max_pixels, further)
+            self._source = opened, plan, made
         return self._source[2]  # type: ignore[no-any-return]
+
+    @property
+    def images(self) -> NativeImages:
+        """The images of a sample's native row."""
+        opened = self.opened
+        if self._images is None or self._images[0] is not opened:
+            self._images = opened, NativeImages.of(opened.reader, self.native_fields)
+        return self._images[1]
 
     @property
     def kinds(self) -> Mapping[str, str]:
@@ -253,7 +270,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """The delivered fields of sample index by name, as the native part of the transform leaves them."""
         row = {name: values[0] for name, values in self.values([index]).items()}
         if self.image_field in self.fields:
-            row[self.image_field] = self.decode(index, seed, epoch)
+            row |= self._row(self.plan, index, seed, epoch)
         return {name: row[name] for name in self.fields}
 
     @property
@@ -278,54 +295,30 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     def decode(self, index: int, seed: int, epoch: int) -> Any:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its views under Views."""
-        return self._decoded(self.plan, index, seed, epoch)
+        return self._row(self.plan, index, seed, epoch)[self.image_field]
 
-    def _decoded(self, plan: Plan, index: int, seed: int, epoch: int) -> Any:
+    def _row(self, plan: Plan, index: int, seed: int, epoch: int) -> dict[str, Any]:
+        """The images of sample index by name, each the tensor or the list of its views."""
         if spatial := self.opened.spatial_of(self.fields):
-            check_transform(plan, self.opened.reader.schema, spatial)
-            if self.image_field in spatial:
-                return self.stored_values(index, [self.image_field])[self.image_field]
-        outputs = outputs_of(plan, None, "CHW")
+            check_transform(plan, self.opened.reader.schema, spatial, self.native_fields)
         try:
-            sizes = self._sizes(plan, index, seed, epoch)
-            images = [torch.empty((3, *size), dtype=_TORCH_DTYPES[o.dtype]) for size, o in zip(sizes, outputs, strict=True)]
-            into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
-            wide = [(width, height) for height, width in sizes]
-            source, files = self._source_for(plan), self.opened.reader.files
-            record = files.record(index) if files.remote else None
-            try:
-                self.opened.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
-            except SampleError:
-                record = self.opened.reader.healed(index) if record is None else None
-                if record is None:
-                    raise
-                self.opened.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
-        except SampleError as error:
-            raise self.sample_error(index, error.reason) from None
-        except RemoteError:
+            images, sizes = self.images, self._sizes(plan, index, seed, epoch)
+            parts = self.opened.make_row(self._source_for(plan), index, seed, epoch, images.outputs(plan, None, "CHW"), sizes)
+        except (RemoteError, TransformError):
             raise
-        except (ArgumentError, DatasetError) as error:
-            raise self.sample_error(index, str(error)) from None
-        return images if plan.views else images[0]
+        except (ArgumentError, DatasetError, SampleError) as error:
+            raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None
+        return images.by_name(plan, parts)
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
-        """(height, width) of sample index after the native transforms: of its image, or of each of its views."""
+        """(height, width) of sample index after the native transforms: of each image, or of each of its views."""
         return self._sizes(self.plan, index, seed, epoch)
 
     def _sizes(self, plan: Plan, index: int, seed: int, epoch: int) -> tuple[tuple[int, int], ...]:
-        if plan.fixed_sizes is not None:
-            return plan.fixed_sizes
-        heights, widths = self.opened.sizes
-        width, height = int(widths[index]), int(heights[index])
-        if width < 1 or height < 1:
-            raise self.sample_error(index, f"its columns say {width} x {height} pixels, which no image has")
-        if width * height > self.max_pixels:
-            raise self.sample_error(index, f"its columns say {width} x {height} pixels; the limit is {self.max_pixels}")
-        sizes = [program.size(width, height, seed, epoch, index) for program in plan.programs]
-        for wide, high in sizes:
-            if wide * high > self.max_pixels:
-                raise self.sample_error(index, f"the transform makes {wide} x {high} pixels of it; the limit is {self.max_pixels}")
-        return tuple((high, wide) for wide, high in sizes)
+        try:
+            return self.images.sizes(plan, index, seed, epoch, self.max_pixels)
+        except SampleError as error:
+            raise self.sample_error(index, error.reason) from None
 
     def sample_error(self, index: int, reason: str) -> SampleError:
         """A SampleError that names the sample, its file, the reason and the way on."""
@@ -355,13 +348,19 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     @property
     def stored_fields(self) -> list[str]:
-        """The delivered fields that lie in records beside the first image."""
-        return [name for name in self.fields if name in self.opened.in_records]
+        """The delivered fields that lie in records beside the first image, and are not in the native row."""
+        native = self.native_fields
+        return [name for name in self.fields if name in self.opened.in_records and name not in native]
+
+    @property
+    def native_fields(self) -> list[str]:
+        """The delivered fields that are in a sample's native row beside its image; none where no image is delivered."""
+        return [name for name in self.fields if name in self.opened.native] if self.image_field in self.fields else []
 
     @property
     def is_batched_natively(self) -> bool:
         """Whether the native engine can make batches of the delivered fields, whatever the transform."""
-        return self.image_field in self.fields and not self.opened.spatial_of(self.fields)
+        return self.image_field in self.fields and not self.opened.left_of(self.fields)
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The values of sample index's stored fields, by name. Raises SampleError where one cannot be read."""

@@ -9,15 +9,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from fastload._native import core
-from fastload.errors import ArgumentError, DatasetError
+from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.files import expanded
 from fastload.query import Columns, ConditionEngine
 from fastload.sample_form import SampleForm
 from fastload.store.dataset_files import DatasetFiles
 from fastload.store.reader import DatasetReader
 from fastload.urls import is_url, local_path, shown
+
+TORCH_DTYPES = {
+    "uint8": torch.uint8,
+    "uint16": torch.uint16,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+"""By the name of a core.Output's dtype."""
 
 
 class OpenedDataset:
@@ -26,8 +36,9 @@ class OpenedDataset:
     Attributes:
         form: of samples with all fields.
         in_records: names of the fields that lie in records, but for the first image.
-        spatial: names of the fields that the native engine does not make batches of: further images, masks, boxes and what else has any
-            number of rows; and the image, where it is not of 8-bit RGB.
+        spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
+            and the image, where it is not of 8-bit RGB.
+        native: those of them that a sample's native row can have: images.
     """
 
     def __init__(self, files: DatasetFiles, version: int | None, inherited: OpenedDataset | None) -> None:
@@ -43,6 +54,7 @@ class OpenedDataset:
         self.image_name = image.name
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
         self.spatial = {f.name for f in fields if f.is_extended or (f.kind == "image" and f != image)}
+        self.native = {name for name in self.spatial if self.kinds[name] == "image"}
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
@@ -54,8 +66,39 @@ class OpenedDataset:
         return form
 
     def spatial_of(self, names: Sequence[str]) -> list[str]:
-        """Those of some fields that the native engine does not make batches of."""
+        """Those of some fields that lie in the image or beside it."""
         return [name for name in names if name in self.spatial]
+
+    def left_of(self, names: Sequence[str]) -> list[str]:
+        """Those of some fields that the native engine does not make batches of."""
+        return [name for name in names if name in self.spatial and name not in self.native]
+
+    def make_row(
+        self, source: core.Source, index: int, seed: int, epoch: int, outputs: list[core.Output], sizes: Sequence[tuple[int, int]]
+    ) -> list[torch.Tensor]:
+        """Makes a sample in the calling thread. A record in a cache that does not hold is fetched anew.
+
+        Args:
+            source: the dataset as the engine reads it.
+            index: of the sample.
+            seed, epoch: of its draws.
+            outputs, sizes: of each part of the row; sizes are (height, width).
+
+        Raises:
+            SampleError: it cannot be made; with the reason alone.
+        """
+        images = [torch.empty((o.channels, *size), dtype=TORCH_DTYPES[o.dtype]) for size, o in zip(sizes, outputs, strict=True)]
+        into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
+        wide, files = [(width, height) for height, width in sizes], self.reader.files
+        record = files.record(index) if files.remote else None
+        try:
+            self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
+        except SampleError:
+            record = self.reader.healed(index) if record is None else None
+            if record is None:
+                raise
+            self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
+        return images
 
     @property
     def conditions(self) -> ConditionEngine:

@@ -32,9 +32,10 @@ _MAKERS = (
     *("column_values", "stored_values", "stored_fields", "before_python", "takes_whole_samples"),
     *(
         "decode",
-        "_decoded",
+        "_row",
         "image_sizes",
         "_sizes",
+        "images",
         "image_field",
         "fields",
         "form",

@@ -92,22 +92,24 @@ def _wrong(reason: str) -> SampleError:
     return SampleError(reason, reason=reason)
 
 
-def check_transform(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
+def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], native: Sequence[str]) -> None:
     """Refuses a transform that would change the image and leave the other fields of the sample as they are: Python steps get them too.
 
     Args:
         plan: of the transform.
         schema: of the dataset.
         fields: names of the delivered fields that lie in the image's pixels, or are images themselves.
+        native: those of them that go through native steps with the image.
 
     Raises:
         TransformError: there is such a step; the message names it and the field.
     """
-    of_first = schema.image is not None and schema.image.name in fields
+    left = [name for name in fields if name not in native]
     allowed = ("nothing",) if plan.views else ("nothing", "python")
     for stage in plan.stages:
-        if stage.where not in allowed and (of_first or stage.position not in plan.floats):
+        alone = left if stage.where == "native" else fields
+        if alone and stage.where not in allowed and stage.position not in plan.floats:
             raise TransformError(
-                f"{stage.name} would change the image, and not the field {fields[0]!r} ({schema[fields[0]]}) with it: apply it to whole "
+                f"{stage.name} would change the image, and not the field {alone[0]!r} ({schema[alone[0]]}) with it: apply it to whole "
                 "samples, outside of the dataset, or leave the field out with fields=[...]"
             )

@@ -73,15 +73,16 @@ def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
         first = [] if given is None or not settings.by_default_collate else [BatchStage((f"to {given}",), given)]
         alone = [*first, *_merged(mine)]
         return [stage for view in range(len(views)) for stage in _of_view(alone, view)] if views else alone
-    plan = data.native.datasets[0].plan
+    plan, only_rgb = data.native.datasets[0].plan, data.native.datasets[0].images.only_rgb
     if plan.views:
-        each = [_of_plan(settings, view, form, mine) for view in plan.views]
+        each = [_of_plan(settings, view, form, mine, only_rgb) for view in plan.views]
         return [stage for view, stages in enumerate(each) for stage in _of_view(stages, view)]
-    return _of_plan(settings, plan, form, mine)
+    return _of_plan(settings, plan, form, mine, only_rgb)
 
 
-def _of_plan(settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchStage]) -> list[BatchStage]:
-    """The stages of the images of one native plan; `mine` are those of batch_transform=."""
+def _of_plan(settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchStage], only_rgb: bool) -> list[BatchStage]:
+    """The stages of the images of one native plan; `mine` are those of batch_transform=. Unless there is one image, of 8-bit RGB
+    (`only_rgb`), the native pass makes the floats."""
     dtype = settings.dtype if settings.dtype in DTYPES else None
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
     if floats and settings.has_floats:
@@ -89,7 +90,7 @@ def _of_plan(settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchS
     if floats and settings.dtype == torch.uint8:
         raise ArgumentError(_NO_BYTES)
     bare = () if floats or dtype is None or settings.has_floats else (BatchStage((f"to {dtype}",), form),)
-    if not plan.device and not floats_on_device(settings, plan):
+    if not plan.device and not (floats_on_device(settings, plan) and (only_rgb or settings.has_floats)):
         return _merged(mine)
     return _merged([*_planned(settings, plan, form), *bare, *mine])
 

@@ -144,10 +144,10 @@ def _native(view: PackedView, device: bool) -> PackedView | None:
     """The rows with what the native engine does; None if another engine has to run."""
     if not all(each.is_batched_natively for each in view.datasets):
         return None
-    if device and any(each.plan.movable for each in view.datasets):
+    if device and any(each.plan.movable for each in view.datasets) and all(each.images.only_rgb for each in view.datasets):
         view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))
     if not all(each.plan.native for each in view.datasets):
         return None
     if any(isinstance(each, InPlaceDataset) and each.refusal() for each in view.datasets):
         return None
-    return view if len({each.plan.values for each in view.datasets}) == 1 else None
+    return view if len({(each.plan.values, each.images.forms) for each in view.datasets}) == 1 else None

@@ -33,7 +33,6 @@ from fastload.execution.settings import EngineChoice, Settings
 from fastload.in_place.base import InPlaceDataset
 from fastload.mixture import Mixture
 from fastload.packed_view import Draws, NativeDataset, PackedView
-from fastload.plan import outputs_of
 
 Engine = Literal["threads", "processes", "caller"]
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -286,12 +285,13 @@ def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) ->
     Raises:
         ArgumentError: dtype= contradicts the transform.
     """
-    dtype = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype]
-    outputs = outputs_of(view.datasets[0].plan, dtype, _LAYOUTS[settings.memory_format])
+    dtype, first = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype], view.datasets[0]
+    outputs = first.images.outputs(first.plan, dtype, _LAYOUTS[settings.memory_format])
     of = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}  # those stages convert bytes to floats
     if not of:
         return outputs
-    return [core.Output("uint8", out.layout) if None in of or view in of else out for view, out in enumerate(outputs)]
+    own = len(first.plan.programs)  # the stages convert the first image; others are floats already
+    return [core.Output("uint8", out.layout) if n < own and (None in of or n in of) else out for n, out in enumerate(outputs)]
 
 
 def _why(settings: Settings, data: PackedData | None) -> str:
@@ -310,9 +310,9 @@ def _why(settings: Settings, data: PackedData | None) -> str:
             return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(settings, dataset)}"
         if dataset.image_field not in dataset.fields:
             return "no image is asked for"
-        if isinstance(dataset, PackedDataset) and (fields := dataset.opened.spatial_of(dataset.fields)):
+        if isinstance(dataset, PackedDataset) and (fields := dataset.opened.left_of(dataset.fields)):
             return f"the field {fields[0]} ({dataset.kinds[fields[0]]}) is read per sample in Python: leave it out with fields=[...]"
-    return "the packed datasets end in different normalisations, or other ops on batches"
+    return "the packed datasets end in different normalisations, or other ops on batches, or have other images"
 
 
 def _not_moved(settings: Settings, dataset: NativeDataset) -> str:

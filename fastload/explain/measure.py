@@ -19,7 +19,7 @@ from fastload.execution.settings import Settings
 from fastload.explain.measure_batch import measure_batch
 from fastload.global_generators import kept_state
 from fastload.packed_view import NativeDataset, PackedView
-from fastload.plan import Plan, outputs_of
+from fastload.plan import Plan
 from fastload.plan.spec import to_pillow
 from fastload.threads.engine import ThreadEngine
 from fastload.whole_samples import wrapped
@@ -87,7 +87,7 @@ def _spaced(count: int) -> list[int]:
 
 def _of_plan(execution: ExecutionPlan, dataset: NativeDataset) -> Costs:
     indices, plan = _spaced(len(dataset)), dataset.plan
-    outputs = execution.outputs or outputs_of(plan, None, "CHW")
+    outputs = execution.outputs or dataset.images.outputs(plan, None, "CHW")
     native = _native(dataset, indices, outputs)
     if plan.native:
         return Costs(len(indices), *native)

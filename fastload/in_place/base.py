@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from fastload.errors import SampleError
 from fastload.in_place.known import NotInPlaceError
 from fastload.in_place.listed import ListedImages
 from fastload.limits import default_max_pixels
+from fastload.native_images import NativeImage, NativeImages
 from fastload.plan import Plan
 from fastload.plan.changes import TransformedDataset
 from fastload.plan.torchvision import converts, entries_of, flatten
@@ -78,6 +80,11 @@ class InPlaceDataset(TransformedDataset):
         if self._source is None or self._source[0] is not plan:
             self._source = plan, core.Source(self._listed.files, list(plan.programs), 0, self.max_pixels)
         return self._source[1]  # type: ignore[no-any-return]
+
+    @cached_property
+    def images(self) -> NativeImages:
+        """The one image of a sample's native row."""
+        return NativeImages([NativeImage(self.image_field, 0, None, lambda: self.sizes)])
 
     def save_learnt(self) -> None:
         """Writes what was learnt of the files to the index cache, if there is one; at the end of an epoch."""

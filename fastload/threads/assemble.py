@@ -19,6 +19,7 @@ from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan
 from fastload.in_place.base import InPlaceDataset
+from fastload.opened import TORCH_DTYPES
 from fastload.packed_view import PackedView
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
@@ -26,11 +27,9 @@ from fastload.threads.engine import ThreadEngine
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row that failed; code 0: its image was made, but not its other fields."""
 Images = torch.Tensor | list[torch.Tensor]
-"""The images of a batch, or the list of their views."""
+"""An image of each row of a batch, or the list of its views."""
 Stored = dict[str, Any]
 """A row's fields that are stored in its record beside the image, by name."""
-
-_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 _redoing = threading.Lock()
 """An engine has one worker to make rows again, and the iterators of an engine may each have a thread: they take turns."""
@@ -81,8 +80,10 @@ class BatchAssembler:
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
-            images = [image if keep is None else image[keep] for image in _images_of(batch)]
-            return self._assemble(images if self._engine.has_views else images[0], sources, indices, rest)
+            parts = [image if keep is None else image[keep] for image in _images_of(batch)]
+            places = self._engine.image_parts
+            images = {name: parts[at] if isinstance(at, int) else [parts[each] for each in at] for name, at in places.items()}
+            return self._assemble(images, sources, indices, rest)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
@@ -170,15 +171,16 @@ class BatchAssembler:
                 return position
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
-    def _assemble(self, images: Images, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]) -> Any:
+    def _assemble(
+        self, images: dict[str, Images], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
+    ) -> Any:
         first = self._engine.view.datasets[0]
         collate = self._collate
         if collate is None and self._batched:
             return _as_collated(first.assemble(self._columns(images, sources, indices, stored)))
         values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
         values |= {name: [row[name] for row in stored] for name in first.stored_fields}
-        if first.image_field in first.fields:
-            values[first.image_field] = _unbound(images)
+        values |= {name: _unbound(image) for name, image in images.items()}
         samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
         if self._batched:
             assert collate is not None
@@ -186,13 +188,13 @@ class BatchAssembler:
         return _as_collated(samples[0]) if collate is None else collate(samples[0])
 
     def _columns(
-        self, images: Images, sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
+        self, images: dict[str, Images], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
     ) -> dict[str, Any]:
         """A batch by field, as default_collate would return it, without a Python object per sample for fields that are columns."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._fields:
             if kind == "image":
-                out[name] = images
+                out[name] = images[name]
             elif columns:
                 out[name] = torch.from_numpy(_gather(columns, sources, indices))
             else:
@@ -209,18 +211,19 @@ class BatchAssembler:
 
 
 def _images_of(batch: core.Batch) -> list[torch.Tensor]:
-    """The parts of a ready batch, each (rows, 3, height, width), without a copy: channels_last for layout "HWC", contiguous for "CHW".
+    """The parts of a ready batch, each (rows, channels, height, width), not copied: channels_last for layout "HWC", contiguous for "CHW".
 
     The tensors own the slot's lease: the slot is refilled only after the last view of any of them is freed.
     """
     parts, rows, lease = batch.parts, batch.rows, batch.lease()
     out = []
     for at, width, height, output in parts:
-        flat = torch.frombuffer(lease, dtype=_DTYPES[output.dtype], count=rows * height * width * 3, offset=at)
+        channels = output.channels
+        flat = torch.frombuffer(lease, dtype=TORCH_DTYPES[output.dtype], count=rows * height * width * channels, offset=at)
         if output.layout == "CHW":
-            out.append(flat.view(rows, 3, height, width))
+            out.append(flat.view(rows, channels, height, width))
         else:
-            out.append(flat.view(rows, height, width, 3).permute(0, 3, 1, 2))
+            out.append(flat.view(rows, height, width, channels).permute(0, 3, 1, 2))
     return out
 
 

@@ -46,7 +46,7 @@ class ThreadEngine:
 
     Attributes:
         has_stored: whether any delivered field is stored in records beside the image.
-        has_views: whether an image becomes a list of views.
+        image_parts: by name of each image the number of its part of a batch, or the list of those of its views.
     """
 
     def __init__(self, view: PackedView, threads: int, outputs: list[core.Output], depth: int, batch_size: int) -> None:
@@ -57,7 +57,8 @@ class ThreadEngine:
         _require_memory(slot_bytes, depth + 1)
         self.ring = core.Ring(depth + 1, slot_bytes)
         self.core = core.Engine([d.source for d in view.datasets], threads, QUEUE, self.ring)
-        self.has_views = bool(view.datasets[0].plan.views)
+        first = view.datasets[0]
+        self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
         self.has_stored = bool(view.datasets[0].stored_fields)
         self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := _remote_files(dataset)) is not None}
 
@@ -68,7 +69,7 @@ class ThreadEngine:
 
     def _fixed_sizes(self) -> Sizes | None:
         """The sizes of every sample if the transform fixes them, else None."""
-        sizes = {d.plan.fixed_sizes for d in self.view.datasets}
+        sizes = {d.images.fixed_sizes(d.plan) for d in self.view.datasets}
         return sizes.pop() if len(sizes) == 1 else None
 
     def announce(
@@ -153,7 +154,7 @@ class ThreadEngine:
             return fixed
         if any(d.plan.drawn_size for d in self.view.datasets):
             return None
-        if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.sizes):
+        if not all(len(side) and side.min() == side.max() for d in self.view.datasets for side in d.images.stored_sizes):
             return None
         try:
             sizes = {d.image_sizes(0) for d in self.view.datasets}
@@ -172,7 +173,7 @@ class ThreadEngine:
             if dataset.plan.fixed_sizes is not None:
                 rows = rows[:1]
             elif not dataset.plan.drawn_size:
-                rows = _one_of_each(rows, *dataset.sizes)
+                rows = _one_of_each(rows, dataset.images.stored_sizes)
             for index in rows.tolist():
                 try:
                     size = dataset.image_sizes(index, seed, epoch)
@@ -181,7 +182,7 @@ class ThreadEngine:
                 except ValueError as error:
                     raise dataset.sample_error(index, str(error)) from None
                 if found is not None and size != found:
-                    raise _different_sizes(first, found, (int(number), index), size)
+                    raise _different_sizes(first, found, (int(number), index), size, dataset.images.part_names(dataset.plan))
                 if found is None:
                     found, first = size, (int(number), index)
         return found or ((1, 1),) * len(self.outputs)
@@ -221,9 +222,15 @@ def _remote_files(dataset: NativeDataset) -> RemoteFiles | None:
     return files if isinstance(files, RemoteFiles) else None
 
 
-def _one_of_each(rows: npt.NDArray[np.int64], heights: npt.NDArray[np.int32], widths: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """One row of each stored size."""
-    sizes = heights[rows].astype(np.int64) << 32 | widths[rows].astype(np.int64)
+def _one_of_each(rows: npt.NDArray[np.int64], sides: Sequence[npt.NDArray[np.int32]]) -> npt.NDArray[np.int64]:
+    """One row of each stored size; `sides`: heights and widths of all images."""
+    sizes = np.zeros(len(rows), np.int64)
+    for height, width in zip(sides[::2], sides[1::2], strict=True):
+        each = height[rows].astype(np.int64) << 32 | width[rows].astype(np.int64)
+        if len(sides) > 2:  # numbered, so that another image's fit beside it
+            each = sizes * (len(rows) + 1) + np.unique(each, return_inverse=True)[1]
+            each = np.unique(each, return_inverse=True)[1].astype(np.int64)
+        sizes = each
     firsts = np.unique(sizes, return_index=True)[1]
     firsts.sort()
     return rows[firsts]
@@ -234,9 +241,9 @@ def _wide(sizes: Sizes) -> list[tuple[int, int]]:
     return [(width, height) for height, width in sizes]
 
 
-def _different_sizes(a: tuple[int, int], sizes_a: Sizes, b: tuple[int, int], sizes_b: Sizes) -> BatchShapeError:
-    view, size_a, size_b = next((n, one, other) for n, (one, other) in enumerate(zip(sizes_a, sizes_b, strict=True)) if one != other)
-    of = f"view {view + 1} of " if len(sizes_a) > 1 else ""
+def _different_sizes(a: tuple[int, int], sizes_a: Sizes, b: tuple[int, int], sizes_b: Sizes, parts: Sequence[str]) -> BatchShapeError:
+    part, size_a, size_b = next((n, one, other) for n, (one, other) in enumerate(zip(sizes_a, sizes_b, strict=True)) if one != other)
+    of = f"{parts[part]} of " if parts[part] else ""
     return BatchShapeError(
         f"samples of one batch have different sizes: {of}index {a[1]} is {size_a[0]} x {size_a[1]} and {of}index {b[1]} is "
         f"{size_b[0]} x {size_b[1]} (height x width). Add a transform that ends at one size, such as RandomResizedCrop(224) or "
