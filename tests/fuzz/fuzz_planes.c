@@ -1,11 +1,65 @@
 /* An entry of planes, and pixels that are encoded: hostile bytes are FL_ERECORD or give each pixel one value, however they are asked for; what
- * was encoded decodes to the same. */
+ * was encoded decodes to the same; and a transform makes an image of exactly its target's bytes, or fails. */
 #include "store/planes.h"
+
+#include "engine/render.h"
 #include "fuzz.h"
 
 enum { MOST = 1 << 16 }; /* pixels of a picture that is decoded as a whole */
 
 static fl_buffer scratch, entry;
+
+static fl_program make_program(void) {
+    static const fl_op_kind kinds[] = {FL_OP_RESIZED_CROP, FL_OP_RESIZE, FL_OP_CENTER_CROP, FL_OP_RANDOM_CROP,
+                                       FL_OP_HFLIP,        FL_OP_VFLIP,  FL_OP_ZOOM_OUT,    FL_OP_LETTERBOX};
+    fl_program program = {.count = below(4)};
+    for (uint32_t i = 0; i < program.count; i++)
+        program.ops[i] = (fl_op){.kind = kinds[below(8)],
+                                 .stream = (uint16_t)i,
+                                 .width = 1 + below(40),
+                                 .height = 1 + below(40),
+                                 .scale = {1, 1 + unit()},
+                                 .ratio = {0.5, 2},
+                                 .p = 0.5,
+                                 .pad_if_needed = true,
+                                 .fill = {7, 7, 7},
+                                 .filter = (int)below(2),
+                                 .antialias = below(2)};
+    return program;
+}
+
+/* The entry as an image of a sample, into a target that is allocated to its last byte; now and then of another form. */
+static void check_render(const uint8_t *data, size_t size, bool holds) {
+    static fl_renderer *renderer;
+    fl_error err;
+    fl_planes planes;
+    fl_rendered report;
+    uint32_t width, height;
+    if (!renderer) CHECK(fl_renderer_create(&renderer, &err) == FL_OK);
+    CHECK(fl_planes_open((fl_span){data, size}, &planes, &err) == FL_OK);
+    CHECK(fl_renderer_open_planes(renderer, (fl_span){data, size}, 1, &width, &height, &err) ==
+          (planes.width * planes.height > 1 ? FL_ELIMIT : FL_OK));
+    CHECK(fl_renderer_open_planes(renderer, (fl_span){data, size}, MOST, &width, &height, &err) == FL_OK);
+    const fl_part part = {.program = make_program()};
+    const fl_key key = {1, 2, noise()};
+    fl_target target = {.sink = {.layout = (fl_layout)below(2)}};
+    fl_sink *sink = &target.sink;
+    fl_code code = fl_geometry_size(&part.program, width, height, key, &sink->width, &sink->height, &err);
+    if (code || (uint64_t)sink->width * sink->height > MOST) return;
+    const bool lies = below(16) == 0;
+    sink->channels = (uint8_t)(lies ? below(5) : planes.channels);
+    sink->depth = (uint8_t)(lies ? sink->channels ? 1 + below(2) : 0 : planes.pixel / planes.channels);
+    sink->dtype = sink->depth == 2 ? FL_U16 : FL_U8;
+    target.row_bytes = (size_t)sink->width * sink->height * (sink->channels ? (size_t)sink->channels * sink->depth : 3);
+    sink->data = fuzz_allocate(target.row_bytes);
+    code = fl_render(renderer, &part, 1, key, NULL, width, height, &target, 0, &report, &err);
+    fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD) | FUZZ_CODE(FL_ELIMIT));
+    if (holds && sink->channels == planes.channels && sink->depth * planes.channels == planes.pixel) {
+        CHECK(code == FL_OK);
+        fuzz_count("images made");
+    }
+    free(sink->data);
+}
 
 static void check_entry(const uint8_t *data, size_t size) {
     fl_error err;
@@ -28,6 +82,7 @@ static void check_entry(const uint8_t *data, size_t size) {
             CHECK(!memcmp(row + (size_t)j * planes.pixel, whole + y * stride + (size_t)columns[j] * planes.pixel, planes.pixel));
     }
     if (!code) fuzz_count("entries that hold");
+    check_render(data, size, !code);
     free(whole), free(row), free(columns);
 }
 
