@@ -113,8 +113,10 @@ fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) 
     pthread_mutex_unlock(&ring->lock);
     if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
     if (slot->bytes < bytes || !slot->data) {
+        const size_t room = slot->bytes ? bytes + bytes / 8 : bytes;
         unmap(ring, slot);
-        fl_code code = map(bytes, slot, err);
+        fl_code code = room < bytes ? FL_ENOMEM : map(room, slot, err);
+        if (code && room != bytes) code = map(bytes, slot, err);
         if (code) {
             fl_slot_release(ring, slot);
             return code;

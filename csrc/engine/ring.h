@@ -8,6 +8,9 @@
  * A slot that is not FREE is never handed out again, so no batch that anyone can see is overwritten. Free slots beyond
  * `keep` are unmapped, so the ring shrinks back after it grew.
  *
+ * Batches may differ in size: a free slot that is too small is mapped anew, an eighth larger than it must be, so that slots are soon large
+ * enough for every batch.
+ *
  * Memory is private and anonymous, pre-faulted, huge pages advised. Private, so that a process forked while a batch is held keeps that
  * batch's bytes when the parent refills the slot. The ring must outlive its slots' last release.
  */

@@ -7,7 +7,7 @@
 # Engine's threads and frees nothing: other threads of Python (one that fetches, one that transfers) may be in a call of its batches.
 # no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
 
-from fastload._native.c_common cimport fl_code, FL_EINTR, FL_EREMOTE, fl_error, FL_ETIMEOUT, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
+from fastload._native.c_common cimport fl_code, FL_EINTR, FL_ERECORD, FL_EREMOTE, fl_error, FL_ETIMEOUT, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
     fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
     fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring, fl_ring_take, fl_ring_wait, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
@@ -189,11 +189,11 @@ cdef class Batch:
         self.batch.row[row].given.bytes = &record[0]
         self.batch.row[row].given.size = record.shape[0]
 
-    def fail(self, uint32_t row, reason):
-        """Marks a row that is not made yet as one whose record cannot be fetched."""
+    def fail(self, uint32_t row, reason, bint remote=True):
+        """Marks a row that is not made yet as one whose record cannot be fetched; remote=False: or cannot be made."""
         if row >= self.batch.rows:
             raise _errors.ArgumentError(f"there is no row {row} of {self.batch.rows}")
-        fl_fail(&self.batch.errors[row], FL_EREMOTE, b"%s", <bytes>reason.encode())
+        fl_fail(&self.batch.errors[row], FL_EREMOTE if remote else FL_ERECORD, b"%s", <bytes>reason.encode())
 
     def release(self):
         """Lets the rows of a batch that is held be made."""
@@ -210,6 +210,11 @@ cdef class Batch:
             (self.targets.at[i], self.batch.target[i].sink.width, self.batch.target[i].sink.height, self.targets.outputs[i])
             for i in range(self.batch.parts)
         ]
+
+    @property
+    def bytes(self):
+        """Bytes that it needs of a slot."""
+        return self.targets.bytes
 
     @property
     def places(self):
@@ -234,6 +239,12 @@ cdef class Batch:
         cdef fl_error err
         if self.engine.pool is not NULL and not self.engine.closed:
             check(fl_pool_submit(self.engine.pool, fl_batch_run, &self.batch, self.batch.rows, &err), &err)
+
+    def make(self):
+        """Takes a slot and makes all rows in the calling thread, of which one at a time may: the batch is then ready."""
+        self.hold()
+        self.submit()
+        self._run_inline()
 
     @property
     def ready(self):

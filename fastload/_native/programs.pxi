@@ -280,6 +280,7 @@ cdef class _Targets:
             self._place(sizes)
         for i in range(self.count):
             self._lay(i, (0, 0) if lay != FL_LAY_EQUAL else sizes[i], lay, pad_to)
+        self.bytes = max(self.bytes, <size_t>64)  # a slot has memory, also where no row can be made
 
     cdef int _place(self, const uint32_t[:, :, ::1] sizes) except -1:
         """Gives each row of each part a place of its size."""

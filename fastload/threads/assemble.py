@@ -23,11 +23,13 @@ from fastload.opened import TORCH_DTYPES
 from fastload.packed_view import PackedView
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
+from fastload.threads.image_sizes import EQUAL, layout_for
+from fastload.threads.slot_images import SlotImages
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row that failed; code 0: its image was made, but not its other fields."""
-Images = torch.Tensor | list[torch.Tensor]
-"""An image of each row of a batch, or the list of its views."""
+Images = torch.Tensor | SlotImages | list[torch.Tensor | SlotImages]
+"""An image of each row of a batch, or the list of its views; SlotImages where their sizes may differ."""
 Stored = dict[str, Any]
 """A row's fields that are stored in its record beside the image, by name."""
 
@@ -53,6 +55,7 @@ class BatchAssembler:
         self._epoch = epoch
         self._collate = plan.settings.own_collate_fn
         self._batched = plan.settings.auto_collation
+        self.layout = EQUAL if self._collate is None else layout_for(self._collate)
         self._on_error = plan.settings.on_error
         self.losses = PassLosses(counts)
         self._transfer = Transfer(plan.transfer)
@@ -68,27 +71,39 @@ class BatchAssembler:
         if batch.fetch is not None and batch.fetch.error is not None:
             raise batch.fetch.error.with_traceback(None)
         stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
-        lost = self._settle(batch, failures, stored) if failures else None
+        alone: dict[int, core.Batch] = {}
+        lost = self._settle(batch, failures, stored, alone) if failures else None
         if lost is not None and not lost.instead:
             lost = None
         keep = lost.kept(batch.rows) if lost is not None and lost.skipped else None
         if keep == []:
             return AssembledBatch(None, lost)
         sources, indices = batch.row_arrays()
+        for row, one in alone.items():
+            (sources[row],), (indices[row],) = one.row_arrays()
         if keep is not None:
             sources, indices = sources[keep], indices[keep]
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
-            parts = [image if keep is None else image[keep] for image in _images_of(batch)]
-            places = self._engine.image_parts
-            images = {name: parts[at] if isinstance(at, int) else [parts[each] for each in at] for name, at in places.items()}
+            parts, places = self._parts(batch, alone, keep), self._engine.image_parts
+            images: dict[str, Images] = {
+                name: parts[at] if isinstance(at, int) else [parts[each] for each in at] for name, at in places.items()
+            }
             return self._assemble(images, sources, indices, rest)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
 
         return AssembledBatch(self._transfer.put(made, key), lost)
+
+    def _parts(self, batch: core.Batch, alone: dict[int, core.Batch], keep: list[int] | None) -> list[torch.Tensor | SlotImages]:
+        """The parts of a ready batch: without a copy where all rows are kept."""
+        lease = batch.lease()
+        if self.layout is EQUAL:
+            return [image if keep is None else image[keep] for image in _images_of(batch, lease)]
+        instead = {row: (one, one.lease()) for row, one in alone.items()}
+        return [SlotImages(batch, lease, part, self.layout, instead, keep) for part in range(len(batch.parts))]
 
     def hand_over(self, finished: AssembledBatch) -> Any:
         """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
@@ -114,8 +129,10 @@ class BatchAssembler:
         failures.sort()
         return stored
 
-    def _settle(self, batch: core.Batch, failures: list[Failure], stored: dict[int, Stored]) -> Lost:
-        """Applies on_error to a batch's failed rows. Raises ResourceError where memory or files ran out: the sample is not bad."""
+    def _settle(self, batch: core.Batch, failures: list[Failure], stored: dict[int, Stored], alone: dict[int, core.Batch]) -> Lost:
+        """Applies on_error to a batch's failed rows. Raises ResourceError where memory or files ran out: the sample is not bad.
+
+        `alone` gets the rows that were made as batches of their own."""
         lost = Lost()
         with _redoing:
             for row, index, source, code, reason in failures:
@@ -131,7 +148,7 @@ class BatchAssembler:
                     continue
                 if self._on_error == "raise":
                     raise error
-                instead = self._replace(batch, row, index, source, reason, stored) if self._on_error == "replace" else None
+                instead = self._replace(batch, row, index, source, reason, stored, alone) if self._on_error == "replace" else None
                 lost.add(row, instead, reason_of(error, index))
         return lost
 
@@ -158,25 +175,36 @@ class BatchAssembler:
         self.losses.count_loaded()
         return None
 
-    def _replace(self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored]) -> int:
+    def _replace(
+        self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored], alone: dict[int, core.Batch]
+    ) -> int:
         """Makes another sample in the place of a failed row, and returns its position."""
         view = self._view
         tried = substitutes(self._seed, self._epoch, index, len(view))
         for position in tried:
             sources, indices = view.rows([position])
             other = int(sources[0]), int(indices[0])
-            if other == (source, index) or not (self._engine.redo(batch, row, *other) or self._loaded(batch, row, *other, reason) is None):
+            if other == (source, index) or not self._made_instead(batch, row, *other, reason, alone):
                 continue
             if self._read_again(row, *other, stored):
                 return position
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
+
+    def _made_instead(self, batch: core.Batch, row: int, source: int, index: int, reason: str, alone: dict[int, core.Batch]) -> bool:
+        """Makes another sample in the place of a row, or alone where it may have another size; True when it could be made."""
+        if self.layout is EQUAL:
+            return self._engine.redo(batch, row, source, index) or self._loaded(batch, row, source, index, reason) is None
+        made = self._engine.made_alone(source, index, self._seed, self._epoch)
+        if made is not None:
+            alone[row] = made
+        return made is not None
 
     def _assemble(
         self, images: dict[str, Images], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
     ) -> Any:
         first = self._engine.view.datasets[0]
         collate = self._collate
-        if collate is None and self._batched:
+        if (collate is None and self._batched) or (self.layout.kind == "padded" and not first.stored_fields):
             return _as_collated(first.assemble(self._columns(images, sources, indices, stored)))
         values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
         values |= {name: [row[name] for row in stored] for name in first.stored_fields}
@@ -194,7 +222,7 @@ class BatchAssembler:
         out: dict[str, Any] = {}
         for name, kind, columns in self._fields:
             if kind == "image":
-                out[name] = images[name]
+                out[name] = _whole(images[name])
             elif columns:
                 out[name] = torch.from_numpy(_gather(columns, sources, indices))
             else:
@@ -210,14 +238,13 @@ class BatchAssembler:
         return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 
 
-def _images_of(batch: core.Batch) -> list[torch.Tensor]:
-    """The parts of a ready batch, each (rows, channels, height, width), not copied: channels_last for layout "HWC", contiguous for "CHW".
+def _images_of(batch: core.Batch, lease: core.Lease) -> list[torch.Tensor]:
+    """The parts of a leased batch, each (rows, channels, height, width), not copied: channels_last for layout "HWC", contiguous for "CHW".
 
     The tensors own the slot's lease: the slot is refilled only after the last view of any of them is freed.
     """
-    parts, rows, lease = batch.parts, batch.rows, batch.lease()
-    out = []
-    for at, width, height, output in parts:
+    rows, out = batch.rows, []
+    for at, width, height, output in batch.parts:
         channels = output.channels
         flat = torch.frombuffer(lease, dtype=TORCH_DTYPES[output.dtype], count=rows * height * width * channels, offset=at)
         if output.layout == "CHW":
@@ -230,8 +257,15 @@ def _images_of(batch: core.Batch) -> list[torch.Tensor]:
 def _unbound(images: Images) -> list[Any]:
     """The image of each row, or the list of its views."""
     if isinstance(images, list):
-        return [list(row) for row in zip(*(each.unbind(0) for each in images), strict=True)]
-    return list(images.unbind(0))
+        return [list(row) for row in zip(*map(_unbound, images), strict=True)]
+    return images.samples() if isinstance(images, SlotImages) else list(images.unbind(0))
+
+
+def _whole(images: Images) -> Any:
+    """The images of all rows as a batch has them, or the list of their views."""
+    if isinstance(images, list):
+        return [_whole(each) for each in images]
+    return images.batch() if isinstance(images, SlotImages) else images
 
 
 def _as_collated(values: Any) -> Any:

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.errors import BatchShapeError, RemoteError, ResourceError, SampleError
+from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.in_place.base import InPlaceDataset
 from fastload.positions import as_positions
 from fastload.remote.remote_files import RemoteFiles
 from fastload.system import available_memory
 from fastload.threads.batch_fetch import BatchFetch, Part
 from fastload.threads.bucket_pass import BucketPass
+from fastload.threads.image_sizes import EQUAL, LIST, Layout, batch_sizes
 
 if TYPE_CHECKING:
     from fastload.packed_view import NativeDataset, PackedView
@@ -60,6 +61,7 @@ class ThreadEngine:
         first = view.datasets[0]
         self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
         self.has_stored = bool(view.datasets[0].stored_fields)
+        self._largest = ASKED_FROM - 1  # bytes of the largest batch of different sizes so far
         self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := _remote_files(dataset)) is not None}
 
     def _slot_bytes(self, rows: int) -> int:
@@ -73,19 +75,67 @@ class ThreadEngine:
         return sizes.pop() if len(sizes) == 1 else None
 
     def announce(
-        self, positions: Sequence[int], seed: int, epoch: int, of: BucketPass | None = None, view: PackedView | None = None
+        self,
+        positions: Sequence[int],
+        seed: int,
+        epoch: int,
+        of: BucketPass | None = None,
+        view: PackedView | None = None,
+        layout: Layout = EQUAL,
     ) -> core.Batch:
         """Makes a batch of the samples at these positions of a pass's view, in the pass `of`, and starts to read them ahead.
 
+        `layout` says how images of different sizes lie.
+
         Raises:
             IndexError: a position is out of range.
-            BatchShapeError: the transform gives the samples different sizes.
+            BatchShapeError: the transform gives the samples different sizes, and the layout is "equal".
+            ResourceError: a batch needs more memory than there is.
         """
         sources, indices = (self.view if view is None else view).rows(positions)
-        batch = core.Batch(self.core, sources, indices, _wide(self._batch_sizes(sources, indices, seed, epoch)), self.outputs, seed, epoch)
+        sizes = self._one_size
+        if sizes is not None and layout.kind != "padded":
+            batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch)
+        else:
+            batch = self._different(sources, indices, seed, epoch, layout)
         if self._remote:
             self._fetch(batch, sources, indices.astype(np.int64), positions, of)
         return batch
+
+    def _different(
+        self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64], seed: int, epoch: int, layout: Layout
+    ) -> core.Batch:
+        """Makes a batch whose images may have different sizes."""
+        found = batch_sizes(self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout)
+        batch = core.Batch(self.core, sources, indices, found.for_batch, self.outputs, seed, epoch, *found.layout)
+        for row, reason in found.failed:
+            batch.fail(row, reason, remote=False)
+        if batch.bytes > self._largest:
+            free = available_memory()
+            if free is not None and batch.bytes > free:
+                of = "padded to their largest" if layout.kind == "padded" else "of different sizes"
+                need = f"a batch of {len(indices)} images {of} needs {batch.bytes} bytes"
+                raise ResourceError(f"{need} and {free} are available: lower batch_size")
+            self._largest = batch.bytes
+        return batch
+
+    def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
+        """Makes one sample in the calling thread, as a ready batch of its own; None where it cannot be made. Raises RemoteError."""
+        sources, indices = np.array([source], np.uint32), np.array([index], np.uint64)
+        files = self._remote.get(source)
+        try:
+            batch = self._different(sources, indices, seed, epoch, LIST)
+            if batch.failures():
+                return None
+            record = None if files is None else files.record(index)
+            if record is not None:
+                batch.give(0, record)
+            batch.make()
+            return batch if not batch.failures() or self.heal(batch, 0, source, index) else None
+        except RemoteError:
+            raise
+        except SampleError:
+            return None
 
     def _fetch(
         self,
@@ -162,31 +212,6 @@ class ThreadEngine:
             return None
         return sizes.pop() if len(sizes) == 1 else None
 
-    def _batch_sizes(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64], seed: int, epoch: int) -> Sizes:
-        found = self._one_size
-        if found is not None:
-            return found
-        first, datasets = (0, 0), self.view.datasets
-        for number in np.unique(sources) if len(datasets) > 1 else (0,):
-            dataset = datasets[number]
-            rows = (indices[sources == number] if len(datasets) > 1 else indices).astype(np.int64)
-            if dataset.plan.fixed_sizes is not None:
-                rows = rows[:1]
-            elif not dataset.plan.drawn_size:
-                rows = _one_of_each(rows, dataset.images.stored_sizes)
-            for index in rows.tolist():
-                try:
-                    size = dataset.image_sizes(index, seed, epoch)
-                except SampleError:
-                    continue  # this row fails later, because its image has another size
-                except ValueError as error:
-                    raise dataset.sample_error(index, str(error)) from None
-                if found is not None and size != found:
-                    raise _different_sizes(first, found, (int(number), index), size, dataset.images.part_names(dataset.plan))
-                if found is None:
-                    found, first = size, (int(number), index)
-        return found or ((1, 1),) * len(self.outputs)
-
     def column_values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
         """The values of fields that are columns, as one Python value for each row."""
         datasets = self.view.datasets
@@ -222,33 +247,9 @@ def _remote_files(dataset: NativeDataset) -> RemoteFiles | None:
     return files if isinstance(files, RemoteFiles) else None
 
 
-def _one_of_each(rows: npt.NDArray[np.int64], sides: Sequence[npt.NDArray[np.int32]]) -> npt.NDArray[np.int64]:
-    """One row of each stored size; `sides`: heights and widths of all images."""
-    sizes = np.zeros(len(rows), np.int64)
-    for height, width in zip(sides[::2], sides[1::2], strict=True):
-        each = height[rows].astype(np.int64) << 32 | width[rows].astype(np.int64)
-        if len(sides) > 2:  # numbered, so that another image's fit beside it
-            each = sizes * (len(rows) + 1) + np.unique(each, return_inverse=True)[1]
-            each = np.unique(each, return_inverse=True)[1].astype(np.int64)
-        sizes = each
-    firsts = np.unique(sizes, return_index=True)[1]
-    firsts.sort()
-    return rows[firsts]
-
-
 def _wide(sizes: Sizes) -> list[tuple[int, int]]:
     """(width, height) of each, as core has sizes."""
     return [(width, height) for height, width in sizes]
-
-
-def _different_sizes(a: tuple[int, int], sizes_a: Sizes, b: tuple[int, int], sizes_b: Sizes, parts: Sequence[str]) -> BatchShapeError:
-    part, size_a, size_b = next((n, one, other) for n, (one, other) in enumerate(zip(sizes_a, sizes_b, strict=True)) if one != other)
-    of = f"{parts[part]} of " if parts[part] else ""
-    return BatchShapeError(
-        f"samples of one batch have different sizes: {of}index {a[1]} is {size_a[0]} x {size_a[1]} and {of}index {b[1]} is "
-        f"{size_b[0]} x {size_b[1]} (height x width). Add a transform that ends at one size, such as RandomResizedCrop(224) or "
-        "Resize(256) + CenterCrop(224), or use batch_size=1."
-    )
 
 
 def _require_memory(slot_bytes: int, slots: int) -> None:

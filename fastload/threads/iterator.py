@@ -111,7 +111,7 @@ class PackedIterator(LoaderIterator):
             positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
-                batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass, self._view)
+                batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass, self._view, self._assembler.layout)
             except (FastloadError, IndexError, RuntimeError, TypeError, ValueError) as error:
                 batch = error
             self._announced.append(batch)
