@@ -15,9 +15,9 @@ from PIL import Image
 import fastload
 import fastload.transforms as T
 from fastload import FastLoader, PackedDataset
-from fastload.errors import BatchShapeError, TransformError
+from fastload.errors import BatchShapeError, SampleError, TransformError
 from fastload.packing import Item
-from fastload.store import Field
+from fastload.store import DatasetReader, Field
 
 COUNT = 9
 FIELDS = (
@@ -216,3 +216,49 @@ def test_leaving_images_out(folder: Path) -> None:
     assert set(PackedDataset(folder, TRANSFORMS["crop"], fields=("image", "depth"))[0]) == {"image", "depth"}
     alone = PackedDataset(folder, fields=("depth", "label"))
     assert torch.equal(alone[2][0].int(), PackedDataset(folder)[2]["depth"].int())
+
+
+@pytest.mark.parametrize(("collate", "pad_to"), [("list", None), ("padded", 1), ("padded", 16)])
+def test_batches_of_different_sizes(folder: Path, collate: Any, pad_to: int | None) -> None:
+    """Each image of a sample has a size of its own in lists and padded batches, as on the Python engine."""
+    names = ("image", "second", "depth", "alpha", "label")
+    dataset = PackedDataset(folder, [T.RandomShortestSize([20, 30, 40]), T.RandomHorizontalFlip()], fields=names, seed=4)
+    native, python = (
+        list(FastLoader(dataset, batch_size=4, collate=collate, pad_to=pad_to, engine=engine, num_workers=2))
+        for engine in ("native", "python")
+    )
+    assert len(native) == len(python) == 3
+    for a, b in zip(native, python, strict=True):
+        assert _same(a, b)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_a_further_image_that_is_damaged(tmp_path: Path, on_error: Any) -> None:
+    """A sample whose further image was damaged fails as a whole."""
+    out = tmp_path / "d"
+    fastload.pack(Pairs(), out, workers=1)
+    reader = DatasetReader(out)
+    data = reader.stored_fields(3)[reader.schema.number("alpha")][1]
+    reader.close()
+    [shard] = out.glob("shard-*")
+    content = bytearray(shard.read_bytes())
+    at = content.find(data)
+    assert at > 0
+    content[at + 8] = 3  # channels, of an entry that says four
+    shard.write_bytes(content)
+    dataset = PackedDataset(out, TRANSFORMS["crop"], fields=("image", "alpha", "label"), seed=1)
+    with pytest.raises(SampleError, match="sample 3"):
+        dataset[3]
+    labels = [label for batch in FastLoader(dataset, 3, engine="native", on_error=on_error) for label in batch["label"].tolist()]
+    assert len(labels) == (COUNT - 1 if on_error == "skip" else COUNT)
+    assert 3 not in labels
