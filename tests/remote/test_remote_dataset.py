@@ -18,6 +18,8 @@ from torch.utils.data import ConcatDataset, Subset
 
 import fastload
 from fastload import FastLoader, PackedDataset, push
+from fastload import transforms as T
+from fastload.batch_tree import tensors_of
 from fastload.errors import ArgumentError, DatasetError
 
 TINY = "s3://fastload/remote-dataset/tiny.fl"
@@ -104,6 +106,21 @@ def test_batches_equal_local_ones(photos: Path, remote: Remote, size: int | None
         assert before >= records
         batches(far, 1, num_workers=workers)
         assert fetched(far) == before
+
+
+@pytest.mark.parametrize("given", [{"collate": "list"}, {"collate": "padded", "pad_to": 16}])
+def test_images_of_different_sizes_and_substitutes(photos: Path, remote: Remote, size: int | None, given: dict[str, Any]) -> None:
+    """Lists and padded batches equal local ones, also where a sample that the transform does not fit is replaced by one of another size."""
+    side = int(np.quantile(np.minimum(*PackedDataset(photos).sizes), 0.3)) + 1
+    steps = [T.RandomCrop(side), T.ScaleJitter((40, 60), (0.5, 1.5))]
+    both = []
+    for dataset in (PackedDataset(photos, steps), remote(URL, steps, cache_size=size)):
+        with FastLoader(dataset, 8, seed=4, shuffle=True, num_workers=2, engine="native", on_error="replace", **given) as loader:
+            both.append(list(loader))
+            assert loader.replaced > 0
+    assert len(both[0]) == len(both[1])
+    for local, other in zip(*both, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(tensors_of(local), tensors_of(other), strict=True))
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])

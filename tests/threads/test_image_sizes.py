@@ -121,6 +121,25 @@ def test_the_same_bytes_by_any_number_of_threads(packed: Path, kind: str) -> Non
     assert same(runs[0], runs[2])
 
 
+@pytest.mark.parametrize("kind", ["list", "padded"])
+def test_resumed_in_mid_epoch(packed: Path, kind: str) -> None:
+    """A loader that goes on from a state gives the batches that were left, of sizes drawn for the same epoch."""
+    given: dict[str, Any] = {"batch_size": 4, "seed": 8, "shuffle": True, "collate": kind, "pad_to": 8 if kind == "padded" else None}
+    ds = PackedDataset(packed, transform=JITTER)
+    with (
+        FastLoader(ds, num_workers=2, engine="native", **given) as loader,
+        FastLoader(ds, num_workers=1, engine="native", **given) as other,
+    ):
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state = loader.state_dict()
+        left = list(batches)
+        other.load_state_dict(state)
+        assert same(list(other), left)
+        assert len(left) == -(-COUNT // 4) - 3
+
+
 def test_images_that_happen_to_have_one_size(packed: Path) -> None:
     """Padded batches are Padded, and lists are lists, also where all images have one size."""
     ds = PackedDataset(packed, transform=T.RandomResizedCrop((20, 24)), seed=1)
