@@ -21,9 +21,10 @@ from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleErro
 from fastload.files import expanded
 from fastload.folder_attributes import FolderAttributes
 from fastload.limits import checked_max_pixels
+from fastload.native_fields import NativeFields
 from fastload.native_images import NativeImages
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
-from fastload.plan import Plan, compile_plan
+from fastload.plan import Plan
 from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.positions import position_in
 from fastload.rng import checked_epoch, checked_seed
@@ -104,10 +105,11 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         self.path = files.name
         self._files = OpenOnUse(files, version)
         self._images: tuple[OpenedDataset, NativeImages] | None = None
-        super().__init__(transform)
         opened = self.opened  # now, not in a worker later
         self.form.check(opened.form, self.path)
         self._form = None if self._form is None else opened.own_form(self._form)
+        self._has_boxes = opened.has_boxes
+        super().__init__(transform)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -122,7 +124,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._files = OpenOnUse(*state["_files"])
-        self._plan, self._planned = compile_plan(self._transform, device=self._leaves), fingerprint(self._transform)
+        self._plan, self._planned = self._compiled(), fingerprint(self._transform)
 
     def __repr__(self) -> str:
         version = "" if self.version == 1 else f", version={self.version}"
@@ -147,10 +149,16 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def _source_for(self, plan: Plan) -> core.Source:
         opened = self.opened
         if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
-            further = self.images.further(plan)
-            made = core.Source(opened.reader.store, list(plan.programs), opened.image_field, self.max_pixels, further)
-            self._source = opened, plan, made
+            fields = NativeFields(opened.reader, names, plan) if opened.spatial and (names := self.native_fields) else None
+            programs, further, items = list(plan.programs), self.images.further(plan), fields.items if fields else ()
+            made = core.Source(opened.reader.store, programs, opened.image_field, self.max_pixels, further, items)
+            self._source = opened, plan, made, fields
         return self._source[2]  # type: ignore[no-any-return]
+
+    def row_fields(self, plan: Plan) -> NativeFields | None:
+        """The fields that a sample's native row has beside the image; None: it has none."""
+        self._source_for(plan)
+        return self._source[3]  # type: ignore[index, no-any-return]
 
     @property
     def images(self) -> NativeImages:
@@ -183,10 +191,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def mean_bytes(self) -> float | None:
         """Mean size of a stored sample, in bytes of its shard; None where images are attached, or there are no samples."""
-        shards = self.opened.reader.manifest.shards
-        if not shards or any(shard.base is not None for shard in shards):
-            return None
-        return sum(shard.bytes for shard in shards) / max(1, sum(shard.stored for shard in shards))
+        return self.opened.reader.manifest.mean_bytes
 
     @property
     def image_field(self) -> str:
@@ -276,7 +281,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def takes_whole_samples(self) -> bool:
         """Whether Python steps get whole samples: fields lie in the image, or are images beside it."""
-        return bool(self.plan.python) and self.image_field in self.fields and bool(self.opened.spatial_of(self.fields))
+        return bool(self.plan.python) and self.image_field in self.fields and not self.opened.spatial.isdisjoint(self.fields)
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""
@@ -298,17 +303,18 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         return self._row(self.plan, index, seed, epoch)[self.image_field]
 
     def _row(self, plan: Plan, index: int, seed: int, epoch: int) -> dict[str, Any]:
-        """The images of sample index by name, each the tensor or the list of its views."""
+        """What the native row of sample index has, by name; an image is the tensor or the list of its views."""
         if spatial := self.opened.spatial_of(self.fields):
             check_transform(plan, self.opened.reader.schema, spatial, self.native_fields)
         try:
             images, sizes = self.images, self._sizes(plan, index, seed, epoch)
-            parts = self.opened.make_row(self._source_for(plan), index, seed, epoch, images.outputs(plan, None, "CHW"), sizes)
+            parts, made = self.opened.make_row(self._source_for(plan), index, seed, epoch, images.outputs(plan, None, "CHW"), sizes)
         except (RemoteError, TransformError):
             raise
         except (ArgumentError, DatasetError, SampleError) as error:
             raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None
-        return images.by_name(plan, parts)
+        fields = self.row_fields(plan) if made else None
+        return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, sizes[0]))
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
         """(height, width) of sample index after the native transforms: of each image, or of each of its views."""

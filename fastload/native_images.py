@@ -63,9 +63,9 @@ class NativeImages:
 
     @classmethod
     def of(cls, reader: DatasetReader, names: Sequence[str]) -> NativeImages:
-        """Those of a packed dataset; `names`: of the delivered further images."""
-        schema = reader.schema
-        return cls([_image(reader, field) for field in schema if field == schema.image or field.name in names])
+        """Those of a packed dataset; `names`: of the delivered fields, whose further images they are."""
+        images = [field for field in reader.schema if field.kind == "image"]
+        return cls([_image(reader, field) for field in images if field == reader.schema.image or field.name in names])
 
     @property
     def forms(self) -> tuple[Any, ...]:
@@ -129,10 +129,11 @@ def _image(reader: DatasetReader, field: Field) -> NativeImage:
     schema = reader.schema
     height, width = (HEIGHT_COLUMN, WIDTH_COLUMN) if field == schema.image else schema.hidden_names(field)
     planes = Planes(field.name, field.channels, np.dtype(field.dtype).itemsize) if field.is_planes else None
-    return NativeImage(field.name, _number(reader, field.name), planes, lambda: (reader.column(height), reader.column(width)))
+    return NativeImage(field.name, number_of(reader, field.name), planes, lambda: (reader.column(height), reader.column(width)))
 
 
-def _number(reader: DatasetReader, name: str) -> int | npt.NDArray[np.uint16]:
+def number_of(reader: DatasetReader, name: str) -> int | npt.NDArray[np.uint16]:
+    """The number of a field in records; an array where it depends on the shard."""
     numbers = [shard.packed_fields(reader.schema).index(name) for shard in reader.manifest.shards]
     if len(set(numbers)) > 1:
         return np.array(numbers, np.uint16)

@@ -38,7 +38,8 @@ class OpenedDataset:
         in_records: names of the fields that lie in records, but for the first image.
         spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
             and the image, where it is not of 8-bit RGB.
-        native: those of them that a sample's native row can have: images.
+        native: those of them that a sample's native row can have: all but polygons.
+        has_boxes: whether there are boxes among these.
     """
 
     def __init__(self, files: DatasetFiles, version: int | None, inherited: OpenedDataset | None) -> None:
@@ -54,7 +55,8 @@ class OpenedDataset:
         self.image_name = image.name
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
         self.spatial = {f.name for f in fields if f.is_extended or (f.kind == "image" and f != image)}
-        self.native = {name for name in self.spatial if self.kinds[name] == "image"}
+        self.native = {name for name in self.spatial if self.kinds[name] != "polygons"}
+        self.has_boxes = any(self.kinds[name] == "boxes" for name in self.native)
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
@@ -75,8 +77,10 @@ class OpenedDataset:
 
     def make_row(
         self, source: core.Source, index: int, seed: int, epoch: int, outputs: list[core.Output], sizes: Sequence[tuple[int, int]]
-    ) -> list[torch.Tensor]:
-        """Makes a sample in the calling thread. A record in a cache that does not hold is fetched anew.
+    ) -> tuple[list[torch.Tensor], list[tuple[npt.NDArray[np.uint8], int] | None]]:
+        """Makes a sample in the calling thread: its parts, and what core.Decoder makes of the source's items.
+
+        A record in a cache that does not hold is fetched anew.
 
         Args:
             source: the dataset as the engine reads it.
@@ -92,13 +96,12 @@ class OpenedDataset:
         wide, files = [(width, height) for height, width in sizes], self.reader.files
         record = files.record(index) if files.remote else None
         try:
-            self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
+            return images, self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
         except SampleError:
             record = self.reader.healed(index) if record is None else None
             if record is None:
                 raise
-            self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
-        return images
+            return images, self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
 
     @property
     def conditions(self) -> ConditionEngine:

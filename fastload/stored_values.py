@@ -104,7 +104,7 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], native: S
     Raises:
         TransformError: there is such a step; the message names it and the field.
     """
-    left = [name for name in fields if name not in native]
+    left = [name for name in fields if name not in native or (plan.views and schema[name].kind != "image")]
     allowed = ("nothing",) if plan.views else ("nothing", "python")
     for stage in plan.stages:
         alone = left if stage.where == "native" else fields

@@ -36,7 +36,7 @@ def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: As
         TransformError: steps have dropped keypoints whose visibility waits.
         Whatever a step raises.
     """
-    sample = wrapped(schema, values, assemble)
+    sample = wrapped(plan, schema, values, assemble)
     for step in plan.python:
         sample = step(sample)
     visible = {name: values[name] for name in values if schema[name].kind == "keypoints" and schema[name].shape[-1] == 3}
@@ -49,16 +49,16 @@ def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: As
     return sample
 
 
-def wrapped(schema: Schema, values: Mapping[str, Any], assemble: Assemble) -> Any:
+def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Assemble) -> Any:
     """The sample that the first Python step gets."""
     assert schema.image is not None  # every dataset has one
     image = values[schema.image.name]
     canvas = int(image.shape[-2]), int(image.shape[-1])
-    return assemble({name: _wrapped(schema[name], value, canvas) for name, value in values.items()})
+    return assemble({name: _wrapped(schema[name], value, canvas, plan.box_format) for name, value in values.items()})
 
 
-def _wrapped(field: Field, value: Any, canvas: tuple[int, int]) -> Any:
-    """A field's value as a tv_tensor."""
+def _wrapped(field: Field, value: Any, canvas: tuple[int, int], box_format: str) -> Any:
+    """A field's value as a tv_tensor. `box_format`: of boxes that the native part has converted, or ""."""
     from torchvision import tv_tensors  # type: ignore[import-untyped]
 
     if field.kind == "image":
@@ -66,7 +66,7 @@ def _wrapped(field: Field, value: Any, canvas: tuple[int, int]) -> Any:
     if field.kind in ("mask", "instances"):
         return tv_tensors.Mask(value)
     if field.kind == "boxes":
-        return tv_tensors.BoundingBoxes(value, format=field.format.upper(), canvas_size=canvas)
+        return tv_tensors.BoundingBoxes(value, format=(box_format or field.format).upper(), canvas_size=canvas)
     if field.kind == "keypoints":
         return tv_tensors.KeyPoints(value[..., :2], canvas_size=canvas)
     if field.kind == "polygons":

@@ -15,6 +15,7 @@
 struct fl_worker {
     fl_renderer *renderer;
     fl_store_reader *reader;
+    fl_fields *fields; /* made for the first source with items */
     fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
     fl_buffer file; /* the image file, or the attached image, last read */
     fl_counters counters;
@@ -37,6 +38,7 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err) {
 void fl_worker_free(fl_worker *worker) {
     if (!worker) return;
     fl_store_reader_free(worker->reader);
+    fl_fields_free(worker->fields);
     fl_jpeg_entropy_free(worker->entropy);
     fl_buffer_free(&worker->file);
     fl_renderer_free(worker->renderer);
@@ -145,12 +147,12 @@ static uint32_t group_of(const fl_source *source, uint32_t first) {
     return n;
 }
 
-/* Makes an image that is open, or raw, into the parts of one field, of which `first` is the first. raw: as fl_render takes it. */
+/* Makes an image that is open, or raw, into the parts of one field, of which `first` is the first. raw and boxes: as fl_render takes them. */
 static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, const fl_view *raw, uint32_t width,
-                          uint32_t height, const fl_target *targets, uint32_t row, fl_error *err) {
+                          uint32_t height, fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_error *err) {
     fl_rendered took;
-    fl_code code = fl_render(worker->renderer, source->parts + first, group_of(source, first), key, raw, width, height, targets + first,
-                             row, &took, err);
+    fl_code code = fl_render(worker->renderer, source->parts + first, group_of(source, first), key, raw, width, height, boxes,
+                             targets + first, row, &took, err);
     add(&worker->counters.fallbacks, took.fell_back);
     add(&worker->counters.warnings, took.warnings);
     add(&worker->counters.decode_ns, took.decode_ns);
@@ -180,7 +182,7 @@ static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t
     fl_code code = find_image(worker, source, &source->parts[first], key.index, record, &found, err);
     if (!code) code = open_image(worker, source, &found, &raw, &width, &height, err);
     add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start));
-    if (!code) code = make_image(worker, source, first, key, raw.pixels ? &raw : NULL, width, height, targets, row, err);
+    if (!code) code = make_image(worker, source, first, key, raw.pixels ? &raw : NULL, width, height, NULL, targets, row, err);
     const char *name = source->parts[first].name;
     if (!code || !err || !name) return code;
     char text[FL_TEXT];
@@ -188,8 +190,15 @@ static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t
     return fl_fail(err, code, "field '%.100s': %s", name, text);
 }
 
-static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
-                        fl_error *err) {
+/* Opens what else of the record goes into the row. See NOTE [ fields: one row ]. */
+static fl_code open_items(fl_worker *worker, const fl_source *source, uint64_t index, fl_span record, fl_error *err) {
+    if (!source->store) return fl_fail(err, FL_EARG, "image files have no fields beside the image");
+    fl_code code = worker->fields ? FL_OK : fl_fields_create(&worker->fields, err);
+    return code ? code : fl_fields_open(worker->fields, source->items, source->item_count, source->store, index, record, err);
+}
+
+static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
+                        const fl_room *rooms, uint32_t row, fl_error *err) {
     stored found = {.proving_ns = 0};
     fl_span record = given;
     fl_view raw = {.pixels = NULL};
@@ -202,15 +211,20 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     code = open_image(worker, source, &found, &raw, &width, &height, err);
     add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start - found.proving_ns));
     add(&worker->counters.decode_ns, (uint64_t)found.proving_ns);
-    if (!code) code = make_image(worker, source, 0, key, raw.pixels ? &raw : NULL, width, height, targets, row, err);
+    if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
+    if (code) return code;
+    fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
+    code = make_image(worker, source, 0, key, raw.pixels ? &raw : NULL, width, height, boxes, targets, row, err);
+    if (!code && source->item_count)
+        code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), width, height, rooms, row, err);
     for (uint32_t at = group_of(source, 0); at < source->count && !code; at += group_of(source, at))
         code = make_further(worker, source, at, key, record, targets, row, err);
     return code;
 }
 
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
-                        fl_error *err) {
-    fl_code code = make_row(worker, source, key, given, targets, row, err);
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
+                        const fl_room *rooms, uint32_t row, fl_error *err) {
+    fl_code code = make_row(worker, source, key, given, targets, rooms, row, err);
     add(&worker->counters.samples, 1);
     if (code) add(&worker->counters.failed, 1);
     return code;
@@ -219,13 +233,14 @@ fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, 
 /* Never another image's pixels in a row that failed, whatever the policy does next. */
 static void clear(const fl_batch *batch, uint32_t row) {
     for (uint32_t i = 0; i < batch->parts; i++) fl_target_clear(&batch->target[i], row);
+    if (batch->items) fl_fields_clear(batch->sources[batch->row[row].source]->items, batch->items, batch->room, row);
 }
 
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
     const fl_row at = batch->row[row];
     const fl_key key = {batch->seed, batch->epoch, at.index};
-    const fl_code code =
-        make_image(worker, batch->sources[at.source], 0, key, image, image->width, image->height, batch->target, row, &batch->errors[row]);
+    const fl_code code = make_image(worker, batch->sources[at.source], 0, key, image, image->width, image->height, NULL, batch->target, row,
+                                    &batch->errors[row]);
     batch->errors[row].code = code;
     if (code) clear(batch, row);
     return code;
@@ -236,7 +251,8 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_row at = batch->row[row];
     fl_key key = {batch->seed, batch->epoch, at.index};
     fl_code code = batch->errors[row].code;
-    if (!code) code = fl_pipeline_row(context, batch->sources[at.source], key, at.given, batch->target, row, &batch->errors[row]);
+    if (!code)
+        code = fl_pipeline_row(context, batch->sources[at.source], key, at.given, batch->target, batch->room, row, &batch->errors[row]);
     if (code) {
         batch->errors[row].code = code;
         clear(batch, row);

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "common/image.h"
+#include "engine/fields.h"
 #include "engine/pool.h"
 #include "engine/render.h"
 #include "engine/ring.h"
@@ -28,6 +29,8 @@ typedef struct fl_source {
     fl_files *files;
     const fl_part *parts; /* [count], at least one; of image files all of one field */
     uint32_t count;
+    const fl_item *items; /* [item_count]: what else of each record goes into its row; none of image files */
+    uint32_t item_count;
     uint64_t max_pixels;
 } fl_source;
 
@@ -44,9 +47,9 @@ void fl_worker_free(fl_worker *worker); /* NULL is allowed */
 const fl_counters *fl_worker_counters(const fl_worker *worker);
 
 /* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and height must be what
- * fl_geometry_size gives for it. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets, uint32_t row,
-                        fl_error *err);
+ * fl_geometry_size gives for it. `rooms`: of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
+                        const fl_room *rooms, uint32_t row, fl_error *err);
 
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
@@ -57,11 +60,12 @@ typedef struct fl_row {
 typedef struct fl_batch {
     fl_ring *ring;
     fl_slot *slot;
-    const fl_source *const *sources; /* each of as many parts as the batch */
-    uint32_t rows, parts;
+    const fl_source *const *sources; /* each of as many parts and items as the batch */
+    uint32_t rows, parts, items;
     fl_row *row;      /* [rows] */
     fl_error *errors; /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not made. */
     fl_target *target; /* [parts] */
+    fl_room *room; /* [items] */
     uint64_t seed;
     uint32_t epoch;
     _Atomic uint32_t left, failed;

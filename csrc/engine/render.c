@@ -142,10 +142,10 @@ static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3
 }
 
 /* Resolves a part's geometry and fills what its window shows beyond the image. */
-static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key, const fl_target *target, uint32_t row,
-                    fl_error *err) {
+static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes,
+                    const fl_target *target, uint32_t row, fl_error *err) {
     fl_geometry *g = &part->g;
-    fl_code code = fl_geometry_resolve(&from->program, width, height, key, NULL, g, err);
+    fl_code code = fl_geometry_resolve(&from->program, width, height, key, boxes, g, err);
     if (!code) code = fl_target_fit(target, row, (uint32_t)g->window.width, (uint32_t)g->window.height, err);
     if (code) return code;
     fl_target_clear_margin(target, row);
@@ -318,11 +318,12 @@ static fl_code resample(fl_renderer *renderer, const planned *part, const decode
 }
 
 fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
-                  uint32_t height, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err) {
+                  uint32_t height, fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err) {
     fl_code code = FL_OK;
     *report = (fl_rendered){.decode_ns = 0};
     if (count > FL_PARTS_MAX) return fl_fail(err, FL_EARG, "%u parts of one image", count);
-    for (uint32_t i = 0; i < count && !code; i++) code = plan(&renderer->parts[i], &parts[i], width, height, key, &targets[i], row, err);
+    for (uint32_t i = 0; i < count && !code; i++)
+        code = plan(&renderer->parts[i], &parts[i], width, height, key, i ? NULL : boxes, &targets[i], row, err);
     if (!code) code = check_form(renderer, count, raw != NULL, err);
     if (code) return code;
     decoded from = {.box = {0, 0, width, height}, .eighths = 8};
@@ -334,3 +335,5 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
     report->resize_ns = (uint64_t)(fl_clock_ns() - start);
     return code;
 }
+
+const fl_geometry *fl_renderer_geometry(const fl_renderer *renderer) { return &renderer->parts[0].g; }

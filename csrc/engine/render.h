@@ -51,8 +51,12 @@ fl_code fl_renderer_open_planes(fl_renderer *renderer, fl_span entry, uint64_t m
                                 fl_error *err);
 
 /* Makes parts[0..count) of one image into row `row` of their targets. `raw`: the whole image; NULL: what was opened, of width x
- * height. FL_ERECORD when an image becomes another size than its target. */
+ * height. `boxes`: those of the sample, which the first part's geometry moves; NULL: none. FL_ERECORD when an image becomes another size
+ * than its target. */
 fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, const fl_view *raw, uint32_t width,
-                  uint32_t height, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err);
+                  uint32_t height, fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_rendered *report, fl_error *err);
+
+/* The geometry that the last fl_render resolved for its first part; valid until the next one. */
+const fl_geometry *fl_renderer_geometry(const fl_renderer *renderer);
 
 #endif

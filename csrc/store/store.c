@@ -244,6 +244,10 @@ static fl_store_place place_of(const shard *s, uint64_t index) {
     return s->tree.samples[s->rows ? s->rows[row] : row];
 }
 
+uint64_t fl_store_record_size(const fl_store *store, uint64_t index) {
+    return index < store->count ? place_of(&store->shard[fl_store_shard_of(store, index)], index).size : 0;
+}
+
 /* The shard that holds sample `index`, checked. */
 static fl_code find_shard(const fl_store *store, uint64_t index, const shard **s, fl_error *err) {
     fl_code code = store_check(store, err);

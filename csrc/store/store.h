@@ -51,6 +51,9 @@ uint32_t fl_store_shards(const fl_store *store);
 uint32_t fl_store_shard_of(const fl_store *store, uint64_t index); /* index < count */
 uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard); /* samples in it; shard < shards */
 
+/* Bytes of sample index's record; 0 where there is no such sample. */
+uint64_t fl_store_record_size(const fl_store *store, uint64_t index);
+
 /* The base of the shard that holds sample `index`, NULL where it was added without one, or there is no such sample. Valid while the store is. */
 const char *fl_store_base(const fl_store *store, uint64_t index);
 

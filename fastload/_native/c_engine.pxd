@@ -170,12 +170,43 @@ cdef extern from "engine/render.h" nogil:
         fl_program program
     int FL_PARTS_MAX
 
+cdef extern from "engine/fields.h" nogil:
+    ctypedef enum fl_item_kind:
+        FL_ITEM_MASK
+        FL_ITEM_BOXES
+        FL_ITEM_KEYPOINTS
+        FL_ITEM_INSTANCES
+        FL_ITEM_ROWS
+    ctypedef struct fl_item:
+        fl_item_kind kind
+        const char *name
+        uint16_t field
+        const uint16_t *fields
+        const int32_t *counts
+        uint32_t unit
+        fl_box_format format
+        bint integer
+        uint32_t columns
+        int32_t of
+        bint hidden
+    ctypedef struct fl_room:
+        fl_target target
+        uint8_t *data
+        uint64_t *start
+        uint32_t *kept
+    int FL_ITEMS_MAX, FL_ITEM_ALONE
+    fl_code fl_fields_check(const fl_item *, uint32_t, fl_error *)
+    fl_code fl_fields_bytes(const fl_item *, const fl_store *, uint64_t, uint64_t, uint64_t *, fl_error *)
+    void fl_fields_compact(const fl_item *, const fl_room *, uint32_t)
+
 cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_source:
         fl_store *store
         fl_files *files
         const fl_part *parts
         uint32_t count
+        const fl_item *items
+        uint32_t item_count
         uint64_t max_pixels
     ctypedef struct fl_counters:
         uint64_t samples, failed, warnings, fallbacks, bytes, read_ns, decode_ns, resize_ns
@@ -189,17 +220,20 @@ cdef extern from "engine/pipeline.h" nogil:
         fl_ring *ring
         fl_slot *slot
         const fl_source **sources
-        uint32_t rows, parts
+        uint32_t rows, parts, items
         fl_row *row
         fl_error *errors
         fl_target *target
+        fl_room *room
         uint64_t seed
         uint32_t epoch
         uint32_t left, failed
     fl_code fl_worker_create(fl_worker **, fl_error *)
     void fl_worker_free(fl_worker *)
     const fl_counters *fl_worker_counters(const fl_worker *)
-    fl_code fl_pipeline_row(fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, uint32_t, fl_error *)
+    fl_code fl_pipeline_row(
+        fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, const fl_room *, uint32_t, fl_error *
+    )
     fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
     void fl_batch_ahead(void *, uint32_t, void *) noexcept

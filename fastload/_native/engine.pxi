@@ -115,11 +115,14 @@ cdef class Batch:
     cdef public object fetch  # what the batch waits for: whoever held it keeps that here
     cdef Engine engine
     cdef _Targets targets
+    cdef _Rooms rooms  # None: there are no items
     cdef uint32_t inline_next
     cdef bint counted
 
     def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch,
-                  str layout="equal", uint32_t pad_to=1):
+                  str layout="equal", uint32_t pad_to=1, bint even=False):
+        """even: whether the rows of each item start at equal steps, and not one right after the other."""
+        cdef Source first = engine.sources[0] if engine.sources else None
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
         cdef fl_error err
         engine._live()
@@ -131,6 +134,8 @@ cdef class Batch:
                 raise _errors.ArgumentError(f"row {i} names source {sources[i]}")
             if engine.pointers[sources[i]].count != self.targets.count:
                 raise _errors.ArgumentError(f"source {sources[i]} makes other parts than the batch has")
+            if first.source.item_count and (<Source>engine.sources[sources[i]]).items.form != first.items.form:
+                raise _errors.ArgumentError(f"source {sources[i]} has other fields beside the image than the first")
         self.batch.row = <fl_row *>calloc(n, sizeof(fl_row))
         self.batch.errors = <fl_error *>calloc(n, sizeof(fl_error))
         if self.batch.row is NULL or self.batch.errors is NULL:
@@ -143,6 +148,10 @@ cdef class Batch:
         self.batch.seed = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
         self.batch.epoch = <uint32_t>(int(epoch) & 0xFFFFFFFF)
         self.batch.target, self.batch.parts = self.targets.target, self.targets.count
+        if first.source.item_count:
+            self.rooms = _Rooms.__new__(_Rooms, first.items, n, even)
+            self.rooms._lay(self.batch.sources, self.batch.row, self.batch.errors, self.targets.target)
+            self.batch.room, self.batch.items = self.rooms.room, self.rooms.count
         _add(&_live_batches, 1)
         self.counted = True
         if not fl_batch_cached(&self.batch):  # a full queue only means that the hint is not needed yet
@@ -214,7 +223,7 @@ cdef class Batch:
     @property
     def bytes(self):
         """Bytes that it needs of a slot."""
-        return self.targets.bytes
+        return self._bytes()
 
     @property
     def places(self):
@@ -228,12 +237,18 @@ cdef class Batch:
         if self.batch.slot is not NULL:
             raise _errors.FastloadError("this batch was submitted already")
         self.engine.ring._settle()
-        check(fl_ring_take(self.engine.ring.ptr, self.targets.bytes, &self.batch.slot, &err), &err)
+        check(fl_ring_take(self.engine.ring.ptr, self._bytes(), &self.batch.slot, &err), &err)
         self.engine.ring._pin(self.batch.slot)
         self.targets._lie(fl_slot_data(self.batch.slot))
+        if self.rooms is not None:
+            self.rooms._lie(<uint8_t *>fl_slot_data(self.batch.slot) + self.targets.bytes)
         self.submitted = True
         if not self.held:
             self._queue()
+
+    cdef size_t _bytes(self) noexcept:
+        """Of its slot."""
+        return self.targets.bytes + (0 if self.rooms is None else self.rooms.bytes)
 
     cdef int _queue(self) except -1:
         cdef fl_error err
@@ -280,6 +295,8 @@ cdef class Batch:
         if record is not None:
             self.give(row, record)
         self.batch.errors[row].code = FL_OK
+        if self.rooms is not None:
+            self.rooms._make_room(row, self.batch.sources[source], index, &self.batch.errors[row])
         self.batch.left += 1
         with nogil:
             fl_batch_run(&self.batch, row, worker)
@@ -309,6 +326,20 @@ cdef class Batch:
             fl_batch_pixels(&self.batch, row, &view, worker)
         check(self.batch.errors[row].code, &self.batch.errors[row])
 
+    def compact(self):
+        """Closes the gaps that dropped rows, and rows that failed, left in the items of a batch that is ready."""
+        if not self.ready:
+            raise _errors.FastloadError("this batch is not ready")
+        if self.rooms is not None:
+            with nogil:
+                self.rooms._compact()
+
+    @property
+    def items(self):
+        """Of each item None where it is hidden, else (memory, starts, kept): the array that it lies in, None for the lease; int64 (rows + 1):
+        the first byte of each row, and the end; and uint32 (rows): how many rows of each were kept, None of masks."""
+        return [] if self.rooms is None else self.rooms._described(self.targets.bytes)
+
     def lease(self):
         """The finished slot, handed over: of each part rows x width x height x 3 values, in its output's layout, where `parts` and `places` say."""
         cdef Lease lease
@@ -316,7 +347,7 @@ cdef class Batch:
             raise _errors.FastloadError("this batch is not ready")
         lease = Lease.__new__(Lease)
         lease.ring, lease.slot = self.engine.ring, self.batch.slot
-        lease.size = self.targets.bytes
+        lease.size = self._bytes()
         fl_slot_lease(lease.slot)
         self.batch.slot = NULL
         self.given = None

@@ -2,21 +2,12 @@
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
-    fl_boxes, FL_BOXES_CXCYWH, FL_BOXES_CXCYWHR, FL_BOXES_XYWH, FL_BOXES_XYWHR, FL_BOXES_XYXY, FL_BOXES_XYXYXYXY, fl_boxes_columns,
-    fl_geometry, fl_geometry_resolve, fl_objects_mask, fl_objects_points, FL_POINTS_KEYPOINTS, FL_POINTS_OUTLINE, fl_points_kind,
+    fl_boxes, fl_boxes_columns, fl_geometry, fl_geometry_resolve, fl_objects_mask, fl_objects_points, FL_POINTS_KEYPOINTS, FL_POINTS_OUTLINE, fl_points_kind,
     FL_STEP_CROP, FL_STEP_FORMAT, FL_STEP_HFLIP, FL_STEP_IOU_CROP, FL_STEP_PAD, FL_STEP_RESIZE, FL_STEP_SANITIZE, FL_STEP_VFLIP,
 )
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
-_BOX_FORMATS = {
-    "xyxy": FL_BOXES_XYXY,
-    "xywh": FL_BOXES_XYWH,
-    "cxcywh": FL_BOXES_CXCYWH,
-    "xywhr": FL_BOXES_XYWHR,
-    "cxcywhr": FL_BOXES_CXCYWHR,
-    "xyxyxyxy": FL_BOXES_XYXYXYXY,
-}
 _STEP_NAMES = {
     FL_STEP_CROP: "crop",
     FL_STEP_PAD: "pad",

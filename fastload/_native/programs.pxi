@@ -6,7 +6,7 @@ from fastload._native.c_common cimport (
 from fastload._native.c_engine cimport (
     fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP, FL_OP_LETTERBOX,
     FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
-    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_source, fl_target, fl_worker,
+    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_room, fl_source, fl_target, fl_worker,
     fl_worker_create, fl_worker_free,
 )
 from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, fl_place, fl_target_lay
@@ -132,16 +132,18 @@ cdef class Source:
         max_pixels: images of more are refused.
         further: (name, number, programs) of each further image of a record: a number of records, or a uint16 array with that of each
             shard. Their parts come after those of the image.
+        items: what else of each record goes into its row: see _Items.
 
     Of files, every image that is no whole and sound JPEG fails: what becomes of it is decided by who knows how its dataset opens it.
     """
 
     cdef fl_source source
     cdef fl_part *own
+    cdef _Items items
     cdef readonly object data
     cdef list borrowed
 
-    def __init__(self, data not None, list programs not None, uint16_t image_field, uint64_t max_pixels, further=()):
+    def __init__(self, data not None, list programs not None, uint16_t image_field, uint64_t max_pixels, further=(), items=()):
         count = len(programs) + sum(len(own) for _, _, own in further)
         if not 0 < len(programs) <= FL_PARTS_MAX:
             raise _errors.TransformError(f"{len(programs)} views of one image: 1 to {FL_PARTS_MAX} are made natively")
@@ -161,6 +163,8 @@ cdef class Source:
             self.source.files = (<Files>data).ptr
         else:
             self.source.store = (<Store?>data).ptr
+            self.items = _Items.__new__(_Items, items, data)
+            self.source.items, self.source.item_count = self.items.item, self.items.count
         self.data = data
         self.source.max_pixels = max_pixels
 
@@ -184,6 +188,11 @@ cdef class Source:
             part.fields, part.name, part.program = by_shard, text, (<Program?>program).program
             self.source.count += 1
         return 0
+
+    @property
+    def has_items(self):
+        """Whether more of a record than its image goes into a row."""
+        return self.source.item_count > 0
 
     def __dealloc__(self):
         free(self.own)
@@ -372,7 +381,16 @@ cdef class Decoder:
 
     def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes, const uint8_t[::1] record=None):
         """Makes the parts of sample index, each into the buffer of bytes `into[i]`, sizes[i] = (width, height) pixels of outputs[i]'s type.
-        `record`: its record, where the shard's file lacks it. Raises SampleError with the bare reason."""
+
+        Args:
+            record: its record, where the shard's file lacks it.
+
+        Returns:
+            Of each of the source's items None where it is hidden, else (bytes, number of rows that were kept): a uint8 array.
+
+        Raises:
+            SampleError: with the bare reason.
+        """
         cdef fl_error err
         cdef fl_code code
         cdef fl_key key = _key(seed, epoch, index)
@@ -390,11 +408,18 @@ cdef class Decoder:
         given.bytes, given.size = NULL, 0
         if record is not None and record.shape[0]:
             given.bytes, given.size = &record[0], record.shape[0]
+        cdef _Rooms rooms = None
+        cdef fl_room *room = NULL
+        cdef list made = []
+        if source.source.item_count:
+            rooms = _Rooms.__new__(_Rooms, source.items, 1, False)
+            made, room = rooms._alone(&source.source, key.index, targets.target), rooms.room
         with self._lock:
             self._sources[id(source)] = source
             with nogil:
-                code = fl_pipeline_row(self.worker, &source.source, key, given, targets.target, 0, &err)
+                code = fl_pipeline_row(self.worker, &source.source, key, given, targets.target, room, 0, &err)
         check(code, &err)
+        return [None if each is None else (each, rooms.room[i].kept[0]) for i, each in enumerate(made)]
 
 
 # NOTE [ engine: pinned slots ]

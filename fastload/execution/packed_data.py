@@ -140,6 +140,15 @@ def _why_not_in_place(view: PackedView) -> str:
     return next(filter(None, reasons), "the transforms of its parts differ")
 
 
+def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
+    """What the native rows of a batch have in common beside the image."""
+    if isinstance(dataset, InPlaceDataset):
+        return ()
+    schema, of_boxes = dataset.opened.reader.schema, bool(dataset.plan.of_boxes)
+    boxes = [str(field) for field in schema if field.kind == "boxes"] if of_boxes else []
+    return of_boxes, *boxes, *(str(schema[name]) for name in dataset.native_fields)
+
+
 def _native(view: PackedView, device: bool) -> PackedView | None:
     """The rows with what the native engine does; None if another engine has to run."""
     if not all(each.is_batched_natively for each in view.datasets):
@@ -147,6 +156,8 @@ def _native(view: PackedView, device: bool) -> PackedView | None:
     if device and any(each.plan.movable for each in view.datasets) and all(each.images.only_rgb for each in view.datasets):
         view = replace(view, datasets=tuple(each.snapshot(device=True) for each in view.datasets))
     if not all(each.plan.native for each in view.datasets):
+        return None
+    if len(view.datasets) > 1 and len({_row_form(each) for each in view.datasets}) > 1:
         return None
     if any(isinstance(each, InPlaceDataset) and each.refusal() for each in view.datasets):
         return None

@@ -275,7 +275,8 @@ def _fields_of(data: PackedData | None) -> BatchFields:
     if isinstance(dataset, InPlaceDataset):
         return BatchFields(image)
     given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
-    objects = tuple((each.name, each.kind, each.format) for each in given if each.kind in IN_IMAGE)
+    form = dataset.plan.box_format  # of boxes that are converted
+    objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
     return BatchFields(image, objects=objects, paths=tuple(dataset.form.paths.items()))
 
 

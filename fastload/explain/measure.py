@@ -111,7 +111,7 @@ def _python(plan: Plan, dataset: PackedDataset, index: int) -> tuple[Any, list[f
     image = values[dataset.image_field]
     times = [time.perf_counter()]
     if dataset.takes_whole_samples:
-        image = wrapped(dataset.opened.reader.schema, values, dataset.assemble)
+        image = wrapped(plan, dataset.opened.reader.schema, values, dataset.assemble)
     elif plan.pillow:
         image = to_pillow(image)
     times.append(time.perf_counter())

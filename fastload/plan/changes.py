@@ -76,12 +76,17 @@ class TransformedDataset:
         TransformError: the transform cannot be planned.
     """
 
+    _has_boxes = False  # whether the engine has the boxes of each sample
+
     def __init__(self, transform: Any) -> None:
         self._transform: Any = transform
         self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
         self._leaves = False  # whether the plan leaves ops to the device
         self._source: tuple[Any, ...] | None = None  # what the engine reads, and what that was made of
-        self._plan, self._planned = compile_plan(transform), fingerprint(transform)
+        self._plan, self._planned = self._compiled(), fingerprint(transform)
+
+    def _compiled(self) -> Plan:
+        return compile_plan(self._transform, device=self._leaves, boxes=self._has_boxes)
 
     @property
     def transform(self) -> Any:
@@ -90,8 +95,8 @@ class TransformedDataset:
 
     @transform.setter
     def transform(self, transform: Any) -> None:
-        self._plan, self._planned = compile_plan(transform, device=self._leaves), fingerprint(transform)
-        self._transform = transform
+        plan = compile_plan(transform, device=self._leaves, boxes=self._has_boxes)
+        self._plan, self._planned, self._transform = plan, fingerprint(transform), transform
 
     @property
     def plan(self) -> Plan:
@@ -99,7 +104,7 @@ class TransformedDataset:
         if not self._fixed:
             seen = fingerprint(self._transform)
             if seen != self._planned:
-                self._plan, self._planned = compile_plan(self._transform), seen
+                self._plan, self._planned = compile_plan(self._transform, boxes=self._has_boxes), seen
         return self._plan
 
     def snapshot(self, *, device: bool = False) -> Self:
@@ -110,7 +115,7 @@ class TransformedDataset:
         """
         plan, out = self.plan, self._copied()
         out._fixed, out._leaves, out._source = True, device and plan.movable, None
-        out._plan = compile_plan(self._transform, device=True) if out._leaves else plan
+        out._plan = out._compiled() if out._leaves else plan
         return out
 
     def _copied(self) -> Self:

@@ -83,6 +83,13 @@ class Manifest:
         number = self.schema.number(name)
         return self.shards[0].packed_fields(self.schema).index(name) if self.shards else number
 
+    @property
+    def mean_bytes(self) -> float | None:
+        """Mean size of a stored sample, in bytes of its shard; None where images are attached, or there are no samples."""
+        if not self.shards or any(shard.base is not None for shard in self.shards):
+            return None
+        return sum(shard.bytes for shard in self.shards) / max(1, sum(shard.stored for shard in self.shards))
+
     def same_samples(self, other: Manifest) -> bool:
         """Whether `other` has the same samples and values, judged by the checksums of all columns but the records'."""
         names = [field.name for field in self.schema]

@@ -24,7 +24,8 @@ from fastload.packed_view import PackedView
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.image_sizes import EQUAL, layout_for
-from fastload.threads.slot_images import SlotImages
+from fastload.threads.native_rows import NativeValues, native_values
+from fastload.threads.slot_images import Alone, SlotImages
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row that failed; code 0: its image was made, but not its other fields."""
@@ -86,23 +87,26 @@ class BatchAssembler:
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
-            parts, places = self._parts(batch, alone, keep), self._engine.image_parts
+            lease, instead = batch.lease(), {row: (one, one.lease()) for row, one in alone.items()}
+            parts, places = self._parts(batch, lease, instead, keep), self._engine.image_parts
             images: dict[str, Images] = {
                 name: parts[at] if isinstance(at, int) else [parts[each] for each in at] for name, at in places.items()
             }
-            return self._assemble(images, sources, indices, rest)
+            fields = self._engine.row_fields
+            native = {} if fields is None else native_values(batch, lease, fields, self.layout, instead, keep)
+            return self._assemble(images, sources, indices, rest, native)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
 
         return AssembledBatch(self._transfer.put(made, key), lost)
 
-    def _parts(self, batch: core.Batch, alone: dict[int, core.Batch], keep: list[int] | None) -> list[torch.Tensor | SlotImages]:
-        """The parts of a ready batch: without a copy where all rows are kept."""
-        lease = batch.lease()
+    def _parts(
+        self, batch: core.Batch, lease: core.Lease, instead: dict[int, Alone], keep: list[int] | None
+    ) -> list[torch.Tensor | SlotImages]:
+        """The parts of a batch that was leased: without a copy where all rows are kept."""
         if self.layout is EQUAL:
             return [image if keep is None else image[keep] for image in _images_of(batch, lease)]
-        instead = {row: (one, one.lease()) for row, one in alone.items()}
         return [SlotImages(batch, lease, part, self.layout, instead, keep) for part in range(len(batch.parts))]
 
     def hand_over(self, finished: AssembledBatch) -> Any:
@@ -200,15 +204,21 @@ class BatchAssembler:
         return made is not None
 
     def _assemble(
-        self, images: dict[str, Images], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
+        self,
+        images: dict[str, Images],
+        sources: np.ndarray[Any, Any],
+        indices: np.ndarray[Any, Any],
+        stored: list[Stored],
+        native: dict[str, NativeValues],
     ) -> Any:
         first = self._engine.view.datasets[0]
         collate = self._collate
-        if (collate is None and self._batched) or (self.layout.kind == "padded" and not first.stored_fields):
-            return _as_collated(first.assemble(self._columns(images, sources, indices, stored)))
+        if (collate is None and self._batched) or (self.layout.kind == "padded" and not first.stored_fields and not native):
+            return _as_collated(first.assemble(self._columns(images, sources, indices, stored, native)))
         values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
         values |= {name: [row[name] for row in stored] for name in first.stored_fields}
         values |= {name: _unbound(image) for name, image in images.items()}
+        values |= {name: own.samples() for name, own in native.items()}
         samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
         if self._batched:
             assert collate is not None
@@ -216,13 +226,20 @@ class BatchAssembler:
         return _as_collated(samples[0]) if collate is None else collate(samples[0])
 
     def _columns(
-        self, images: dict[str, Images], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], stored: list[Stored]
+        self,
+        images: dict[str, Images],
+        sources: np.ndarray[Any, Any],
+        indices: np.ndarray[Any, Any],
+        stored: list[Stored],
+        native: dict[str, NativeValues],
     ) -> dict[str, Any]:
         """A batch by field, as default_collate would return it, without a Python object per sample for fields that are columns."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._fields:
             if kind == "image":
                 out[name] = _whole(images[name])
+            elif name in native:
+                out[name] = native[name].batch()
             elif columns:
                 out[name] = torch.from_numpy(_gather(columns, sources, indices))
             else:
@@ -234,7 +251,8 @@ class BatchAssembler:
         """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns for a field stored in records."""
         datasets = self._engine.view.datasets
         kinds = datasets[0].kinds
-        column = {name: kinds[name] in ("int", "float", "array") for name in datasets[0].fields}
+        native = () if self._engine.row_fields is None else self._engine.row_fields.names
+        column = {name: kinds[name] in ("int", "float", "array") and name not in native for name in datasets[0].fields}
         return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.dataset import PackedDataset
 from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.in_place.base import InPlaceDataset
 from fastload.positions import as_positions
@@ -46,8 +47,9 @@ class ThreadEngine:
     2. announce() starts the read-ahead of a batch, and the batch's submit() queues it. A batch belongs to its holder.
 
     Attributes:
-        has_stored: whether any delivered field is stored in records beside the image.
+        has_stored: whether any delivered field is read per row, from records.
         image_parts: by name of each image the number of its part of a batch, or the list of those of its views.
+        row_fields: what rows have natively beside the images; None: nothing.
     """
 
     def __init__(self, view: PackedView, threads: int, outputs: list[core.Output], depth: int, batch_size: int) -> None:
@@ -61,6 +63,7 @@ class ThreadEngine:
         first = view.datasets[0]
         self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
         self.has_stored = bool(view.datasets[0].stored_fields)
+        self.row_fields = first.row_fields(first.plan) if self.core.sources[0].has_items and isinstance(first, PackedDataset) else None
         self._largest = ASKED_FROM - 1  # bytes of the largest batch of different sizes so far
         self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := _remote_files(dataset)) is not None}
 

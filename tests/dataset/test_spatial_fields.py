@@ -140,17 +140,24 @@ def test_fields_left_out(folder: Path) -> None:
 @pytest.mark.parametrize("transform", [T.CenterCrop(16), T.RandomHorizontalFlip(0.5), T.Views([[T.ToFloat()], [lambda image: image]])])
 def test_transform_refused(folder: Path, transform: Any) -> None:
     """A step that would change the image alone is a TransformError that names both."""
+    with pytest.raises(TransformError, match=r"'mask'|'lines'"):
+        PackedDataset(folder, transform, fields=["image", "mask", "lines"])[0]
+
+
+def test_views_are_refused(folder: Path) -> None:
+    """Several views take the image alone."""
     with pytest.raises(TransformError, match="'mask'"):
-        PackedDataset(folder, transform, fields=["image", "mask"])[0]
+        PackedDataset(folder, T.Views([T.CenterCrop(16)] * 2), fields=["image", "mask"])[0]
 
 
 def test_floats(folder: Path) -> None:
     """ToFloat and Normalize change no place of a pixel: they go with masks and boxes."""
     dataset = PackedDataset(folder, [T.ToFloat(), T.Normalize((0.5,) * 3, (0.5,) * 3)], fields=["image", "boxes"])
     assert dataset[2]["image"].dtype == torch.float32
-    with pytest.raises(TransformError, match="'boxes'"):
-        PackedDataset(folder, T.CenterCrop(4), fields=["image", "second", "boxes"])[0]
-    assert PackedDataset(folder, T.CenterCrop(4), fields=["image", "second"])[0]["second"].shape == (3, 4, 4)
+    with pytest.raises(TransformError, match="'lines'"):
+        PackedDataset(folder, T.CenterCrop(4), fields=["image", "second", "lines"])[0]
+    sample = PackedDataset(folder, T.CenterCrop(4), fields=["image", "second", "mask"])[0]
+    assert (sample["second"].shape, sample["mask"].shape) == ((3, 4, 4), (4, 4))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -171,7 +178,7 @@ def test_verify(folder: Path) -> None:
 def test_pixel_limit(folder: Path) -> None:
     """A field of more pixels than the limit is an error of its sample, before it is decoded."""
     with pytest.raises(SampleError, match=r"'mask'.*limit is 400"):
-        PackedDataset(folder, fields=["image", "mask"], max_pixels=400).stored_values(0)
+        PackedDataset(folder, fields=["image", "mask"], max_pixels=400).stored_values(0, ["mask"])
 
 
 BAD = {
