@@ -145,6 +145,8 @@ fl_code fl_fields_open(fl_fields *fields, const fl_item *items, uint32_t count, 
     return code;
 }
 
+fl_code fl_fields_renew(fl_fields *fields, fl_error *err) { return copy_boxes(fields, err); }
+
 fl_boxes *fl_fields_boxes(fl_fields *fields) {
     for (uint32_t i = 0; i < fields->count; i++)
         if (fields->items[i].kind == FL_ITEM_BOXES) return &fields->opened[i].boxes;

@@ -66,6 +66,9 @@ fl_code fl_fields_check(const fl_item *items, uint32_t count, fl_error *err);
 fl_code fl_fields_open(fl_fields *fields, const fl_item *items, uint32_t count, const fl_store *store, uint64_t index, fl_span record,
                        fl_error *err);
 
+/* The boxes of the record that was opened as they were before a geometry moved them, for a further image. FL_ENOMEM. */
+fl_code fl_fields_renew(fl_fields *fields, fl_error *err);
+
 /* The first boxes of the record that was opened, to be resolved with; NULL: there are none. */
 fl_boxes *fl_fields_boxes(fl_fields *fields);
 

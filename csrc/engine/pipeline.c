@@ -172,9 +172,29 @@ static fl_code open_image(fl_worker *worker, const fl_source *source, const stor
     return code;
 }
 
+static bool is_cropped_by_boxes(const fl_program *program) {
+    for (uint32_t i = 0; i < program->count; i++)
+        if (program->ops[i].kind == FL_OP_IOU_CROP) return true;
+    return false;
+}
+
+/* The boxes of the record for a further image of width x height, where a crop depends on them: they lie in the first image, `canvas`. */
+static fl_code boxes_for(fl_worker *worker, const fl_source *source, const fl_part *part, fl_box canvas, uint32_t width, uint32_t height,
+                         fl_boxes **boxes, fl_error *err) {
+    *boxes = NULL;
+    if (!source->item_count || !is_cropped_by_boxes(&part->program)) return FL_OK;
+    if (width != canvas.width || height != canvas.height)
+        return fl_fail(err, FL_EARG, "RandomIoUCrop cuts images of one size alike, and it has %u x %u pixels beside %u x %u", width, height,
+                       canvas.width, canvas.height);
+    const fl_code code = fl_fields_renew(worker->fields, err);
+    if (!code) *boxes = fl_fields_boxes(worker->fields);
+    return code;
+}
+
 /* Makes a further image of the record. */
-static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_span record,
+static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key, fl_span record, fl_box canvas,
                             const fl_target *targets, uint32_t row, fl_error *err) {
+    fl_boxes *boxes = NULL;
     stored found;
     fl_view raw = {.pixels = NULL};
     uint32_t width = 0, height = 0;
@@ -182,7 +202,8 @@ static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t
     fl_code code = find_image(worker, source, &source->parts[first], key.index, record, &found, err);
     if (!code) code = open_image(worker, source, &found, &raw, &width, &height, err);
     add(&worker->counters.read_ns, (uint64_t)(fl_clock_ns() - start));
-    if (!code) code = make_image(worker, source, first, key, raw.pixels ? &raw : NULL, width, height, NULL, targets, row, err);
+    if (!code) code = boxes_for(worker, source, &source->parts[first], canvas, width, height, &boxes, err);
+    if (!code) code = make_image(worker, source, first, key, raw.pixels ? &raw : NULL, width, height, boxes, targets, row, err);
     const char *name = source->parts[first].name;
     if (!code || !err || !name) return code;
     char text[FL_TEXT];
@@ -218,7 +239,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     if (!code && source->item_count)
         code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), width, height, rooms, row, err);
     for (uint32_t at = group_of(source, 0); at < source->count && !code; at += group_of(source, at))
-        code = make_further(worker, source, at, key, record, targets, row, err);
+        code = make_further(worker, source, at, key, record, (fl_box){0, 0, width, height}, targets, row, err);
     return code;
 }
 

@@ -74,6 +74,19 @@ class Pairs:
         return Item(self.name(position), image, {**values, **self._change})
 
 
+class Boxed(Pairs):
+    """The same with boxes and a mask in the image."""
+
+    fields = (*FIELDS, Field("boxes", "boxes", format="xyxy"), Field("mask", "mask", "uint16"))
+
+    def read(self, position: int) -> Item:
+        item = super().read(position)
+        height = 60 + position
+        boxes = np.array([[2, 3, 20 + position, 40], [30, 30, 45, 59]], np.float32)[: position % 3]
+        labels = (np.arange(height)[:, None] * 500 + np.arange(50)).astype(np.uint16)
+        return Item(item.name, item.image, {**item.values, "boxes": boxes, "mask": labels})
+
+
 class Grey(Pairs):
     """A source whose first image is of 16-bit grey."""
 
@@ -262,3 +275,25 @@ def test_a_further_image_that_is_damaged(tmp_path: Path, on_error: Any) -> None:
     labels = [label for batch in FastLoader(dataset, 3, engine="native", on_error=on_error) for label in batch["label"].tolist()]
     assert len(labels) == (COUNT - 1 if on_error == "skip" else COUNT)
     assert 3 not in labels
+
+
+def test_crops_that_depend_on_boxes(tmp_path: Path) -> None:
+    """RandomIoUCrop cuts the twin, the depth and the mask as it cuts the image; an image of another size cannot be cut by these boxes."""
+    out = tmp_path / "d"
+    fastload.pack(Boxed(), out, workers=1)
+    steps = [T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.CenterCrop(24)]
+    names = ("image", "twin", "depth", "mask", "boxes", "label")
+    dataset = PackedDataset(out, steps, fields=names, seed=6)
+    assert dataset.plan.native
+    cut = 0
+    for index in range(COUNT):
+        sample = dataset[index]
+        assert torch.equal(sample["twin"], sample["image"])
+        assert torch.equal(sample["depth"][0].int(), sample["mask"].int())
+        cut += not torch.equal(sample["image"], PackedDataset(out, T.CenterCrop(24), fields=("image", "label"))[index][0])
+    assert cut
+    for batch in FastLoader(dataset, COUNT, collate="padded", engine="native", num_workers=2):
+        for row, label in enumerate(batch["label"].tolist()):
+            assert all(equal(batch[name][row], dataset[label][name]) for name in ("image", "twin", "depth", "mask"))
+    with pytest.raises(SampleError, match=r"field 'second': RandomIoUCrop cuts images of one size alike, and it has 110 x 90 pixels"):
+        PackedDataset(out, steps, fields=("image", "second", "boxes"))[2]
