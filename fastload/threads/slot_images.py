@@ -90,6 +90,9 @@ class SlotImages:
 
 def _padded(values: torch.Tensor, sizes: npt.NDArray[np.int64]) -> Padded:
     """With these heights and widths, (rows, 2)."""
-    lengths = torch.from_numpy(np.ascontiguousarray(sizes))
-    heights, widths = (torch.arange(side) < lengths[:, axis, None] for axis, side in enumerate(values.shape[-2:]))
-    return Padded(values, heights[:, :, None] & widths[:, None, :], lengths)
+    count, _, height, width = values.shape
+    lines = np.zeros((count + 1, width), np.bool_)  # a line within each image, and one below all
+    lines[:count] = np.arange(width) < sizes[:, 1:]
+    which = np.where(np.arange(height) < sizes[:, :1], np.arange(count)[:, None], count)
+    mask = lines.take(which.reshape(-1), axis=0).reshape(count, height, width)  # copies whole lines, where `&` takes pixels
+    return Padded(values, torch.from_numpy(mask), torch.from_numpy(np.ascontiguousarray(sizes)))
