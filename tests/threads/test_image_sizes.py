@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import given as by_hypothesis
 from hypothesis import strategies as st
 from PIL import Image
+from scenes import Scenes
 from torch.utils.data import DataLoader
 
 import fastload
@@ -301,3 +302,23 @@ def test_padding_wasted_by_buckets_is_small(tmp_path: Path) -> None:
         wasted.append(sum(int((~mask).sum()) for mask in masks) / sum(mask.numel() for mask in masks))
     assert wasted[1] < 0.1
     assert wasted[1] < wasted[0] / 2
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+@pytest.mark.parametrize("given", [{"collate": "list"}, {"collate": "padded", "pad_to": 8}])
+def test_masks_and_objects_lie_as_their_images(tmp_path: Path, given: dict[str, Any], threads: int) -> None:
+    """Masks, instances, boxes and rows of images of different sizes are those of the Python engine, in lists and padded."""
+    fastload.pack(Scenes(14), tmp_path / "packed", workers=1)
+    ds = PackedDataset(tmp_path / "packed", transform=JITTER, seed=3)
+    rows = [i for i in range(14) if i != 2]  # a thousand instances take their time
+    subset = torch.utils.data.Subset(ds, rows)
+    with (
+        FastLoader(subset, 5, seed=3, num_workers=threads, engine="native", **given) as native,
+        FastLoader(subset, 5, seed=3, engine="python", **given) as python,
+    ):
+        for got, want in zip(native, python, strict=True):
+            if isinstance(got, dict):
+                assert got.keys() == want.keys()
+                assert all(same(got[name], want[name]) for name in got)
+            else:
+                assert all(same(a[name], b[name]) for a, b in zip(got, want, strict=True) for name in b)
