@@ -9,7 +9,7 @@ FUZZ := build/fuzz
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TARGETS ?= $(FUZZ_TARGETS)
 # What does not need libjpeg or zlib, which the memory sanitizer would have to have compiled.
-FUZZ_OWN := $(filter-out fuzz_pack fuzz_planes,$(FUZZ_TARGETS))
+FUZZ_OWN := $(filter-out fuzz_pack fuzz_planes fuzz_fields,$(FUZZ_TARGETS))
 OWN_FILES := $(shell grep -LE '<(jpeglib|lmdb|turbojpeg|zlib)\.h>|"(jpeg/(libjpeg|libjpeg_io|decoder)|engine/pipeline|store/planes_zlib)\.h"' csrc/*/*.c)
 CLANG ?= $(firstword $(foreach name,clang clang-19 clang-16 clang-15 clang-14,$(shell command -v $(name) 2>/dev/null)))
 FUZZ_FLAGS := -Itests/fuzz -Wno-unused-function -Wno-unused-but-set-variable

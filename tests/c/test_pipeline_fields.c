@@ -1,9 +1,10 @@
 /* Fields of a row: known values through a crop and a flip, rows that go with dropped boxes, records that do not hold, rooms that are too
  * small, and gaps that are closed. What torchvision makes of random ones is compared in Python (tests/dataset/test_native_rows.py).
- * Usage: test_fields [seed]. */
+ * Threads that write the rows of one batch write the same as one. Usage: test_pipeline_fields [seed]. */
 #define _GNU_SOURCE
 #include "engine/fields.h"
 
+#include "engine/pool.h"
 #include "store/planes.h"
 #include "store_shard.h"
 
@@ -222,6 +223,63 @@ static void test_bytes(void) {
     fl_store_close(store);
 }
 
+enum { ROWS = 64, THREADS = 3, SLOT = 8192 };
+
+/* One batch of many rows, whose objects lie one right after the other. */
+typedef struct shared {
+    fl_span record;
+    fl_room rooms[ITEMS];
+    uint64_t start[ITEMS][ROWS + 1];
+    uint32_t kept[ITEMS][ROWS];
+    _Alignas(8) uint8_t bytes[ITEMS][SLOT];
+    _Atomic uint32_t left;
+} shared;
+
+static void lay_shared(shared *s, fl_span record) {
+    memset(s, 0, sizeof *s);
+    s->record = record, s->left = ROWS;
+    for (int i = 0; i < ITEMS; i++) {
+        const uint32_t unit = i == MASK ? 2 : 1;
+        s->rooms[i] = (fl_room){.data = s->bytes[i], .start = s->start[i], .kept = s->kept[i]};
+        s->rooms[i].target =
+            (fl_target){.sink = {.data = s->bytes[i], .width = 4, .height = 2}, .row_bytes = 8 * unit, .unit = unit, .planes = 1};
+        for (uint64_t k = 0; k <= ROWS; k++) s->start[i][k] = k * OBJECTS * (i == MASKS ? 8 : items[i].unit);
+        CHECK(i == MASK || s->start[i][ROWS] <= SLOT);
+    }
+}
+
+static void write_row(void *opaque, uint32_t row, void *fields) {
+    shared *s = opaque;
+    fl_program program = {.count = 3};
+    fl_geometry g;
+    fl_error err;
+    memcpy(program.ops, OPS, sizeof OPS);
+    CHECK(fl_fields_open(fields, items, ITEMS, NULL, 0, s->record, &err) == FL_OK);
+    CHECK(fl_geometry_resolve(&program, WIDTH, HEIGHT, (fl_key){1, 2, row}, fl_fields_boxes(fields), &g, &err) == FL_OK);
+    CHECK(fl_fields_write(fields, &g, WIDTH, HEIGHT, s->rooms, row, &err) == FL_OK);
+    s->left--;
+}
+
+static void test_threads(void) {
+    static made m;
+    static shared one, many;
+    fl_fields *fields[THREADS];
+    fl_pool *pool;
+    fl_error err;
+    const fl_span record = make_record(&m, OBJECTS);
+    counts[0] = OBJECTS;
+    lay_shared(&one, record), lay_shared(&many, record);
+    for (int i = 0; i < THREADS; i++) CHECK(fl_fields_create(&fields[i], &err) == FL_OK);
+    for (uint32_t row = 0; row < ROWS; row++) write_row(&one, row, fields[0]);
+    CHECK(fl_pool_create("fields", THREADS, 4, (void **)fields, &pool, &err) == FL_OK);
+    CHECK(fl_pool_submit(pool, write_row, &many, ROWS, &err) == FL_OK);
+    while (many.left) usleep(100);
+    fl_pool_free(pool);
+    for (int i = 0; i < ITEMS; i++)
+        CHECK(memcmp(one.bytes[i], many.bytes[i], SLOT) == 0 && memcmp(one.kept[i], many.kept[i], sizeof one.kept[i]) == 0);
+    for (int i = 0; i < THREADS; i++) fl_fields_free(fields[i]);
+}
+
 int main(int argc, char **argv) {
     fl_fields *fields;
     fl_error err;
@@ -231,8 +289,9 @@ int main(int argc, char **argv) {
     test_frames(fields);
     test_refused(fields);
     test_bytes();
+    test_threads();
     fl_fields_free(fields);
     fl_fields_free(NULL);
-    end("test_fields");
+    end("test_pipeline_fields");
     return 0;
 }
