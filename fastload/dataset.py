@@ -149,7 +149,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def _source_for(self, plan: Plan) -> core.Source:
         opened = self.opened
         if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
-            fields = NativeFields(opened.reader, names, plan) if opened.spatial and (names := self.native_fields) else None
+            names = self.native_fields
+            fields = NativeFields(opened.reader, names, plan) if opened.spatial and (names or plan.of_boxes) else None
             programs, further, items = list(plan.programs), self.images.further(plan), fields.items if fields else ()
             made = core.Source(opened.reader.store, programs, opened.image_field, self.max_pixels, further, items)
             self._source = opened, plan, made, fields
@@ -274,7 +275,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def before_python(self, index: int, seed: int, epoch: int) -> dict[str, Any]:
         """The delivered fields of sample index by name, as the native part of the transform leaves them."""
         row = {name: values[0] for name, values in self.values([index]).items()}
-        if self.image_field in self.fields:
+        if self.makes_rows:
             row |= self._row(self.plan, index, seed, epoch)
         return {name: row[name] for name in self.fields}
 
@@ -360,8 +361,13 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     @property
     def native_fields(self) -> list[str]:
-        """The delivered fields that are in a sample's native row beside its image; none where no image is delivered."""
-        return [name for name in self.fields if name in self.opened.native] if self.image_field in self.fields else []
+        """The delivered fields that are in a sample's native row beside its image."""
+        return [name for name in self.fields if name in self.opened.native] if self.makes_rows else []
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether samples are native rows: the image is delivered, or the transform moves something that lies in it."""
+        return self.image_field in self.fields or (self.plan.moves and not self.opened.spatial.isdisjoint(self.fields))
 
     @property
     def is_batched_natively(self) -> bool:

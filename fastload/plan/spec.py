@@ -112,6 +112,11 @@ class Plan:
         return not self.python
 
     @property
+    def moves(self) -> bool:
+        """Whether a step does more than to make floats of the image: boxes and masks have to go through it as well."""
+        return any(stage.where != "nothing" and stage.position not in self.floats for stage in self.stages)
+
+    @property
     def values(self) -> tuple[Any, ...]:
         """What samples of one batch must have in common: how bytes become values, and the ops on the batch."""
         if self.views:
