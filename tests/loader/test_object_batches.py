@@ -1,0 +1,156 @@
+"""Batches with masks, boxes and objects: of dataset[i] on every engine, for any number of threads, resumed, on a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scenes import Scenes
+
+import fastload
+from fastload import FastLoader, PackedDataset
+from fastload import augment as A
+from fastload import transforms as T
+
+COUNT, BATCH, SEED = 26, 4, 7
+ENGINES = [("auto", 0), ("auto", 1), ("auto", 2), ("auto", 3), ("python", 0), ("python", 2)]
+FIXED = [T.RandomZoomOut(), T.RandomIoUCrop(), T.Resize((40, 48)), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4), T.ToFloat()]
+DRAWN = [T.ScaleJitter((64, 64), scale_range=(0.3, 1.5)), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes()]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packed scenes."""
+    out = tmp_path_factory.mktemp("scenes") / "d"
+    fastload.pack(Scenes(COUNT), out)
+    return out
+
+
+def same(one: Any, other: Any) -> None:
+    """Both are equal, with types and dtypes, all the way down."""
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert list(one) == list(other)
+        for key in one:
+            same(one[key], other[key])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for mine, theirs in zip(one, other, strict=True):
+            same(mine, theirs)
+    elif isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert torch.equal(one, other)
+    else:
+        assert one == other
+
+
+def loader(path: Path, transform: Any, **options: Any) -> FastLoader[Any]:
+    return FastLoader(PackedDataset(path, transform), **{"batch_size": BATCH, "shuffle": True, "seed": SEED, **options})
+
+
+def expected(path: Path, transform: Any, epoch: int) -> dict[int, Any]:
+    """Samples of an epoch by number, from dataset[i]."""
+    dataset = PackedDataset(path, transform, seed=SEED)
+    dataset.set_epoch(epoch)
+    return {index: dataset[index] for index in range(COUNT)}
+
+
+@pytest.mark.parametrize("transform", [FIXED, DRAWN], ids=["fixed", "drawn"])
+@pytest.mark.parametrize(("engine", "workers"), ENGINES)
+def test_samples_of_every_engine(path: Path, engine: Any, workers: int, transform: Any) -> None:
+    """collate_fn gets the samples that dataset[i] gives, for two epochs."""
+    with loader(path, transform, engine=engine, num_workers=workers, collate_fn=list) as batches:
+        for epoch in range(2):
+            wanted, seen = expected(path, transform, epoch), []
+            for batch in batches:
+                for sample in batch:
+                    seen.append(sample["number"])
+                    same(sample, wanted[sample["number"]])
+            assert sorted(seen) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_threads_make_them(path: Path, workers: int) -> None:
+    """Native threads read whatever a field of the scenes is."""
+    for transform in (None, FIXED, DRAWN):
+        with loader(path, transform, num_workers=workers, collate_fn=list) as batches:
+            assert batches.stats()["engine"] == "threads", batches.explain()
+
+
+@pytest.mark.parametrize("collate", ["list", "padded", "flat"])
+@pytest.mark.parametrize(("engine", "workers"), ENGINES[1:])
+def test_forms_of_every_engine(path: Path, collate: Any, engine: Any, workers: int) -> None:
+    """A form's batches are the same on every engine and for any number of threads."""
+    options: dict[str, Any] = {"collate": collate}
+    with (
+        loader(path, FIXED, **options, engine="python", num_workers=0) as one,
+        loader(path, FIXED, **options, engine=engine, num_workers=workers) as other,
+    ):
+        for mine, theirs in zip(one, other, strict=True):
+            same(mine, theirs)
+
+
+@pytest.mark.parametrize("collate", ["list", "padded", "flat"])
+@pytest.mark.parametrize(("engine", "workers"), [("auto", 2), ("python", 0)])
+def test_resumed_in_mid_epoch(path: Path, collate: Any, engine: Any, workers: int) -> None:
+    """A loader that goes on from a state gives the batches that were left."""
+    with loader(path, FIXED, collate=collate, engine=engine, num_workers=workers) as first:
+        batches = iter(first)
+        for _ in range(3):
+            next(batches)
+        state, rest = first.state_dict(), list(batches)
+    with loader(path, FIXED, collate=collate, engine=engine, num_workers=workers) as second:
+        second.load_state_dict(state)
+        again = list(second)
+    assert len(rest) == -(-COUNT // BATCH) - 3
+    same(again, rest)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_objects_on_a_device(path: Path, workers: int) -> None:
+    """A batch transform mirrors image, mask and boxes of a padded batch together; rows that are padding stay zero."""
+    options: dict[str, Any] = {"num_workers": workers, "collate": "padded", "shuffle": False}
+    with (
+        loader(path, T.Resize((40, 48)), **options) as plain,
+        loader(
+            path, T.Resize((40, 48)), **options, device="cpu", batch_transform=A.AugmentBatch([A.RandomHorizontalFlip(1.0)])
+        ) as mirrored,
+    ):
+        for before, after in zip(plain, mirrored, strict=True):
+            assert torch.equal(after["image"], before["image"].flip(-1))
+            assert torch.equal(after["mask"], before["mask"].flip(-1))
+            boxes, own = before["boxes"].values, before["boxes"].mask
+            turned = torch.stack([48 - boxes[..., 2], boxes[..., 1], 48 - boxes[..., 0], boxes[..., 3]], -1)
+            torch.testing.assert_close(after["boxes"].values[own], turned[own], atol=1e-4, rtol=0)
+            assert not after["boxes"].values[~own].any()
+            same(after["labels"], before["labels"])
+
+
+def test_a_sample_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
+    """on_error="skip" and "replace" keep all fields of a batch alike in rows."""
+    source = Scenes(COUNT)
+    fastload.pack(source, tmp_path / "d", shard_samples=5)
+    damaged = sorted((tmp_path / "d").glob("*.lmdb"))[1]
+    data = bytearray(damaged.read_bytes())
+    for at in range(len(data) // 2, len(data) // 2 + 6000):
+        data[at] ^= 0x5A
+    damaged.write_bytes(data)
+    for on_error in ("skip", "replace"):
+        for collate in ("list", "padded", "flat"):
+            with loader(tmp_path / "d", FIXED, num_workers=2, collate=collate, on_error=on_error) as batches:
+                rows = 0
+                for batch in batches:
+                    if collate == "list":
+                        rows += len(batch)
+                        continue
+                    rows += len(batch["image"])
+                    counts = batch["boxes"].lengths if collate == "padded" else batch["boxes"].offsets.diff()
+                    others = batch["labels"].lengths if collate == "padded" else batch["labels"].offsets.diff()
+                    assert torch.equal(counts, others)
+                    assert len(counts) == len(batch["image"]) == len(batch["number"])
+                lost = batches.skipped + batches.replaced
+                assert 0 < lost < COUNT
+                assert rows == COUNT - batches.skipped
