@@ -83,7 +83,7 @@ def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
     try:
         on_host = replace(plan, transfer=TransferPlan(), settings=replace(plan.settings, on_error="skip"))
         assembler = BatchAssembler(engine, engine.view, on_host, Counts(), 0, 0)
-        batch = engine.announce(rows, 0, 0)
+        batch = engine.announce(rows, 0, 0, layout=assembler.layout)
         batch.submit()
         core.wait_any([batch], _SECONDS)
         assembled = assembler(0, batch)

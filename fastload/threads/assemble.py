@@ -14,6 +14,7 @@ from torch.utils.data import default_collate
 
 from fastload._native import core
 from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
+from fastload.collate import Collate
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import ResourceError, SampleError
@@ -55,6 +56,7 @@ class BatchAssembler:
         self._seed = seed
         self._epoch = epoch
         self._collate = plan.settings.own_collate_fn
+        self._form = plan.settings.collation
         self._batched = plan.settings.auto_collation
         self.layout = EQUAL if self._collate is None else layout_for(self._collate)
         self._on_error = plan.settings.on_error
@@ -87,6 +89,8 @@ class BatchAssembler:
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
+            if self._form is not None and self._form.form == "flat":
+                batch.compact()
             lease, instead = batch.lease(), {row: (one, one.lease()) for row, one in alone.items()}
             parts, places = self._parts(batch, lease, instead, keep), self._engine.image_parts
             images: dict[str, Images] = {
@@ -94,6 +98,8 @@ class BatchAssembler:
             }
             fields = self._engine.row_fields
             native = {} if fields is None else native_values(batch, lease, fields, self.layout, instead, keep)
+            if self._is_whole(batch, bool(alone), keep):
+                return _as_collated(self._engine.view.datasets[0].assemble(self._columns(images, sources, indices, rest, native)))
             return self._assemble(images, sources, indices, rest, native)
 
         def key() -> BatchKey:
@@ -203,6 +209,14 @@ class BatchAssembler:
             alone[row] = made
         return made is not None
 
+    def _is_whole(self, batch: core.Batch, alone: bool, keep: list[int] | None) -> bool:
+        """Whether the batch is made of whole columns, and not of samples: where its rows lie as default_collate or collate= has them."""
+        if self._form is None:
+            return self._collate is None and self._batched
+        if alone or self._form.form == "list":
+            return False
+        return keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
+
     def _assemble(
         self,
         images: dict[str, Images],
@@ -213,8 +227,6 @@ class BatchAssembler:
     ) -> Any:
         first = self._engine.view.datasets[0]
         collate = self._collate
-        if (collate is None and self._batched) or (self.layout.kind == "padded" and not first.stored_fields and not native):
-            return _as_collated(first.assemble(self._columns(images, sources, indices, stored, native)))
         values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
         values |= {name: [row[name] for row in stored] for name in first.stored_fields}
         values |= {name: _unbound(image) for name, image in images.items()}
@@ -233,17 +245,18 @@ class BatchAssembler:
         stored: list[Stored],
         native: dict[str, NativeValues],
     ) -> dict[str, Any]:
-        """A batch by field, as default_collate would return it, without a Python object per sample for fields that are columns."""
+        """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._fields:
             if kind == "image":
                 out[name] = _whole(images[name])
             elif name in native:
-                out[name] = native[name].batch()
+                out[name] = _of_form(native[name], self._form)
             elif columns:
                 out[name] = torch.from_numpy(_gather(columns, sources, indices))
             else:
-                out[name] = default_collate([row[name] for row in stored])
+                rows = [row[name] for row in stored]
+                out[name] = default_collate(rows) if self._form is None else rows
         return out
 
     @cached_property
@@ -284,6 +297,13 @@ def _whole(images: Images) -> Any:
     if isinstance(images, list):
         return [_whole(each) for each in images]
     return images.batch() if isinstance(images, SlotImages) else images
+
+
+def _of_form(values: NativeValues, form: Collate | None) -> Any:
+    """The rows of a field as a batch has them."""
+    if form is None:
+        return values.batch()
+    return values.flat() if form.form == "flat" else values.padded()
 
 
 def _as_collated(values: Any) -> Any:

@@ -98,7 +98,7 @@ class ThreadEngine:
         sources, indices = (self.view if view is None else view).rows(positions)
         sizes = self._one_size
         if sizes is not None and layout.kind != "padded":
-            batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch)
+            batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch, even=layout.even)
         else:
             batch = self._different(sources, indices, seed, epoch, layout)
         if self._remote:

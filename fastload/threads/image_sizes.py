@@ -23,20 +23,23 @@ class Layout(NamedTuple):
         kind: "equal": all have one size. "list": each has its own size, one after another. "padded": each has its own size, in the top left
             corner of a frame of zeros as large as the batch's largest height and width.
         pad_to: what the sides of a frame are multiples of.
+        even: boxes and other rows of any number begin at equal steps from sample to sample, and not one right after another.
     """
 
     kind: str = "equal"
     pad_to: int = 1
+    even: bool = False
 
 
 EQUAL, LIST = Layout(), Layout("list")
 
 
 def layout_for(collate_fn: Any) -> Layout:
-    """How images of different sizes lie for a collate_fn other than torch's, which stacks them."""
-    if isinstance(collate_fn, Collate) and collate_fn.pad_to is not None:
-        return Layout("padded", collate_fn.pad_to)
-    return LIST
+    """How images of different sizes, and rows of any number, lie for a collate_fn other than torch's, which stacks them."""
+    if not isinstance(collate_fn, Collate):
+        return LIST
+    even = collate_fn.form == "padded"
+    return Layout("list", even=even) if collate_fn.pad_to is None else Layout("padded", collate_fn.pad_to, even)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def _sizes_of(
 def _listed(made: BatchSizes) -> BatchSizes:
     """The same, as "equal" where the rows do not differ."""
     same = not made.failed and bool((made.sizes == made.sizes[:, :1]).all())
-    return replace(made, layout=EQUAL) if same else made
+    return replace(made, layout=EQUAL._replace(even=made.layout.even)) if same else made
 
 
 def _equal(

@@ -12,10 +12,11 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
+from fastload.batch_tree import Flat, Padded
 from fastload.native_fields import NativeField, NativeFields
 from fastload.native_images import Size
 from fastload.threads.image_sizes import LIST, Layout
-from fastload.threads.slot_images import Alone
+from fastload.threads.slot_images import Alone, padded_images
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,10 @@ class NativeRows:
         shape = rows.shape[1:]
         return rows.view(len(self.sizes), *shape) if self.kept is None else rows.view(len(self.sizes), count, *shape)
 
+    def joined(self, count: int) -> torch.Tensor:
+        """The first `count` rows of all samples, (count, ...), as they lie one after another in frames of one size; without a copy."""
+        return self.native.values(self.memory, int(self.starts[0]), count, self.frame or self.sizes[0])
+
 
 @dataclass(frozen=True)
 class NativeValues:
@@ -94,6 +99,33 @@ class NativeValues:
             return whole if self.keep is None else whole[self.keep]
         stacked: torch.Tensor = default_collate(self.samples())
         return stacked
+
+    def padded(self) -> Any:
+        """The rows as Collate pads them, in images of one size or one frame: Padded, or a tensor of masks of one size. They lie evenly."""
+        return self._masks() if self.rows.kept is None else self._padded(self.rows.kept)
+
+    def flat(self) -> Any:
+        """The rows as Collate joins them, in images of one size or one frame: Flat, or masks as padded() has them. They are compact."""
+        if self.rows.kept is None:
+            return self._masks()
+        values = self.rows.joined(int(self.rows.kept.sum()))  # a row that is left out has none
+        lengths = self.rows.kept if self.keep is None else self.rows.kept[self.keep]
+        return Flat(values, torch.from_numpy(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))))
+
+    def _masks(self) -> Any:
+        masks = self.rows.joined(len(self.rows.sizes))
+        if self.rows.frame is not None:
+            return padded_images(masks, np.array(self.rows.sizes, np.int64))
+        return masks if self.keep is None else masks[self.keep]
+
+    def _padded(self, kept: npt.NDArray[np.uint32]) -> Padded:
+        rows = self.rows
+        size = rows.native.row_shape(rows.frame or rows.sizes[0])
+        room = int(rows.starts[1] - rows.starts[0]) // (int(np.prod(size, dtype=np.int64)) * rows.native.dtype.itemsize)
+        lengths = torch.from_numpy((kept if self.keep is None else kept[self.keep]).astype(np.int64))
+        most = int(lengths.max())
+        values = rows.joined(room * len(kept)).view(len(kept), room, *size)[:, :most]
+        return Padded(values if self.keep is None else values[self.keep], torch.arange(most) < lengths[:, None], lengths)
 
 
 def native_values(

@@ -58,10 +58,10 @@ class SlotImages:
 
         Images that lie as "equal" are one tensor.
         """
-        if self._all:
-            if self._places is None:
-                return self._whole()
-            return _padded(self._whole(), self._places[:, :0:-1])
+        if self._places is None and not self._alone:
+            return self._whole() if self._all else self._whole()[list(self._keep)]
+        if self._all and self._places is not None:
+            return padded_images(self._whole(), self._places[:, :0:-1])
         return self._relaid(self.samples())
 
     def _relaid(self, samples: list[torch.Tensor]) -> Padded:
@@ -74,7 +74,7 @@ class SlotImages:
             values = values.contiguous(memory_format=torch.channels_last)
         for row, each in enumerate(samples):
             values[row, :, : each.shape[1], : each.shape[2]] = each
-        return _padded(values, sizes)
+        return padded_images(values, sizes)
 
     def _whole(self) -> torch.Tensor:
         return self._tensor(self._at, self._count, *self._frame)
@@ -88,9 +88,9 @@ class SlotImages:
         return flat.view(rows, height, width, channels).permute(0, 3, 1, 2)
 
 
-def _padded(values: torch.Tensor, sizes: npt.NDArray[np.int64]) -> Padded:
-    """With these heights and widths, (rows, 2)."""
-    count, _, height, width = values.shape
+def padded_images(values: torch.Tensor, sizes: npt.NDArray[np.int64]) -> Padded:
+    """Images or masks in frames, (rows, ..., height, width), with their heights and widths, (rows, 2)."""
+    count, height, width = len(values), *values.shape[-2:]
     lines = np.zeros((count + 1, width), np.bool_)  # a line within each image, and one below all
     lines[:count] = np.arange(width) < sizes[:, 1:]
     which = np.where(np.arange(height) < sizes[:, :1], np.arange(count)[:, None], count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import shutil
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from fastload import FastLoader, Flat, PackedDataset, Padded
 from fastload.collate import Collate
 from fastload.errors import ArgumentError, BatchShapeError
 from fastload.packing import Item
-from fastload.store import Field
+from fastload.store import DatasetReader, Field
 
 COUNT = 7
 FIELDS = (
@@ -40,6 +41,8 @@ FIELDS = (
 )
 ROWS = ("boxes", "labels", "points", "masks")
 PICTURES = ("image", "mask")
+NATIVE = ("image", *(field.name for field in FIELDS if field.kind != "polygons"))
+"""What native threads make batches of."""
 ENGINES = [("python", 0), ("python", 2), ("auto", 0), ("auto", 2)]
 
 
@@ -104,6 +107,8 @@ def same(a: Any, b: Any) -> bool:
 def batches(dataset: Any, engine: str = "auto", workers: int = 0, **options: Any) -> list[Any]:
     """The batches of an epoch, of 3 samples each."""
     with FastLoader(dataset, batch_size=3, num_workers=workers, engine=engine, **options) as loader:  # type: ignore[arg-type]
+        native = isinstance(dataset, PackedDataset) and "lines" not in dataset.fields and engine == "auto" and dataset.plan.native
+        assert (loader.stats()["engine"] == "threads") == (native or (isinstance(dataset, ConcatDataset) and engine == "auto"))
         return list(loader)
 
 
@@ -136,7 +141,7 @@ def framed(picture: torch.Tensor, height: int, width: int) -> torch.Tensor:
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: int) -> None:
     """Parts of fixed size are stacked, rows of any number have the form, the rest is lists."""
-    dataset = PackedDataset(folders["equal"])
+    dataset = PackedDataset(folders["equal"], fields=None if engine == "python" else NATIVE)
     for batch, samples in zip(batches(dataset, engine, workers, collate=form), chunks(dataset), strict=True):
         assert list(batch) == list(samples[0])
         for name in (*PICTURES, "vector"):
@@ -145,7 +150,7 @@ def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: 
         assert same(batch["weight"], torch.tensor([sample["weight"] for sample in samples], dtype=torch.float64))
         for name in ROWS:
             check_rows(batch[name], [sample[name] for sample in samples], form)
-        for name in ("lines", "note", "meta"):
+        for name in {"lines", "note", "meta"} & set(dataset.fields):
             assert same(batch[name], [sample[name] for sample in samples]), name
 
 
@@ -154,7 +159,7 @@ def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: 
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_different_sizes(folders: dict[str, Path], form: Any, pad_to: int, engine: str, workers: int) -> None:
     """Images and masks are padded to the largest of the batch, rounded up, and instances lie in the same frame."""
-    dataset = PackedDataset(folders["different"])
+    dataset = PackedDataset(folders["different"], fields=None if engine == "python" else NATIVE)
     for batch, samples in zip(batches(dataset, engine, workers, collate=form, pad_to=pad_to), chunks(dataset), strict=True):
         sizes = [tuple(sample["image"].shape[1:]) for sample in samples]
         frame = [-(-max(side) // pad_to) * pad_to for side in zip(*sizes, strict=True)]
@@ -170,9 +175,9 @@ def test_different_sizes(folders: dict[str, Path], form: Any, pad_to: int, engin
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_list(folders: dict[str, Path], engine: str, workers: int) -> None:
     """Tuples are turned over once; samples that are dicts stay one by one."""
-    dataset = PackedDataset(folders["different"])
+    dataset = PackedDataset(folders["different"], fields=None if engine == "python" else NATIVE)
     assert same(batches(dataset, engine, workers, collate="list"), chunks(dataset))
-    pairs = PackedDataset(folders["equal"], fields=["image", "label"])
+    pairs = PackedDataset(folders["different"], fields=["image", "label"])
     wanted = [[list(part) for part in zip(*samples, strict=True)] for samples in chunks(pairs)]
     assert same(batches(pairs, engine, workers, collate="list"), wanted)
 
@@ -199,6 +204,66 @@ def test_views(folders: dict[str, Path]) -> None:
         assert labels.tolist() == [0, 1, 2]
         (images, labels), *_ = batches(dataset, engine, workers, collate="list")
         assert [[view.shape[1] for view in image] for image in images] == [[12, 8]] * 3
+
+
+MOVING: dict[str, tuple[list[Any], int | None]] = {
+    "crops that drop boxes": ([T.RandomIoUCrop(trials=4), T.RandomHorizontalFlip(), T.Resize((20, 24)), T.SanitizeBoundingBoxes(3)], None),
+    "flips": ([T.RandomHorizontalFlip(), T.CenterCrop(16), T.SanitizeBoundingBoxes(), T.ToFloat()], None),
+    "sizes that are drawn": ([T.RandomZoomOut(p=0.7), T.ScaleJitter((40, 40), (0.5, 1.5)), T.SanitizeBoundingBoxes()], 16),
+    "fixed and padded": ([T.RandomCrop(18, pad_if_needed=True), T.Normalize((0.5,) * 3, (0.5,) * 3)], 5),
+}
+
+
+@pytest.mark.parametrize("form", ["padded", "flat", "list"])
+@pytest.mark.parametrize("name", MOVING)
+def test_native_slots(folders: dict[str, Path], name: str, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What native threads make straight of their slots equals what the collate_fn makes of the Python engine's samples, dropped objects,
+    other memory formats and joined datasets included; it is not called there."""
+    steps, pad_to = MOVING[name]
+    options: dict[str, Any] = {"collate": form, "pad_to": None if form == "list" else pad_to, "seed": 5}
+    for fields in (NATIVE, ("image", {"b": "boxes", "m": "masks"}, ["labels", "mask"])):
+        dataset = PackedDataset(folders["different"], steps, fields=fields)
+        joined = ConcatDataset([Subset(dataset, [6, 2, 4]), dataset, PackedDataset(folders["equal"], steps, fields=fields)])
+        for given in ({}, {"memory_format": torch.channels_last}):
+            wanted = batches(joined, "python", 0, **options, **given)
+            with monkeypatch.context() as patch:
+                if form != "list":
+                    patch.setattr(Collate, "__call__", lambda *_: pytest.fail("samples were collated"))
+                for workers in (0, 2):
+                    found = batches(joined, "auto", workers, **options, **given)
+                    assert all(map(same, found, wanted))
+                    assert len(found) == len(wanted) == 6
+
+
+@pytest.fixture(scope="module")
+def damaged(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dataset of different sizes with a record of sample 2 that says another number of boxes."""
+    out = tmp_path_factory.mktemp("damaged") / "d"
+    shutil.copytree(folders["different"], out)
+    with DatasetReader(out) as reader:
+        [(_, _, data)] = [entry for entry in reader.record_fields(2) if entry[0] == NATIVE.index("boxes")]
+        stored = bytes(data)
+    [shard] = out.glob("*.lmdb")
+    content = shard.read_bytes()
+    assert content.count(stored) == 1
+    shard.write_bytes(content.replace(stored, b"\x07" + stored[1:]))
+    return out
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize(("form", "pad_to"), [("padded", 8), ("flat", 8), ("padded", None), ("flat", None), ("list", None)])
+def test_bad_rows(damaged: Path, form: Any, pad_to: int | None, on_error: Any) -> None:
+    """A row that is left out, or replaced, is so in every part of a batch, as on the Python engine."""
+    steps = [] if pad_to or form == "list" else [T.Resize((20, 20))]
+    dataset = PackedDataset(damaged, steps, fields=NATIVE)
+    found = []
+    for engine, workers in ENGINES:
+        with FastLoader(
+            dataset, batch_size=3, num_workers=workers, engine=engine, seed=2, on_error=on_error, collate=form, pad_to=pad_to,  # type: ignore[arg-type]
+        ) as loader:  # fmt: skip
+            found.append(list(loader))
+            assert loader.skipped + loader.replaced == 1
+    assert all(same(found[0], each) for each in found[1:])
 
 
 # ---- any other dataset
