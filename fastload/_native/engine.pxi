@@ -7,12 +7,11 @@
 # Engine's threads and frees nothing: other threads of Python (one that fetches, one that transfers) may be in a call of its batches.
 # no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
 
-from fastload._native.c_common cimport fl_code, FL_EINTR, FL_ERECORD, FL_EREMOTE, fl_error, FL_ETIMEOUT, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
+from fastload._native.c_common cimport FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
     fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
-    fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring, fl_ring_take, fl_ring_wait, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
-    FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_stop, fl_worker, fl_worker_counters,
-    fl_worker_create, fl_worker_free,
+    fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_take, fl_row, fl_slot_data, fl_slot_lease, FL_SLOT_READY, fl_slot_release,
+    fl_slot_state_of, fl_source, fl_worker, fl_worker_counters, fl_worker_create, fl_worker_free,
 )
 
 
@@ -353,52 +352,3 @@ cdef class Batch:
         self.given = None
         _add(&_live_leases, 1)
         return lease
-
-
-cdef bint _is_set(Stop stop):
-    return stop is not None and stop.stop.set != 0
-
-
-def wait_any(list batches, double timeout, Stop stop=None):
-    """The position of a batch that is ready, waiting for at most timeout seconds (0: no limit). -1 once `stop` is set.
-
-    A signal's Python handler runs at once, so Ctrl-C raises KeyboardInterrupt here. LoaderTimeout; ClosedError.
-    """
-    cdef fl_error err
-    cdef fl_code code = FL_OK
-    cdef uint32_t which = 0, n = <uint32_t>len(batches)
-    cdef int64_t left_ms = <int64_t>(timeout * 1000), slice_ms
-    cdef bint limited = timeout > 0
-    cdef Batch first = batches[0]
-    cdef fl_ring *ring = first.engine.ring.ptr
-    cdef fl_slot **slots
-    cdef const fl_stop *stopped = NULL if stop is None else &stop.stop
-    first.engine._live()
-    if first.engine.pool is NULL:
-        first._run_inline()
-        return 0
-    slots = <fl_slot **>PyMem_Malloc(n * sizeof(void *))
-    if slots is NULL:
-        raise MemoryError
-    try:
-        for i in range(n):
-            slots[i] = (<Batch>batches[i]).batch.slot
-        while True:
-            # A signal that lands between the check and the wait does not interrupt the wait: the slice bounds what that can cost.
-            slice_ms = min(left_ms, 250) if limited else 250
-            with nogil:
-                code = fl_ring_wait(ring, slots, n, slice_ms, stopped, &which, &err)
-            if code == FL_OK:
-                return which
-            if code == FL_EINTR and _is_set(stop):
-                return -1
-            PyErr_CheckSignals()
-            first.engine._live()
-            if code == FL_ETIMEOUT and limited:
-                left_ms -= slice_ms
-                if left_ms <= 0:
-                    check(code, &err)
-            elif code != FL_ETIMEOUT and code != FL_EINTR:
-                check(code, &err)
-    finally:
-        PyMem_Free(slots)
