@@ -11,55 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import TransformError
-
-Size = int | Sequence[int]
-
+from fastload.transform_arguments import Size, ascending, colour, interpolation_name, mask_label, probability, size_pair
 
 MOST_VIEWS = 64
 """Of one image: FL_PARTS_MAX."""
-
-
-def _pair(size: Size, who: str) -> tuple[int, int]:
-    values = (size, size) if isinstance(size, int) else tuple(size)
-    if len(values) == 1:
-        values = (values[0], values[0])
-    if len(values) != 2 or any(not isinstance(v, int) or isinstance(v, bool) or v < 1 for v in values):
-        raise TransformError(f"{who}: size is {size!r}; give a positive int or (height, width)")
-    return int(values[0]), int(values[1])
-
-
-def _interpolation(value: Any, who: str) -> str:
-    """Accepts "bilinear", "bicubic", or torchvision's InterpolationMode members of those names."""
-    name = str(getattr(value, "value", value)).lower()
-    if name not in ("bilinear", "bicubic"):
-        raise TransformError(f'{who}: interpolation {value!r} is not native; use "bilinear" or "bicubic"')
-    return name
-
-
-def _range(value: Sequence[float], who: str, name: str, *, most: float | None = None) -> tuple[float, float]:
-    low, high = (float(v) for v in value)
-    if not 0 < low <= high or (most is not None and high > most):
-        raise TransformError(f"{who}: {name}={tuple(value)!r} must be positive and ascending")
-    return low, high
-
-
-def _fill(fill: int | Sequence[int], who: str) -> tuple[int, int, int]:
-    values = (fill,) * 3 if isinstance(fill, int) else tuple(fill)
-    if len(values) != 3 or any(not 0 <= f <= 255 for f in values):
-        raise TransformError(f"{who}: fill={fill!r}; give one value or three, 0 to 255")
-    return values[0], values[1], values[2]
-
-
-def _mask_fill(fill: int, who: str) -> int:
-    if not isinstance(fill, int) or not 0 <= fill < 1 << 16:
-        raise TransformError(f"{who}: mask_fill={fill!r}; give one label, 0 to 65535")
-    return fill
-
-
-def _chance(p: float, who: str) -> float:
-    if not 0.0 <= p <= 1.0:
-        raise TransformError(f"{who}: p={p!r} is no probability")
-    return float(p)
 
 
 class Transform:
@@ -88,10 +43,10 @@ class RandomResizedCrop(Transform):
     dct_scale: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", _pair(self.size, "RandomResizedCrop"))
-        object.__setattr__(self, "scale", _range(self.scale, "RandomResizedCrop", "scale"))
-        object.__setattr__(self, "ratio", _range(self.ratio, "RandomResizedCrop", "ratio"))
-        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "RandomResizedCrop"))
+        object.__setattr__(self, "size", size_pair(self.size, "RandomResizedCrop"))
+        object.__setattr__(self, "scale", ascending(self.scale, "RandomResizedCrop", "scale"))
+        object.__setattr__(self, "ratio", ascending(self.ratio, "RandomResizedCrop", "ratio"))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "RandomResizedCrop"))
 
 
 @dataclass(frozen=True)
@@ -113,7 +68,7 @@ class Resize(Transform):
     dct_scale: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "Resize"))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "Resize"))
         if self.size is None:
             if not isinstance(self.max_size, int) or isinstance(self.max_size, bool) or self.max_size < 1:
                 raise TransformError(f"Resize: size=None needs max_size, the longer side, not {self.max_size!r}")
@@ -123,7 +78,7 @@ class Resize(Transform):
             size = size[0]
         if self.max_size is not None and (not isinstance(size, int) or self.max_size <= size):
             raise TransformError("Resize: max_size needs an int size, and must be larger than it")
-        pair = _pair(size, "Resize")
+        pair = size_pair(size, "Resize")
         object.__setattr__(self, "size", size if isinstance(size, int) else pair)
 
 
@@ -134,7 +89,7 @@ class CenterCrop(Transform):
     size: Size
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", _pair(self.size, "CenterCrop"))
+        object.__setattr__(self, "size", size_pair(self.size, "CenterCrop"))
 
 
 @dataclass(frozen=True)
@@ -158,14 +113,14 @@ class RandomCrop(Transform):
     mask_fill: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", _pair(self.size, "RandomCrop"))
+        object.__setattr__(self, "size", size_pair(self.size, "RandomCrop"))
         padding = (0,) if self.padding is None else (self.padding,) if isinstance(self.padding, int) else self.padding
         sides = {1: (0, 0, 0, 0), 2: (0, 1, 0, 1), 4: (0, 1, 2, 3)}.get(len(padding))
         if sides is None or any(p < 0 for p in padding):
             raise TransformError(f"RandomCrop: padding={self.padding!r}; give 1, 2 or 4 sides of at least 0")
         object.__setattr__(self, "padding", tuple(padding[i] for i in sides))
-        object.__setattr__(self, "fill", _fill(self.fill, "RandomCrop"))
-        _mask_fill(self.mask_fill, "RandomCrop")
+        object.__setattr__(self, "fill", colour(self.fill, "RandomCrop"))
+        mask_label(self.mask_fill, "RandomCrop")
         if self.padding_mode != "constant":
             raise TransformError(f'RandomCrop: padding_mode={self.padding_mode!r} is not native; only "constant" is')
 
@@ -177,7 +132,7 @@ class RandomHorizontalFlip(Transform):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", _chance(self.p, "RandomHorizontalFlip"))
+        object.__setattr__(self, "p", probability(self.p, "RandomHorizontalFlip"))
 
 
 @dataclass(frozen=True)
@@ -187,7 +142,7 @@ class RandomVerticalFlip(Transform):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", _chance(self.p, "RandomVerticalFlip"))
+        object.__setattr__(self, "p", probability(self.p, "RandomVerticalFlip"))
 
 
 @dataclass(frozen=True)
@@ -209,9 +164,9 @@ class ScaleJitter(Transform):
     def __post_init__(self) -> None:
         if isinstance(self.target_size, int) or len(self.target_size) != 2:
             raise TransformError(f"ScaleJitter: target_size={self.target_size!r}; give two positive ints")
-        object.__setattr__(self, "target_size", _pair(self.target_size, "ScaleJitter"))
-        object.__setattr__(self, "scale_range", _range(self.scale_range, "ScaleJitter", "scale_range"))
-        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "ScaleJitter"))
+        object.__setattr__(self, "target_size", size_pair(self.target_size, "ScaleJitter"))
+        object.__setattr__(self, "scale_range", ascending(self.scale_range, "ScaleJitter", "scale_range"))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "ScaleJitter"))
 
 
 @dataclass(frozen=True)
@@ -235,7 +190,7 @@ class RandomShortestSize(Transform):
         if not sizes or any(not isinstance(v, int) or v < 1 for v in (*sizes, self.max_size or 1)):
             raise TransformError(f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints")
         object.__setattr__(self, "min_size", sizes)
-        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "RandomShortestSize"))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "RandomShortestSize"))
 
 
 @dataclass(frozen=True)
@@ -260,7 +215,7 @@ class RandomResize(Transform):
             or not 1 <= self.min_size < self.max_size
         ):
             raise TransformError(f"RandomResize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints, ascending")
-        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "RandomResize"))
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "RandomResize"))
 
 
 @dataclass(frozen=True)
@@ -284,10 +239,10 @@ class Letterbox(Transform):
     dct_scale: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", _pair(self.size, "Letterbox"))
-        object.__setattr__(self, "fill", _fill(self.fill, "Letterbox"))
-        _mask_fill(self.mask_fill, "Letterbox")
-        object.__setattr__(self, "interpolation", _interpolation(self.interpolation, "Letterbox"))
+        object.__setattr__(self, "size", size_pair(self.size, "Letterbox"))
+        object.__setattr__(self, "fill", colour(self.fill, "Letterbox"))
+        mask_label(self.mask_fill, "Letterbox")
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "Letterbox"))
 
 
 @dataclass(frozen=True)
@@ -307,12 +262,12 @@ class RandomZoomOut(Transform):
     mask_fill: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fill", _fill(self.fill, "RandomZoomOut"))
-        object.__setattr__(self, "side_range", _range(self.side_range, "RandomZoomOut", "side_range"))
+        object.__setattr__(self, "fill", colour(self.fill, "RandomZoomOut"))
+        object.__setattr__(self, "side_range", ascending(self.side_range, "RandomZoomOut", "side_range"))
         if self.side_range[0] < 1:
             raise TransformError(f"RandomZoomOut: side_range={self.side_range!r} begins below 1")
-        object.__setattr__(self, "p", _chance(self.p, "RandomZoomOut"))
-        _mask_fill(self.mask_fill, "RandomZoomOut")
+        object.__setattr__(self, "p", probability(self.p, "RandomZoomOut"))
+        mask_label(self.mask_fill, "RandomZoomOut")
 
 
 @dataclass(frozen=True)
@@ -339,8 +294,8 @@ class RandomIoUCrop(Transform):
     def __post_init__(self) -> None:
         options = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0) if self.sampler_options is None else tuple(float(v) for v in self.sampler_options)
         object.__setattr__(self, "sampler_options", options)
-        _range((self.min_scale, self.max_scale), "RandomIoUCrop", "min_scale, max_scale", most=1.0)
-        _range((self.min_aspect_ratio, self.max_aspect_ratio), "RandomIoUCrop", "min_aspect_ratio, max_aspect_ratio")
+        ascending((self.min_scale, self.max_scale), "RandomIoUCrop", "min_scale, max_scale", most=1.0)
+        ascending((self.min_aspect_ratio, self.max_aspect_ratio), "RandomIoUCrop", "min_aspect_ratio, max_aspect_ratio")
         if not options or not 1 <= self.trials <= 1000:
             raise TransformError(f"RandomIoUCrop: sampler_options={options!r}, trials={self.trials!r}; give options, and 1 to 1,000 trials")
 
