@@ -168,7 +168,7 @@ def measure(way: str, path: str, source: str, workers: str, seconds: str) -> Non
         cpu, wall = of_pair(path, ("image", "second", "mask")[: 3 if way == "masked" else 2], threads, limit)
     else:
         cpu, wall = of_loader(path, crop(224, (0.08, 1.0)), threads, limit)
-    sys.stdout.write(json.dumps({"images_per_s": 1 / wall, "cpu_s_per_1000": cpu * 1000}))
+    sys.stdout.write(json.dumps({"images_per_s": 1 / wall, "cpu_s_per_1000": cpu * 1000}) + "\n")
 
 
 def turn(way: str, *told: Any, checkout: Path | None = None) -> Any:
@@ -180,7 +180,7 @@ def turn(way: str, *told: Any, checkout: Path | None = None) -> Any:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
             return {"ok": False, "reason": done.stderr.strip().splitlines()[-1]}
-        return {"ok": True, **json.loads(done.stdout)}
+        return {"ok": True, **json.loads(done.stdout.splitlines()[-1])}  # pycocotools prints before
 
     return run
 
