@@ -6,26 +6,24 @@ import copy
 import inspect
 import pickle
 import shutil
-from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
+from collated import COUNT, Detections, batches, check_rows, chunks, same
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 import fastload
 import fastload.augment as A
 import fastload.transforms as T
-from fastload import FastLoader, Flat, PackedDataset, Padded
+from fastload import FastLoader, PackedDataset, Padded
 from fastload.collate import Collate
-from fastload.errors import ArgumentError, BatchShapeError
+from fastload.errors import ArgumentError
 from fastload.packing import Item
 from fastload.store import DatasetReader, Field
 
-COUNT = 7
 FIELDS = (
     Field("label", "int"),
     Field("weight", "float"),
@@ -89,47 +87,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     fastload.pack(Objects(24), out["equal"], workers=2)
     fastload.pack(Objects(None), out["different"], workers=2)
     return out
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two batches have the same types, shapes, dtypes and values."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b)
-
-
-def batches(dataset: Any, engine: str = "auto", workers: int = 0, **options: Any) -> list[Any]:
-    """The batches of an epoch, of 3 samples each."""
-    with FastLoader(dataset, batch_size=3, num_workers=workers, engine=engine, **options) as loader:  # type: ignore[arg-type]
-        native = isinstance(dataset, PackedDataset) and "lines" not in dataset.fields and engine == "auto" and dataset.plan.native
-        assert (loader.stats()["engine"] == "threads") == (native or (isinstance(dataset, ConcatDataset) and engine == "auto"))
-        return list(loader)
-
-
-def chunks(dataset: Any) -> list[list[Any]]:
-    """The samples of those batches."""
-    samples = [dataset[index] for index in range(len(dataset))]
-    return [samples[start : start + 3] for start in range(0, len(samples), 3)]
-
-
-def check_rows(found: Any, rows: list[torch.Tensor], form: str) -> None:
-    """A part of any number of rows is what torch's own functions make of it."""
-    if form == "flat":
-        assert type(found) is Flat
-        nested = torch.nested.nested_tensor_from_jagged(found.values, found.offsets)
-        assert found.offsets.dtype == torch.int64
-        assert all(map(same, nested.unbind(), rows))
-    else:
-        assert type(found) is Padded
-        assert same(found.values, pad_sequence(rows, batch_first=True))
-        assert found.lengths.tolist() == list(map(len, rows))
-        assert same(found.mask, pad_sequence([torch.ones(len(each), dtype=torch.bool) for each in rows], batch_first=True))
 
 
 def framed(picture: torch.Tensor, height: int, width: int) -> torch.Tensor:
@@ -264,116 +221,6 @@ def test_bad_rows(damaged: Path, form: Any, pad_to: int | None, on_error: Any) -
             found.append(list(loader))
             assert loader.skipped + loader.replaced == 1
     assert all(same(found[0], each) for each in found[1:])
-
-
-# ---- any other dataset
-
-Target = namedtuple("Target", "boxes labels")
-
-
-class Detections(Dataset[Any]):
-    """Samples (image, target) as torchvision's detection scripts have them; image i is 8 x (8 + i)."""
-
-    def __init__(self, kind: str = "dict", wide: bool = False) -> None:
-        self.kind, self.wide = kind, wide
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def __getitem__(self, index: int) -> Any:
-        torch.manual_seed(index)
-        count, width = index % 3, 8 + index * self.wide
-        boxes, labels = torch.rand(count, 4), np.arange(count)
-        if self.kind == "namedtuple":
-            return torch.rand(3, 8, width), Target(boxes, labels)
-        masks = torch.ones(count, 8, width, dtype=torch.uint8)
-        target = {
-            "boxes": boxes if count or index == 6 else torch.tensor([]),
-            "labels": labels,
-            "masks": masks,
-            "image_id": index,
-            "seen": None,
-        }
-        return torch.rand(3, 8, width), target | {"segmentation": torch.full((8, width), index), "lines": [[0.5] * index] * count}
-
-
-class Stream(IterableDataset[Any]):
-    """The same samples one after another."""
-
-    def __iter__(self) -> Any:
-        return (Detections()[index] for index in range(COUNT))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("form", ["padded", "flat"])
-def test_other_datasets(form: Any, workers: int) -> None:
-    """What a part is follows from the sample; rows, masks and images have the forms of packed data."""
-    for batch, samples in zip(batches(Detections(), "auto", workers, collate=form), chunks(Detections()), strict=True):
-        images, target = batch
-        assert type(batch) is list
-        assert same(images, torch.stack([image for image, _ in samples]))
-        given = [each for _, each in samples]
-        check_rows(target["boxes"], [each["boxes"].reshape(-1, 4) for each in given], form)
-        check_rows(target["labels"], [torch.from_numpy(each["labels"]) for each in given], form)
-        check_rows(target["masks"], [each["masks"] for each in given], form)
-        assert same(target["image_id"], torch.tensor([each["image_id"] for each in given]))
-        assert same(target["segmentation"], torch.stack([each["segmentation"] for each in given]))
-        assert same([target["seen"], target["lines"]], [[None] * len(given), [each["lines"] for each in given]])
-
-
-def test_other_forms_of_samples() -> None:
-    """Named tuples stay; images of another size each are padded, or named as what is in the way."""
-    images, target = batches(Detections("namedtuple", wide=True), collate="padded", pad_to=1)[1]
-    assert type(target) is Target
-    assert target.boxes.values.shape == (3, 2, 4)
-    assert images.values.shape == (3, 3, 8, 13)
-    assert images.lengths.tolist() == [[8, 11], [8, 12], [8, 13]]
-    with pytest.raises(BatchShapeError, match=r"sample\[0\].*\(3, 8, 8\) and \(3, 8, 9\).*pad_to=1"):
-        batches(Detections(wide=True), collate="flat")
-    bare = [torch.zeros(3, 4, 4), torch.ones(3, 4, 4)]
-    assert same(batches(bare, collate="padded")[0], torch.stack(bare))
-    assert same(
-        batches([torch.arange(2), torch.arange(3)], collate="flat")[0], Flat(torch.tensor([0, 1, 0, 1, 2]), torch.tensor([0, 2, 5]))
-    )
-
-
-def test_stream() -> None:
-    """An IterableDataset's samples are collated as others."""
-    assert same(batches(Stream(), collate="flat"), batches(Detections(), collate="flat"))
-
-
-def test_tv_tensors() -> None:
-    """torchvision's tv_tensors say what they are, wherever they stand; batches have plain tensors."""
-    tv = pytest.importorskip("torchvision.tv_tensors")
-
-    def sample(count: int) -> dict[str, Any]:
-        boxes = tv.BoundingBoxes(torch.rand(count, 4), format="XYXY", canvas_size=(4, 4))
-        return {"target": (boxes, tv.Mask(torch.zeros(4, 4))), "extra": {"right": tv.Image(torch.zeros(3, 4, 4))}}
-
-    [batch] = batches([sample(4), sample(1)], collate="padded")
-    boxes, mask = batch["target"]
-    assert type(boxes.values) is type(mask) is type(batch["extra"]["right"]) is torch.Tensor
-    assert (boxes.values.shape, mask.shape, batch["extra"]["right"].shape) == ((2, 4, 4), (2, 4, 4), (2, 3, 4, 4))
-
-
-BAD: dict[str, tuple[list[Any], Any]] = {
-    r"sample\['a'\]: rows of one batch have different shapes: \(3,\) and \(2,\)": (
-        [{"a": torch.zeros(1, 3)}, {"a": torch.zeros(1, 2)}],
-        {},
-    ),
-    r"sample\['a'\] is a NoneType": ([{"a": torch.zeros(1, 3)}, {"a": None}], {}),
-    "samples of one batch have different parts: a dict of a and a dict of b": ([{"a": 1}, {"b": 1}], {}),
-    r"sample\[1\]: .*a dict of a and a tuple of 1": ([(0, {"a": 1}), (0, (1,))], {}),
-    r"different channels: \(3, 2, 2\) and \(1, 2, 2\)": ([torch.zeros(3, 2, 2), torch.zeros(1, 2, 2)], {"pad_to": 4}),
-}
-
-
-@pytest.mark.parametrize("words", BAD)
-def test_bad_samples(words: str) -> None:
-    """Samples that make no batch are an error that names the part."""
-    samples, options = BAD[words]
-    with pytest.raises(ArgumentError, match=words):
-        batches(samples, collate="padded", **options)
 
 
 # ---- the arguments

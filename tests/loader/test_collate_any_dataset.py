@@ -1,0 +1,92 @@
+"""collate= makes the same forms of any Dataset's samples as of packed data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from collated import COUNT, Detections, Target, batches, check_rows, chunks, same
+from torch.utils.data import IterableDataset
+
+from fastload import Flat
+from fastload.errors import ArgumentError, BatchShapeError
+
+
+class Stream(IterableDataset[Any]):
+    """The same samples one after another."""
+
+    def __iter__(self) -> Any:
+        return (Detections()[index] for index in range(COUNT))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("form", ["padded", "flat"])
+def test_other_datasets(form: Any, workers: int) -> None:
+    """What a part is follows from the sample; rows, masks and images have the forms of packed data."""
+    for batch, samples in zip(batches(Detections(), "auto", workers, collate=form), chunks(Detections()), strict=True):
+        images, target = batch
+        assert type(batch) is list
+        assert same(images, torch.stack([image for image, _ in samples]))
+        given = [each for _, each in samples]
+        check_rows(target["boxes"], [each["boxes"].reshape(-1, 4) for each in given], form)
+        check_rows(target["labels"], [torch.from_numpy(each["labels"]) for each in given], form)
+        check_rows(target["masks"], [each["masks"] for each in given], form)
+        assert same(target["image_id"], torch.tensor([each["image_id"] for each in given]))
+        assert same(target["segmentation"], torch.stack([each["segmentation"] for each in given]))
+        assert same([target["seen"], target["lines"]], [[None] * len(given), [each["lines"] for each in given]])
+
+
+def test_other_forms_of_samples() -> None:
+    """Named tuples stay; images of another size each are padded, or named as what is in the way."""
+    images, target = batches(Detections("namedtuple", wide=True), collate="padded", pad_to=1)[1]
+    assert type(target) is Target
+    assert target.boxes.values.shape == (3, 2, 4)
+    assert images.values.shape == (3, 3, 8, 13)
+    assert images.lengths.tolist() == [[8, 11], [8, 12], [8, 13]]
+    with pytest.raises(BatchShapeError, match=r"sample\[0\].*\(3, 8, 8\) and \(3, 8, 9\).*pad_to=1"):
+        batches(Detections(wide=True), collate="flat")
+    bare = [torch.zeros(3, 4, 4), torch.ones(3, 4, 4)]
+    assert same(batches(bare, collate="padded")[0], torch.stack(bare))
+    assert same(
+        batches([torch.arange(2), torch.arange(3)], collate="flat")[0], Flat(torch.tensor([0, 1, 0, 1, 2]), torch.tensor([0, 2, 5]))
+    )
+
+
+def test_stream() -> None:
+    """An IterableDataset's samples are collated as others."""
+    assert same(batches(Stream(), collate="flat"), batches(Detections(), collate="flat"))
+
+
+def test_tv_tensors() -> None:
+    """torchvision's tv_tensors say what they are, wherever they stand; batches have plain tensors."""
+    tv = pytest.importorskip("torchvision.tv_tensors")
+
+    def sample(count: int) -> dict[str, Any]:
+        boxes = tv.BoundingBoxes(torch.rand(count, 4), format="XYXY", canvas_size=(4, 4))
+        return {"target": (boxes, tv.Mask(torch.zeros(4, 4))), "extra": {"right": tv.Image(torch.zeros(3, 4, 4))}}
+
+    [batch] = batches([sample(4), sample(1)], collate="padded")
+    boxes, mask = batch["target"]
+    assert type(boxes.values) is type(mask) is type(batch["extra"]["right"]) is torch.Tensor
+    assert (boxes.values.shape, mask.shape, batch["extra"]["right"].shape) == ((2, 4, 4), (2, 4, 4), (2, 3, 4, 4))
+
+
+BAD: dict[str, tuple[list[Any], Any]] = {
+    r"sample\['a'\]: rows of one batch have different shapes: \(3,\) and \(2,\)": (
+        [{"a": torch.zeros(1, 3)}, {"a": torch.zeros(1, 2)}],
+        {},
+    ),
+    r"sample\['a'\] is a NoneType": ([{"a": torch.zeros(1, 3)}, {"a": None}], {}),
+    "samples of one batch have different parts: a dict of a and a dict of b": ([{"a": 1}, {"b": 1}], {}),
+    r"sample\[1\]: .*a dict of a and a tuple of 1": ([(0, {"a": 1}), (0, (1,))], {}),
+    r"different channels: \(3, 2, 2\) and \(1, 2, 2\)": ([torch.zeros(3, 2, 2), torch.zeros(1, 2, 2)], {"pad_to": 4}),
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_samples(words: str) -> None:
+    """Samples that make no batch are an error that names the part."""
+    samples, options = BAD[words]
+    with pytest.raises(ArgumentError, match=words):
+        batches(samples, collate="padded", **options)
