@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from scenes import Scenes
+from torch.utils.data import ConcatDataset, Subset
 
 import fastload
-from fastload import FastLoader, PackedDataset
+from fastload import BucketBatchSampler, FastLoader, Mixture, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
 
@@ -91,6 +93,47 @@ def test_forms_of_every_engine(path: Path, collate: Any, engine: Any, workers: i
     ):
         for mine, theirs in zip(one, other, strict=True):
             same(mine, theirs)
+
+
+FLOATS = [*DRAWN, T.Normalize((0.5,) * 3, (0.5,) * 3)]
+WAYS: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+    "of two datasets": (lambda path: ConcatDataset([PackedDataset(path, FIXED), PackedDataset(path, FIXED)]), {}),
+    "of a subset": (lambda path: Subset(PackedDataset(path, DRAWN), [3, 2, 9, 9, 1, 0, 20, 4]), {"pad_to": 16}),
+    "mixed": (lambda path: Mixture({PackedDataset(path, FIXED): 1.0}, samples_per_epoch=10), {}),
+    "channels last": (lambda path: PackedDataset(path, DRAWN), {"memory_format": torch.channels_last, "pad_to": 1}),
+    "bfloat16": (lambda path: PackedDataset(path, FLOATS), {"dtype": torch.bfloat16, "pad_to": 32}),
+    "of some fields": (lambda path: PackedDataset(path, FIXED, fields=("image", {"b": "boxes", "m": "masks"})), {"drop_last": True}),
+    "of an image and a mask": (lambda path: PackedDataset(path, FIXED, fields=["image", "mask"]), {}),
+    "without boxes": (lambda path: PackedDataset(path, FIXED, fields=["image", "number"]), {}),
+    "without a transform": (lambda path: PackedDataset(path, fields=("image", ["boxes", "mask"])), {"pad_to": 8}),
+    "on a device": (lambda path: PackedDataset(path, FIXED), {"device": "cpu"}),
+}
+
+
+@pytest.mark.parametrize("collate", ["list", "padded", "flat"])
+@pytest.mark.parametrize("way", WAYS)
+def test_other_loaders(path: Path, way: str, collate: Any) -> None:
+    """Native threads give what the dataset's own code gives; batches that are kept stay as they were."""
+    make, options = WAYS[way]
+    given = {"batch_size": BATCH, "seed": SEED, "collate": collate, **options}
+    if collate == "list":
+        given.pop("pad_to", None)
+    with (
+        FastLoader(make(path), engine="python", num_workers=0, **given) as one,
+        FastLoader(make(path), engine="native", num_workers=2, **given) as other,
+    ):
+        same(list(other), list(one))
+
+
+def test_batches_of_like_shapes(path: Path) -> None:
+    """A BucketBatchSampler's batches, in both ways."""
+    batches = []
+    for engine, workers in (("python", 0), ("native", 2)):
+        data = PackedDataset(path, DRAWN)
+        order = BucketBatchSampler(data, BATCH, seed=1)
+        with FastLoader(data, batch_sampler=order, seed=SEED, collate="padded", pad_to=32, engine=engine, num_workers=workers) as made:
+            batches.append(list(made))
+    same(batches[1], batches[0])
 
 
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])
