@@ -52,7 +52,7 @@ static void check_render(const uint8_t *data, size_t size, bool holds) {
     sink->dtype = sink->depth == 2 ? FL_U16 : FL_U8;
     target.row_bytes = (size_t)sink->width * sink->height * (sink->channels ? (size_t)sink->channels * sink->depth : 3);
     sink->data = fuzz_allocate(target.row_bytes);
-    code = fl_render(renderer, &part, 1, key, NULL, width, height, &target, 0, &report, &err);
+    code = fl_render(renderer, &part, 1, key, NULL, width, height, NULL, &target, 0, &report, &err);
     fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD) | FUZZ_CODE(FL_ELIMIT));
     if (holds && sink->channels == planes.channels && sink->depth * planes.channels == planes.pixel) {
         CHECK(code == FL_OK);

@@ -59,7 +59,7 @@ static fl_view keep_view(const fl_view *v) {
     volatile uint8_t seen = 0;
     const uint8_t *end = v->pixels + (size_t)(v->height - 1) * v->stride + (size_t)v->width * 3;
     for (size_t i = 0; i < 64 && i < v->tail; i++) seen ^= end[i];
-    return (fl_view){pixels, (size_t)v->width * 3, v->width, v->height, 0};
+    return (fl_view){.pixels = pixels, .stride = (size_t)v->width * 3, .width = v->width, .height = v->height};
 }
 
 /* 3: returns whether fl_jpeg_baseline delivers this box, and its view, to be freed. */
@@ -105,8 +105,10 @@ static void check_baseline(const uint8_t *bytes, size_t size, const uint8_t *ind
 #ifndef FUZZ_OWN_CODE
 static fl_view crop_truth(const truth *t, const fl_box *b, uint32_t e) {
     const uint32_t x0 = b->x * e / 8, y0 = b->y * e / 8, x1 = ((b->x + b->width) * e + 7) / 8, y1 = ((b->y + b->height) * e + 7) / 8;
-    return (fl_view){t->pixels + ((size_t)y0 * t->width + x0) * 3, (size_t)t->width * 3, (x1 < t->width ? x1 : t->width) - x0,
-                     (y1 < t->height ? y1 : t->height) - y0, 0};
+    return (fl_view){.pixels = t->pixels + ((size_t)y0 * t->width + x0) * 3,
+                     .stride = (size_t)t->width * 3,
+                     .width = (x1 < t->width ? x1 : t->width) - x0,
+                     .height = (y1 < t->height ? y1 : t->height) - y0};
 }
 
 static void print_difference(const fl_box *box, int eighths, const char *text, const fl_view *ours, const fl_view *expected) {
