@@ -21,6 +21,8 @@ from fastload.gpu import working
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FORMATS = (torch.channels_last, torch.contiguous_format)
+MOST = {torch.uint8: 255.0, torch.uint16: 65535.0}
+"""The value that becomes 1, by the dtype of images that are no floats."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +51,30 @@ def to_float(
     """Computes (images / 255 - mean) / std without waiting for the device. The result shares the input's memory only if nothing changes.
 
     Args:
-        images: (B, 3, H, W), on any device: uint8, or floats, which are taken as divided by 255 already.
+        images: (B, C, H, W) of 1, 3 or 4 channels, on any device: uint8, uint16, which are divided by 65535 instead, or floats, which are
+            taken as divided already.
         dtype: float32, float16 or bfloat16.
-        mean, std: one value a channel, in units of 0..1; None: only divided by 255.
+        mean, std: three values, one a channel, in units of 0..1; equal ones for images of other than three channels. None: only divided.
         memory_format: of the result: torch.channels_last or torch.contiguous_format.
         reciprocal: multiply by the rounded 1/255 in place of dividing (torchvision's ToDtype).
 
     Raises:
-        ArgumentError: another shape, dtype or format; mean without std.
+        ArgumentError: another shape, dtype or format; mean without std; three different values for other than three channels.
     """
-    if images.ndim != 4 or images.shape[1] != 3 or not (images.dtype == torch.uint8 or images.is_floating_point()):
-        raise ArgumentError(f"to_float takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
+    if images.ndim != 4 or images.shape[1] not in (1, 3, 4) or not (images.dtype in MOST or images.is_floating_point()):
+        raise ArgumentError(
+            f"to_float takes uint8, uint16 or float images (B, C, H, W) of 1, 3 or 4 channels, not {images.dtype} of {tuple(images.shape)}"
+        )
     if dtype not in DTYPES or memory_format not in FORMATS:
         raise ArgumentError(
             f"to_float: dtype={dtype}, memory_format={memory_format}: use float32, float16 or bfloat16; channels_last or not"
         )
     if (mean is None) != (std is None) or any(values is not None and len(values) != 3 for values in (mean, std)):
         raise ArgumentError(f"to_float: mean={mean}, std={std}: give three values of each, or neither")
-    if images.is_cuda and images.dtype == torch.uint8 and _is_dense(images) and images.numel():
+    channels = images.shape[1]
+    if channels != 3 and any(len(set(values or ())) > 1 for values in (mean, std)):
+        raise ArgumentError(f"to_float: mean={mean}, std={std}, and images of {channels} channels: give one value for all channels")
+    if images.is_cuda and images.dtype == torch.uint8 and channels == 3 and _is_dense(images) and images.numel():
         kernel = working(_kernel, images.device)
         if kernel is not None:
             out: Tensor = kernel.to_float(images, dtype, mean, std, memory_format, reciprocal)
@@ -84,12 +92,14 @@ def eager(
 ) -> Tensor:
     """to_float in torch's own ops: what the kernel is tested against, and what runs everywhere else."""
     out = images.to(torch.float32)
-    constants = _constants(mean, std, images.device)
-    if images.dtype == torch.uint8:
-        out = out.mul_(1 / 255) if reciprocal else out.div_(constants[0])
+    most, channels = MOST.get(images.dtype), images.shape[1]
+    constants = _constants(most or 1.0, mean, std, images.device)
+    if most:
+        out = out.mul_(1 / most) if reciprocal else out.div_(constants[0])
     if mean is not None:
         change = out.sub_ if out is not images else out.sub
-        out = change(constants[1:4].view(3, 1, 1)).div_(constants[4:7].view(3, 1, 1))
+        means, stds = (values if channels == 3 else values[:1] for values in (constants[1:4], constants[4:7]))
+        out = change(means.view(-1, 1, 1)).div_(stds.view(-1, 1, 1))
     return out.to(dtype, memory_format=memory_format)
 
 
@@ -109,19 +119,21 @@ class Form:
         Raises:
             ArgumentError: they are no batch of image tensors, or floats where bytes are asked for.
         """
-        if not isinstance(images, Tensor) or images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+        if not isinstance(images, Tensor) or images.ndim != 4 or not (images.dtype in MOST or images.is_floating_point()):
             told = f"batches of {images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
             raise ArgumentError(
-                "dtype= and memory_format= act on uint8 or float tensors (channels, height, width), and the transform's Python steps "
-                f"leave {told}: end them with PILToTensor() or ToTensor(), or drop the argument"
+                "dtype= and memory_format= act on uint8, uint16 or float tensors (channels, height, width), and the transform's Python "
+                f"steps leave {told}: end them with PILToTensor() or ToTensor(), or drop the argument"
             )
         dtype = images.dtype if self.dtype is None else self.dtype
+        if dtype == torch.uint8 and images.dtype == torch.uint16:
+            return images.contiguous(memory_format=self.memory_format or torch.contiguous_format)  # its own, as in the native pass
         if dtype == torch.uint8 and images.dtype != torch.uint8:
             raise ArgumentError("dtype=uint8, and the transform's Python steps make floats: drop one of them")
         memory_format = self.memory_format or torch.contiguous_format
         if dtype == images.dtype:
             return images.contiguous(memory_format=memory_format)
-        convert = to_float if images.shape[1] == 3 else eager  # the kernel takes no grey images
+        convert = to_float if images.shape[1] in (1, 3, 4) else eager
         return convert(images, dtype, None, None, memory_format)
 
     def one(self, image: Any) -> Tensor:
@@ -129,8 +141,8 @@ class Form:
         return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
 
 
-def _constants(mean: Sequence[float] | None, std: Sequence[float] | None, device: torch.device) -> Tensor:
-    host = torch.tensor([255.0, *(mean or ()), *(std or ())])
+def _constants(most: float, mean: Sequence[float] | None, std: Sequence[float] | None, device: torch.device) -> Tensor:
+    host = torch.tensor([most, *(mean or ()), *(std or ())])
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
 
 

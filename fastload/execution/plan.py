@@ -33,6 +33,7 @@ from fastload.execution.settings import EngineChoice, Settings
 from fastload.in_place.base import InPlaceDataset
 from fastload.mixture import Mixture
 from fastload.packed_view import Draws, NativeDataset, PackedView
+from fastload.plan import stored_output
 
 Engine = Literal["threads", "processes", "caller"]
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -291,8 +292,8 @@ def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) ->
     of = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}  # those stages convert bytes to floats
     if not of:
         return outputs
-    own = len(first.plan.programs)  # the stages convert the first image; others are floats already
-    return [core.Output("uint8", out.layout) if n < own and (None in of or n in of) else out for n, out in enumerate(outputs)]
+    own, planes = len(first.plan.programs), first.images.images[0].planes  # the stages convert the first image; others are floats already
+    return [stored_output(out.layout, planes) if n < own and (None in of or n in of) else out for n, out in enumerate(outputs)]
 
 
 def _why(settings: Settings, data: PackedData | None) -> str:

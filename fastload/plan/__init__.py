@@ -7,7 +7,7 @@ recognised by module, class name and attributes; torchvision is never imported.
 from __future__ import annotations
 
 from fastload.plan.compiler import compile_plan
-from fastload.plan.output import FLOAT_DTYPES, Planes, outputs_of, value_table
+from fastload.plan.output import FLOAT_DTYPES, Planes, outputs_of, stored_output, value_table
 from fastload.plan.spec import DeviceOp, Plan, Stage
 
-__all__ = ["FLOAT_DTYPES", "DeviceOp", "Plan", "Planes", "Stage", "compile_plan", "outputs_of", "value_table"]
+__all__ = ["FLOAT_DTYPES", "DeviceOp", "Plan", "Planes", "Stage", "compile_plan", "outputs_of", "stored_output", "value_table"]

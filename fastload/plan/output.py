@@ -64,7 +64,7 @@ def outputs_of(plan: Plan, dtype: str | None, layout: str, planes: Planes | None
     if chosen == "uint8":
         if plan.to_float:
             raise ArgumentError("dtype=uint8 with ToFloat or Normalize in the transform: drop one of them")
-        return [_bytes(layout, planes)]
+        return [stored_output(layout, planes)]
     if chosen not in FLOAT_DTYPES:
         raise ArgumentError(f"dtype={chosen!r}: native batches are uint8, float32, float16 or bfloat16")
     if planes is None:
@@ -73,7 +73,7 @@ def outputs_of(plan: Plan, dtype: str | None, layout: str, planes: Planes | None
     return [core.Output(chosen, layout, table, (planes.channels, planes.depth))]
 
 
-def _bytes(layout: str, planes: Planes | None) -> core.Output:
+def stored_output(layout: str, planes: Planes | None) -> core.Output:
     """Values as they are stored."""
     if planes is None:
         return core.Output("uint8", layout)

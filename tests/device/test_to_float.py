@@ -58,12 +58,25 @@ def test_floats_are_not_divided_again() -> None:
     assert torch.equal(x, before)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_other_forms(channels: int, dtype: torch.dtype) -> None:
+    """Grey, RGBA and 16-bit images become floats by the largest value of their dtype, and one mean and std serve all channels."""
+    most = torch.iinfo(dtype).max
+    x = torch.arange(2 * channels * 20).reshape(2, channels, 4, 5).mul(most // (2 * channels * 20)).to(dtype)
+    half = (0.5, 0.5, 0.5)
+    assert torch.equal(to_float(x), x.float() / most)
+    assert torch.equal(to_float(x, torch.bfloat16, half, half), ((x.float() / most - 0.5) / 0.5).to(torch.bfloat16))
+
+
 def test_what_cannot_be_is_said() -> None:
     """Shapes, dtypes, half a normalisation, and two of them."""
     x = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)
     for call in (
         lambda: to_float(x[0]),
-        lambda: to_float(x[:, :1]),
+        lambda: to_float(x[:, :2]),
+        lambda: to_float(x[:, :1], mean=MEAN, std=STD),
+        lambda: to_float(x.short()),
         lambda: to_float(x.int()),
         lambda: to_float(x, torch.float64),
         lambda: to_float(x, mean=MEAN),

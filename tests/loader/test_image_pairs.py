@@ -224,6 +224,24 @@ def test_first_image_of_planes(grey: Path) -> None:
     assert torch.equal(copy[3][0], dataset[3][0])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": torch.float16},
+        {"memory_format": torch.channels_last},
+        {"batch_transform": T.ToFloat()},
+        {"batch_transform": T.Normalize((0.5,), (0.25,)), "device": "cpu", "dtype": torch.bfloat16},
+    ],
+    ids=str,
+)
+def test_floats_of_planes(grey: Path, options: dict[str, Any]) -> None:
+    """Conversions of batches take images that are not 8-bit RGB, and are the same whichever engine makes them."""
+    dataset = PackedDataset(grey, [T.Resize((12, 10))])
+    native, python = (next(iter(FastLoader(dataset, batch_size=COUNT, engine=engine, **options)))[0] for engine in ("native", "python"))
+    assert native.dtype == python.dtype
+    assert torch.equal(native.double(), python.double())
+
+
 def test_leaving_images_out(folder: Path) -> None:
     """Only delivered images are decoded; without the first, a further one stays as it was packed."""
     assert set(PackedDataset(folder, TRANSFORMS["crop"], fields=("image", "depth"))[0]) == {"image", "depth"}
