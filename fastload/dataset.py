@@ -166,7 +166,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """The images of a sample's native row."""
         opened = self.opened
         if self._images is None or self._images[0] is not opened:
-            self._images = opened, NativeImages.of(opened.reader, self.native_fields)
+            names = [name for name in self.fields if name in opened.native]  # whatever the transform, which may change
+            self._images = opened, NativeImages.of(opened.reader, names)
         return self._images[1]
 
     @property
@@ -282,7 +283,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def takes_whole_samples(self) -> bool:
         """Whether Python steps get whole samples: fields lie in the image, or are images beside it."""
-        return bool(self.plan.python) and self.image_field in self.fields and not self.opened.spatial.isdisjoint(self.fields)
+        return bool(self.plan.python) and self.image_field in self.fields and not self.opened.in_image.isdisjoint(self.fields)
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""
@@ -305,8 +306,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     def _row(self, plan: Plan, index: int, seed: int, epoch: int) -> dict[str, Any]:
         """What the native row of sample index has, by name; an image is the tensor or the list of its views."""
-        if spatial := self.opened.spatial_of(self.fields):
-            check_transform(plan, self.opened.reader.schema, spatial, self.native_fields)
+        self.check_fields(plan)
         try:
             images, sizes = self.images, self._sizes(plan, index, seed, epoch)
             parts, made = self.opened.make_row(self._source_for(plan), index, seed, epoch, images.outputs(plan, None, "CHW"), sizes)
@@ -316,6 +316,11 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None
         fields = self.row_fields(plan) if made else None
         return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, sizes[0]))
+
+    def check_fields(self, plan: Plan) -> None:
+        """Raises TransformError where a plan would change the image and leave a delivered field behind that lies in it."""
+        if fields := [name for name in self.fields if name in self.opened.in_image]:
+            check_transform(plan, self.opened.reader.schema, fields, self.native_fields, self.image_field in self.fields)
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
         """(height, width) of sample index after the native transforms: of each image, or of each of its views."""

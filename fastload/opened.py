@@ -28,6 +28,7 @@ TORCH_DTYPES = {
     "bfloat16": torch.bfloat16,
 }
 """By the name of a core.Output's dtype."""
+_IN_IMAGE = ("mask", "boxes", "keypoints", "instances", "polygons")
 
 
 class OpenedDataset:
@@ -38,6 +39,7 @@ class OpenedDataset:
         in_records: names of the fields that lie in records, but for the first image.
         spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
             and the image, where it is not of 8-bit RGB.
+        in_image: those of them that Python steps get as tv_tensors, with the image: what lies in it, and further images.
         native: those of them that a sample's native row can have: all but polygons.
         has_boxes: whether there are boxes among these.
     """
@@ -55,6 +57,7 @@ class OpenedDataset:
         self.image_name = image.name
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
         self.spatial = {f.name for f in fields if f.is_extended or (f.kind == "image" and f != image)}
+        self.in_image = {f.name for f in fields if f.kind in _IN_IMAGE or (f.kind == "image" and f != image)}
         self.native = {name for name in self.spatial if self.kinds[name] != "polygons"}
         self.has_boxes = any(self.kinds[name] == "boxes" for name in self.native)
         self.image_field = self.reader.manifest.image_number
@@ -66,10 +69,6 @@ class OpenedDataset:
         if form.parts is None and [self.kinds.get(name) for name in form.names] == ["image", "mask"]:
             return SampleForm(form.names, form.names)
         return form
-
-    def spatial_of(self, names: Sequence[str]) -> list[str]:
-        """Those of some fields that lie in the image or beside it."""
-        return [name for name in names if name in self.spatial]
 
     def left_of(self, names: Sequence[str]) -> list[str]:
         """Those of some fields that the native engine does not make batches of."""

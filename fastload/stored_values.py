@@ -92,7 +92,7 @@ def _wrong(reason: str) -> SampleError:
     return SampleError(reason, reason=reason)
 
 
-def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], native: Sequence[str]) -> None:
+def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], native: Sequence[str], whole: bool) -> None:
     """Refuses a transform that would change the image and leave the other fields of the sample as they are: Python steps get them too.
 
     Args:
@@ -100,6 +100,7 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], native: S
         schema: of the dataset.
         fields: names of the delivered fields that lie in the image's pixels, or are images themselves.
         native: those of them that go through native steps with the image.
+        whole: whether the image is delivered, so that Python steps get whole samples.
 
     Raises:
         TransformError: there is such a step; the message names it and the field.
@@ -112,4 +113,9 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], native: S
             raise TransformError(
                 f"{stage.name} would change the image, and not the field {alone[0]!r} ({schema[alone[0]]}) with it: apply it to whole "
                 "samples, outside of the dataset, or leave the field out with fields=[...]"
+            )
+        if stage.where == "python" and not whole:
+            raise TransformError(
+                f"{stage.name} runs in Python, on the image and what lies in it, and {fields[0]!r} is delivered without the image: add "
+                "the image to fields=, or leave the step out"
             )

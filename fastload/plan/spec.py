@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastload._native import core
+from fastload.errors import TransformError
 
 Form = Literal["image", "uint8", "float", "normalized"]
 """What a list holds at one place: an image not yet converted (torchvision: of Pillow), or a CHW tensor of bytes, of 0..1, or normalised."""
@@ -155,7 +156,17 @@ def _run(image: Any, pillow: bool, steps: Sequence[Callable[[Any], Any]]) -> Any
 
 
 def to_pillow(image: Any) -> Any:
-    """The RGB Pillow image of a uint8 tensor (3, height, width)."""
+    """The Pillow image of a tensor (channels, height, width): RGB, grey or RGBA, uint8; or grey, uint16.
+
+    Raises:
+        TransformError: it has 16-bit values and several channels.
+    """
     from PIL import Image
 
-    return Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+    pixels = image.permute(1, 2, 0).contiguous().numpy()
+    if pixels.shape[2] > 1 and pixels.itemsize > 1:
+        raise TransformError(
+            f"Pillow has no images of {pixels.shape[2]} channels of 16 bits: begin the transform with torchvision's v2.ToImage(), so that "
+            "its steps take tensors"
+        )
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
