@@ -141,16 +141,23 @@ def _why_not_in_place(view: PackedView) -> str:
 
 
 def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
-    """What the native rows of a batch have in common beside the image."""
+    """What the native rows of a batch have in common beside the image: a column is stacked in one dtype, too."""
     if isinstance(dataset, InPlaceDataset):
         return ()
     schema, of_boxes = dataset.opened.reader.schema, bool(dataset.plan.of_boxes)
     boxes = [str(field) for field in schema if field.kind == "boxes"] if of_boxes else []
-    return of_boxes, *boxes, *(str(schema[name]) for name in dataset.native_fields)
+    return of_boxes, *boxes, *(str(schema[name]) for name in dataset.fields if name != dataset.image_field)
 
 
 def _native(view: PackedView, device: bool) -> PackedView | None:
-    """The rows with what the native engine does; None if another engine has to run."""
+    """The rows with what the native engine does; None if another engine has to run.
+
+    Raises:
+        TransformError: several views of an image leave a delivered field behind that lies in it, as dataset[i] raises it.
+    """
+    for each in view.datasets:
+        if each.plan.views and isinstance(each, PackedDataset):
+            each.check_fields(each.plan)
     if not all(each.is_batched_natively for each in view.datasets):
         return None
     if device and any(each.plan.movable for each in view.datasets) and all(each.images.only_rgb for each in view.datasets):

@@ -206,6 +206,8 @@ class Planner:
     def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
         pin = settings.pin_memory and torch.accelerator.is_available()
         stages = self._stages.calls(settings, data)
+        if data is not None and any(stage.objects for stage in stages):
+            _check_formats(data)
         return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer)
 
     def _why(self, settings: Settings, data: PackedData | None) -> str:
@@ -281,6 +283,20 @@ def _fields_of(data: PackedData | None) -> BatchFields:
     return BatchFields(image, objects=objects, paths=tuple(dataset.form.paths.items()))
 
 
+def _check_formats(data: PackedData) -> None:
+    """Raises ArgumentError if boxes of one name have several formats: what moves those of whole batches reads them all in one."""
+    first: dict[str, str] = {}
+    for dataset in data.view.datasets:
+        given = () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema
+        for field in (each for each in given if each.kind == "boxes" and each.name in dataset.fields):
+            form = dataset.plan.box_format or field.format
+            if first.setdefault(field.name, form) != form:
+                raise ArgumentError(
+                    f"batch_transform= moves {field.name!r}, which are {first[field.name]} in one packed dataset and {form} in another: "
+                    'add ConvertBoundingBoxFormat("xyxy") to their transforms'
+                )
+
+
 def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> list[core.Output]:
     """What the native engine writes into each tensor of a batch.
 
@@ -314,7 +330,7 @@ def _why(settings: Settings, data: PackedData | None) -> str:
             return "no image is asked for"
         if isinstance(dataset, PackedDataset) and (fields := dataset.opened.left_of(dataset.fields)):
             return f"the field {fields[0]} ({dataset.kinds[fields[0]]}) is read per sample in Python: leave it out with fields=[...]"
-    return "the packed datasets end in different normalisations, or other ops on batches, or have other images"
+    return "the packed datasets end in different normalisations, or other ops on batches, or their images or fields are not alike"
 
 
 def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
