@@ -237,8 +237,9 @@ def _kind_of(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> str
         return "image"
     if image.sizes is None or any(not isinstance(each, Tensor | np.ndarray) for each in values):
         return "rows"
-    as_large = all(tuple(each.shape[-2:]) == size for each, size in zip(values, image.sizes, strict=True))
-    return {2: "mask", 3: "instances"}.get(first.ndim, "rows") if as_large else "rows"
+    some = [(each, size) for each, size in zip(values, image.sizes, strict=True) if each.shape != (0,)]  # no rows may lack their shape
+    as_large = all(tuple(each.shape[-2:]) == size for each, size in some)
+    return {2: "mask", 3: "instances"}.get(some[0][0].ndim, "rows") if some and as_large else "rows"
 
 
 def _has_dims(value: Any, count: int) -> bool:

@@ -108,8 +108,11 @@ class NativeValues:
         """The rows as Collate joins them, in images of one size or one frame: Flat, or masks as padded() has them. They are compact."""
         if self.rows.kept is None:
             return self._masks()
-        values = self.rows.joined(int(self.rows.kept.sum()))  # a row that is left out has none
-        lengths = self.rows.kept if self.keep is None else self.rows.kept[self.keep]
+        lengths, values = self.rows.kept, self.rows.joined(int(self.rows.kept.sum()))
+        if self.keep is not None:
+            lengths = self.rows.kept[self.keep]
+            if len(values) != lengths.sum():  # a row that is left out for a field that Python reads has its values here
+                values = values[torch.from_numpy(np.repeat(np.isin(np.arange(len(self.rows.kept)), self.keep), self.rows.kept))]
         return Flat(values, torch.from_numpy(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))))
 
     def _masks(self) -> Any:

@@ -10,6 +10,7 @@ from collated import COUNT, Detections, Target, batches, check_rows, chunks, sam
 from torch.utils.data import IterableDataset
 
 from fastload import Flat
+from fastload.collate import Collate
 from fastload.errors import ArgumentError, BatchShapeError
 
 
@@ -35,6 +36,17 @@ def test_other_datasets(form: Any, workers: int) -> None:
         assert same(target["image_id"], torch.tensor([each["image_id"] for each in given]))
         assert same(target["segmentation"], torch.stack([each["segmentation"] for each in given]))
         assert same([target["seen"], target["lines"]], [[None] * len(given), [each["lines"] for each in given]])
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_no_instances_without_a_shape(at: int) -> None:
+    """A sample's instances that are an empty tensor of one dimension leave the others in the frame of their images."""
+    samples = [(torch.ones(3, 8, 8), {"masks": torch.ones(2, 8, 8)}), (torch.ones(3, 9, 8), {"masks": torch.ones(1, 9, 8)})]
+    samples.insert(at, (torch.ones(3, 8, 8), {"masks": torch.zeros(0)}))
+    images, target = Collate("padded", pad_to=4)(samples)
+    assert images.values.shape == (3, 3, 12, 8)
+    assert target["masks"].values.shape == (3, 2, 12, 8)
+    assert sorted(target["masks"].lengths.tolist()) == [0, 1, 2]
 
 
 def test_other_forms_of_samples() -> None:
