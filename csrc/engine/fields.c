@@ -297,6 +297,17 @@ static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry 
     return FL_OK;
 }
 
+/* Takes further boxes through the steps that the first ones went through in the resolve, which refused what cannot be done to those. */
+static fl_code move_boxes(fl_boxes *boxes, const fl_geometry *g, fl_error *err) {
+    fl_code code = fl_boxes_check(boxes, err);
+    for (uint32_t k = 0; k < g->step_count && !code; k++) {
+        if (g->steps[k].kind == FL_STEP_FORMAT && boxes->format >= FL_BOXES_XYWHR)
+            return fl_fail(err, FL_EUNSUPPORTED, "ConvertBoundingBoxFormat of rotated boxes");
+        fl_boxes_step(boxes, &g->steps[k]);
+    }
+    return code;
+}
+
 fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width, uint32_t height, const fl_room *rooms, uint32_t row,
                         fl_error *err) {
     const fl_box image = {0, 0, width, height};
@@ -307,8 +318,7 @@ fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width,
         fl_boxes *boxes = &fields->opened[i].boxes;
         tables = tables || fields->items[i].kind == FL_ITEM_MASK || fields->items[i].kind == FL_ITEM_INSTANCES;
         if (fields->items[i].kind != FL_ITEM_BOXES || boxes == resolved) continue;
-        code = of_item(&fields->items[i], fl_boxes_check(boxes, err), err);
-        for (uint32_t k = 0; k < g->step_count && !code; k++) fl_boxes_step(boxes, &g->steps[k]);
+        code = of_item(&fields->items[i], move_boxes(boxes, g, err), err);
     }
     if (!code && tables) code = make_tables(fields, g, err);
     for (uint32_t i = 0; i < fields->count && !code; i++) {

@@ -73,7 +73,8 @@ fl_code fl_fields_renew(fl_fields *fields, fl_error *err);
 fl_boxes *fl_fields_boxes(fl_fields *fields);
 
 /* Writes the items that were opened into row `row` of their rooms, as the geometry has them of an image of width x height. FL_ERECORD where
- * one does not hold, is of another size than the image, or needs more than its room; FL_EARG. */
+ * one does not hold, is of another size than the image, or needs more than its room; FL_EARG; FL_EUNSUPPORTED for rotated boxes whose
+ * format is to be converted. */
 fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width, uint32_t height, const fl_room *rooms, uint32_t row,
                         fl_error *err);
 

@@ -121,7 +121,7 @@ cdef class Batch:
     def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch,
                   str layout="equal", uint32_t pad_to=1, bint even=False):
         """even: whether the rows of each item start at equal steps, and not one right after the other."""
-        cdef Source first = engine.sources[0] if engine.sources else None
+        cdef Source first
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
         cdef fl_error err
         engine._live()
@@ -131,10 +131,8 @@ cdef class Batch:
         for i in range(n):
             if sources[i] >= <uint32_t>len(engine.sources):
                 raise _errors.ArgumentError(f"row {i} names source {sources[i]}")
-            if engine.pointers[sources[i]].count != self.targets.count:
-                raise _errors.ArgumentError(f"source {sources[i]} makes other parts than the batch has")
-            if first.source.item_count and (<Source>engine.sources[sources[i]]).items.form != first.items.form:
-                raise _errors.ArgumentError(f"source {sources[i]} has other fields beside the image than the first")
+            self._require_alike(sources[i])
+        first = engine.sources[0]
         self.batch.row = <fl_row *>calloc(n, sizeof(fl_row))
         self.batch.errors = <fl_error *>calloc(n, sizeof(fl_error))
         if self.batch.row is NULL or self.batch.errors is NULL:
@@ -155,6 +153,16 @@ cdef class Batch:
         self.counted = True
         if not fl_batch_cached(&self.batch):  # a full queue only means that the hint is not needed yet
             fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err)
+
+    cdef int _require_alike(self, uint32_t number) except -1:
+        """Whether a source makes what the batch has room for."""
+        cdef Source source = self.engine.sources[number], first = self.engine.sources[0]
+        if source.source.count != self.targets.count:
+            raise _errors.ArgumentError(f"source {number} makes other parts than the batch has")
+        if source.source.item_count != first.source.item_count or (
+                first.source.item_count and source is not first and source.items.form != first.items.form):
+            raise _errors.ArgumentError(f"source {number} has other fields beside the image than the first")
+        return 0
 
     def __dealloc__(self):
         if self.counted:
@@ -289,6 +297,7 @@ cdef class Batch:
         self.engine._live()
         if row >= self.batch.rows or source >= <uint32_t>len(self.engine.sources) or not self.ready:
             raise _errors.ArgumentError(f"row {row} cannot be made again")
+        self._require_alike(source)
         self.batch.row[row].source, self.batch.row[row].index = source, index
         self.batch.row[row].given.bytes = NULL
         if record is not None:

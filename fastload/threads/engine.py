@@ -64,7 +64,7 @@ class ThreadEngine:
         self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
         self.has_stored = bool(view.datasets[0].stored_fields)
         self.row_fields = first.row_fields(first.plan) if self.core.sources[0].has_items and isinstance(first, PackedDataset) else None
-        self._largest = ASKED_FROM - 1  # bytes of the largest batch of different sizes so far
+        self._largest = max(ASKED_FROM - 1, slot_bytes)  # bytes of the largest batch so far for which memory was found
         self._remote = {source: files for source, dataset in enumerate(view.datasets) if (files := _remote_files(dataset)) is not None}
 
     def _slot_bytes(self, rows: int) -> int:
@@ -99,6 +99,8 @@ class ThreadEngine:
         sizes = self._one_size
         if sizes is not None and layout.kind != "padded":
             batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch, even=layout.even)
+            if batch.bytes > self._largest:
+                self._require_room(batch, "with the rows of their fields")
         else:
             batch = self._different(sources, indices, seed, epoch, layout)
         if self._remote:
@@ -114,13 +116,16 @@ class ThreadEngine:
         for row, reason in found.failed:
             batch.fail(row, reason, remote=False)
         if batch.bytes > self._largest:
-            free = available_memory()
-            if free is not None and batch.bytes > free:
-                of = "padded to their largest" if layout.kind == "padded" else "of different sizes"
-                need = f"a batch of {len(indices)} images {of} needs {batch.bytes} bytes"
-                raise ResourceError(f"{need} and {free} are available: lower batch_size")
-            self._largest = batch.bytes
+            self._require_room(batch, "padded to their largest" if layout.kind == "padded" else "of different sizes")
         return batch
+
+    def _require_room(self, batch: core.Batch, of: str) -> None:
+        """Raises ResourceError where a batch, larger than all before it, needs more memory than is free: the system may not refuse it."""
+        free = available_memory()
+        if free is not None and batch.bytes > free:
+            need = f"a batch of {batch.rows} images {of} needs {batch.bytes} bytes"
+            raise ResourceError(f"{need} and {free} are available: lower batch_size")
+        self._largest = batch.bytes
 
     def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
         """Makes one sample in the calling thread, as a ready batch of its own; None where it cannot be made. Raises RemoteError."""

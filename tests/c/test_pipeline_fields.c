@@ -204,6 +204,30 @@ static void test_refused(fl_fields *fields) {
     items[LABELS].of = BOXES;
 }
 
+/* Rotated boxes have no other format: refused of any field of boxes, and not only of the first. */
+static void test_rotated_boxes_are_not_converted(fl_fields *fields) {
+    static made m;
+    static batch b;
+    fl_error err;
+    const fl_op convert = {.kind = FL_OP_FORMAT, .box_format = FL_BOXES_CXCYWH}, crop = OPS[0];
+    const fl_op ops[] = {crop, convert};
+    const fl_item labels = items[LABELS];
+    const fl_span record = make_record(&m, 0);
+    counts[0] = 0;
+    lay(&b, OBJECTS);
+    items[LABELS] = (fl_item){.kind = FL_ITEM_BOXES,
+                              .name = "rotated",
+                              .field = 3,
+                              .counts = counts,
+                              .unit = 20,
+                              .format = FL_BOXES_CXCYWHR,
+                              .of = FL_ITEM_ALONE};
+    CHECK(fl_fields_check(items, ITEMS, &err) == FL_OK);
+    CHECK(run(fields, record, &crop, 1, &b, 0, &err) == FL_OK);
+    CHECK(run(fields, record, ops, 2, &b, 0, &err) == FL_EUNSUPPORTED && strstr(err.text, "'rotated'"));
+    items[LABELS] = labels;
+}
+
 /* What a row needs is known of columns, which may say anything. */
 static void test_bytes(void) {
     fl_error err;
@@ -288,6 +312,7 @@ int main(int argc, char **argv) {
     test_known(fields);
     test_frames(fields);
     test_refused(fields);
+    test_rotated_boxes_are_not_converted(fields);
     test_bytes();
     test_threads();
     fl_fields_free(fields);

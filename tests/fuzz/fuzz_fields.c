@@ -102,15 +102,16 @@ static void make_record(uint32_t count) {
 }
 
 static void make_program(fl_program *program) {
-    static const fl_op_kind kinds[] = {FL_OP_RESIZE,   FL_OP_CENTER_CROP, FL_OP_RANDOM_CROP, FL_OP_HFLIP,    FL_OP_VFLIP,
-                                       FL_OP_ZOOM_OUT, FL_OP_IOU_CROP,    FL_OP_SANITIZE,    FL_OP_LETTERBOX};
+    static const fl_op_kind kinds[] = {FL_OP_RESIZE,   FL_OP_CENTER_CROP, FL_OP_RANDOM_CROP, FL_OP_HFLIP,     FL_OP_VFLIP,
+                                       FL_OP_ZOOM_OUT, FL_OP_IOU_CROP,    FL_OP_SANITIZE,    FL_OP_LETTERBOX, FL_OP_FORMAT};
     program->count = below(5);
     for (uint32_t i = 0; i < program->count; i++) {
         fl_op *op = &program->ops[i];
-        *op = (fl_op){.kind = kinds[below(9)], .stream = (uint16_t)i, .width = 1 + below(40), .height = 1 + below(40), .p = unit()};
+        *op = (fl_op){.kind = kinds[below(10)], .stream = (uint16_t)i, .width = 1 + below(40), .height = 1 + below(40), .p = unit()};
         op->scale[0] = op->kind == FL_OP_ZOOM_OUT ? 1 : 0.3, op->scale[1] = op->kind == FL_OP_ZOOM_OUT ? 2 : 1;
         op->ratio[0] = 0.5, op->ratio[1] = 2, op->option_count = 1, op->trials = 10, op->options[0] = 0.2 * unit();
         op->min_size = 3 * unit(), op->pad_if_needed = true, op->mask_fill = (uint16_t)(below(8) ? 255 : 300);
+        op->box_format = (fl_box_format)below(3);
     }
 }
 
@@ -161,7 +162,7 @@ static void write_twice(fl_fields *fields, const fl_program *program, uint32_t c
         if (code || fl_geometry_resolve(program, width, height, (fl_key){1, 2, 3}, fl_fields_boxes(fields), &g, &err)) return;
         lay(&r[k], count, &g);
         code = fl_fields_write(fields, &g, width, height, r[k].room, 0, &err);
-        fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD) | FUZZ_CODE(FL_EARG));
+        fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD) | FUZZ_CODE(FL_EARG) | FUZZ_CODE(FL_EUNSUPPORTED));
         if (!code) fuzz_count("rows written");
         if (!code && k) check_rooms(&r[0], &r[1], count);
         if (code || k)
