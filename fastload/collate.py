@@ -115,7 +115,8 @@ class Collate:
     def _images(self, images: Sequence[Tensor], path: tuple[Any, ...]) -> Any:
         if self.pad_to is None:
             _require_one_size(images, path)
-            return torch.stack(list(images))
+            stacked = torch.stack(list(images))
+            return stacked.contiguous(memory_format=torch.channels_last) if _are_last(stacked.shape, images) else stacked
         height, width = self._frame(images)
         if len({image.shape[:-2] for image in images}) > 1:
             raise ArgumentError(f"{_named(path)}: images of one batch have different channels: {_two(each.shape for each in images)}")
@@ -270,8 +271,12 @@ def _copy(part: Tensor, whole: Tensor) -> None:
 def _zeros(shape: tuple[int, ...], parts: Sequence[Tensor]) -> Tensor:
     """Zeros of the dtype that all parts have, or are promoted to; channels_last where they are."""
     out = torch.zeros(shape, dtype=reduce(torch.promote_types, (part.dtype for part in parts)))
-    last = len(shape) == 4 and parts[0].ndim == 3 and parts[0].stride(0) == 1 and not parts[0].is_contiguous()
-    return out.contiguous(memory_format=torch.channels_last) if last else out
+    return out.contiguous(memory_format=torch.channels_last) if _are_last(shape, parts) else out
+
+
+def _are_last(shape: tuple[int, ...], parts: Sequence[Tensor]) -> bool:
+    """Whether the parts are images of channels_last, and the whole a batch of them."""
+    return len(shape) == 4 and parts[0].ndim == 3 and parts[0].stride(0) == 1 and not parts[0].is_contiguous()
 
 
 def _require_one_size(images: Sequence[Tensor], path: tuple[Any, ...]) -> None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.batch_tree import part_at
-from fastload.device.stage_call import BatchFields, changed, places
+from fastload.batch_tree import part_at, with_part
+from fastload.device.stage_call import BatchFields
 from fastload.device.to_float import Form
 
 
 @dataclass(frozen=True)
 class FormedSamples:
-    """A collate_fn that first applies a Form to the image of each sample."""
+    """A collate_fn that first applies a Form to the images of each sample."""
 
     collate: Any
     form: Form
@@ -29,9 +29,8 @@ class FormedSamples:
         return self.collate([self._formed(sample) for sample in samples] if self.batched else self._formed(samples))
 
     def _formed(self, sample: Any) -> Any:
-        at = places(sample, self.fields)
-        if at is None:
-            return self.form.one(sample)
-        image = part_at(sample, at[0])
-        formed = [self.form.one(view) for view in image] if isinstance(image, list) else self.form.one(image)
-        return changed(sample, at[:1], (formed,))
+        for path in self.fields.images_in(sample):
+            image = part_at(sample, path)
+            formed = [self.form.one(view) for view in image] if isinstance(image, list) else self.form.one(image)
+            sample = with_part(sample, path, formed)
+        return sample

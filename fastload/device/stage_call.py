@@ -40,17 +40,25 @@ class BatchFields:
     Attributes:
         image, label: of the images and the labels.
         objects: (name, kind, format) of the fields that lie in the images: kinds are those of a schema, format is that of boxes.
+        further: names of images beside the first.
         paths: (name, keys and positions that lead to it) of all fields, of batches of another structure.
     """
 
     image: str = IMAGE
     label: str = LABEL
     objects: tuple[tuple[str, str, str], ...] = ()
+    further: tuple[str, ...] = ()
     paths: tuple[tuple[str, Path], ...] = ()
 
     def path(self, name: str) -> Path | None:
         """Where a field is in a batch; None if it is not delivered."""
         return dict(self.paths).get(name) if self.paths else (name,)
+
+    def images_in(self, batch: Any) -> list[Path]:
+        """Where the images are in a batch or a sample: those that it has; the whole of one that is nothing else."""
+        at = places(batch, self)
+        paths = (self.path(name) for name in self.further)
+        return [() if at is None else at[0], *(path for path in paths if path is not None and has_part(batch, path))]
 
     def objects_in(self, batch: Any) -> dict[str, Path]:
         """Where the fields that lie in the images are in a batch, by name: those that it has."""
@@ -103,6 +111,8 @@ class StageCall:
         if "indices" in self.keys and key.indices is None:
             raise ArgumentError(f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded")
         keyed = {name: given[name] for name in self.keys}
+        if isinstance(self.call, Form):
+            return self._formed(batch, fields)
         at = places(batch, fields)
         if self.view is not None:
             return self._of_view(batch, at, keyed)
@@ -112,7 +122,7 @@ class StageCall:
         images = part_at(batch, image)
         if self.objects and (objects := fields.objects_in(batch)):
             return self._with_objects(batch, image, objects, keyed, fields)
-        if isinstance(images, Padded) and isinstance(self.call, Floats | Form):
+        if isinstance(images, Padded) and isinstance(self.call, Floats):
             values = self.call(images.values).masked_fill_(~images.mask[:, None], 0)
             return changed(batch, (image,), (images._replace(values=values),))
         if not self.labels:
@@ -120,6 +130,17 @@ class StageCall:
         if label is None or not has_part(batch, label):
             raise ArgumentError(f"batch_transform: {self.call!r} takes labels, and this batch has none")
         return changed(batch, (image, label), self.call(images, part_at(batch, label), **keyed))
+
+    def _formed(self, batch: Any, fields: BatchFields) -> Any:
+        """The batch with all of its images, or of each the one view, in the form that they are asked for."""
+        for path in fields.images_in(batch):
+            images = part_at(batch, path)
+            if self.view is None:
+                formed = self.call(images)
+            else:
+                formed = [self.call(view) if number == self.view else view for number, view in enumerate(images)]
+            batch = with_part(batch, path, formed)
+        return batch
 
     def _of_view(self, batch: Any, at: tuple[Path, Path | None] | None, keyed: dict[str, Any]) -> Any:
         """The batch with its one view changed; a batch without an image's place is the list of views."""

@@ -280,7 +280,8 @@ def _fields_of(data: PackedData | None) -> BatchFields:
     given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
     form = dataset.plan.box_format  # of boxes that are converted
     objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
-    return BatchFields(image, objects=objects, paths=tuple(dataset.form.paths.items()))
+    further = tuple(each for each in dataset.fields if dataset.kinds[each] == "image" and each != image)
+    return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()))
 
 
 def _check_formats(data: PackedData) -> None:
