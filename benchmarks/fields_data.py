@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from fastload.bench.listing import list_folder
+from fastload.packing.pillow_images import open_image
 
 OBJECTS = 7
 """Mean of an image, as COCO's."""
 _CORNERS = 24
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """(width, height) of an image file."""
+    with path.open("rb") as file, open_image(file) as image:
+        return image.size
 
 
 def write_coco(source: Path, out: Path) -> Path:
@@ -28,8 +34,7 @@ def write_coco(source: Path, out: Path) -> Path:
         link.parent.mkdir(exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(path.resolve())
-        with Image.open(path) as image:
-            width, height = image.size
+        width, height = size_of(path)
         images.append({"id": number + 1, "file_name": link.name, "height": height, "width": width})
         for _ in range(rng.poisson(OBJECTS)):
             outline = _ellipse(rng, width, height)
@@ -80,8 +85,7 @@ class Pairs:
         from fastload.packing import Item
 
         data, second = self._files[position].read_bytes(), self._files[position - 1].read_bytes()
-        with Image.open(self._files[position]) as image:
-            width, height = image.size
+        width, height = size_of(self._files[position])
         coarse = np.random.default_rng(position).integers(0, 2000, (height // 16 + 1, width // 16 + 1), np.uint16)
         mask = np.kron(coarse, np.ones((16, 16), np.uint16))[:height, :width]
         return Item(self.name(position), data, {"second": second, "mask": mask})

@@ -9,7 +9,7 @@
 #include "jpeg/decoder.h"
 #include "jpeg/libjpeg.h"
 #include "resize/axis.h"
-#include "resize/planes.h"
+#include "resize/resize_planes.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
 #include "store/planes.h"

@@ -21,7 +21,7 @@ cdef extern from "resize/resize.h" nogil:
     void fl_resizer_free(fl_resizer *)
     fl_code fl_resize(fl_resizer *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)
 
-cdef extern from "resize/planes.h" nogil:
+cdef extern from "resize/resize_planes.h" nogil:
     ctypedef struct fl_resize_planes:
         pass
     fl_code fl_resize_planes_create(fl_resize_planes **, fl_error *)

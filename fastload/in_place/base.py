@@ -84,7 +84,7 @@ class InPlaceDataset(TransformedDataset):
     @cached_property
     def images(self) -> NativeImages:
         """The one image of a sample's native row."""
-        return NativeImages([NativeImage(self.image_field, 0, None, lambda: self.sizes)])
+        return NativeImages([NativeImage(self.image_field, 0, None, _no_sizes)])  # refers to no dataset, which keeps it: that frees itself
 
     def save_learnt(self) -> None:
         """Writes what was learnt of the files to the index cache, if there is one; at the end of an epoch."""
@@ -102,7 +102,7 @@ class InPlaceDataset(TransformedDataset):
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Heights and widths of the stored images: not known before they are read; nobody asks, since all end at one size."""
-        return np.empty(0, np.int32), np.empty(0, np.int32)
+        return _no_sizes()
 
     @abstractmethod
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -192,3 +192,7 @@ def _gives_tensors(transform: Any) -> bool:
     if entries is not None:
         return all(_gives_tensors([*steps[:-1], entry]) for entry in entries)
     return any(converts(step) for step in steps) or (bool(steps) and all(isinstance(step, Transform) for step in steps))
+
+
+def _no_sizes() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    return np.empty(0, np.int32), np.empty(0, np.int32)

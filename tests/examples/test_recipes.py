@@ -92,7 +92,7 @@ def test_every_script_is_on_a_page() -> None:
     """The table has commands of scripts that exist; those of other topics are on the page of theirs."""
     scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo", "demo_remote"}  # they are the Makefile's
     recipes = {command.split()[1] for command in commands()}
-    assert len(recipes) == 4
+    assert len(recipes) == 6
     assert recipes < scripts
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "guide").glob("*.md") if page.stem != "recipes")
     assert {name for name in scripts - recipes if f"examples/{name}.py" not in pages} == set()

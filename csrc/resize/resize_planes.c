@@ -1,4 +1,4 @@
-#include "resize/planes.h"
+#include "resize/resize_planes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* resize/planes: resample of pixels that are not 8-bit RGB: 1 to 4 channels of 1 or 2 bytes, as grey, RGBA and depth images have.
+/* resize/resize_planes: resample of pixels that are not 8-bit RGB: 1 to 4 channels of 1 or 2 bytes, as grey, RGBA and depth images have.
  *
  * torch's arithmetic on float tensors: float32, across and then down, rounded once at the end. Antialiased bicubic of 8 bits clips between
  * the passes, as Pillow and torch do with bytes. One fl_resize_planes per thread: scratch and the last tables are kept between images.
  */
-#ifndef FL_RESIZE_PLANES_H
-#define FL_RESIZE_PLANES_H
+#ifndef FL_RESIZE_RESIZE_PLANES_H
+#define FL_RESIZE_RESIZE_PLANES_H
 
 #include "common/image.h"
 #include "common/status.h"
