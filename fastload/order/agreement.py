@@ -60,7 +60,9 @@ class Agreement:
             whose, first = json.loads(self._store.compare_set(self._key, "", json.dumps([rank, mine])))
             differs = next((name for name in mine if first.get(name) != mine[name]), None)
             if differs is not None and (strict or differs != _LENGTH):
-                self._store.set(f"{self._key}/differs", f"rank {whose} has {differs} {first.get(differs)}, rank {rank} has {mine[differs]}")
+                # set() of a TCPStore does not wait for the server: another rank could look before it is there. The first to differ is told.
+                told = f"rank {whose} has {differs} {first.get(differs)}, rank {rank} has {mine[differs]}"
+                self._store.compare_set(f"{self._key}/differs", "", told)
         except (RuntimeError, ValueError):  # the store is gone, or its text is another program's
             self._store = None
 
