@@ -17,6 +17,7 @@ from fastload.files import expanded
 from fastload.query import Columns, ConditionEngine
 from fastload.sample_form import SampleForm
 from fastload.store.dataset_files import DatasetFiles
+from fastload.store.field import KINDS_IN_IMAGE
 from fastload.store.reader import DatasetReader
 from fastload.urls import is_url, local_path, shown
 
@@ -28,7 +29,6 @@ TORCH_DTYPES = {
     "bfloat16": torch.bfloat16,
 }
 """By the name of a core.Output's dtype."""
-_IN_IMAGE = ("mask", "boxes", "keypoints", "instances", "polygons")
 
 
 class OpenedDataset:
@@ -57,7 +57,7 @@ class OpenedDataset:
         self.image_name = image.name
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
         self.spatial = {f.name for f in fields if f.is_extended or (f.kind == "image" and f != image)}
-        self.in_image = {f.name for f in fields if f.kind in _IN_IMAGE or (f.kind == "image" and f != image)}
+        self.in_image = {f.name for f in fields if f.kind in KINDS_IN_IMAGE or (f.kind == "image" and f != image)}
         self.native = {name for name in self.spatial if self.kinds[name] != "polygons"}
         self.has_boxes = any(self.kinds[name] == "boxes" for name in self.native)
         self.image_field = self.reader.manifest.image_number

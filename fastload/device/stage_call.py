@@ -27,6 +27,7 @@ from fastload.batch_tree import Padded, Path, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
 from fastload.plan.torchvision import class_mistake, mixes
+from fastload.store.field import KINDS_IN_IMAGE
 
 IMAGE, LABEL = "image", "label"
 _VIEW_BITS = 40
@@ -169,7 +170,7 @@ class StageCall:
 
 
 _MOVED_AS = {"mask": "masks", "instances": "masks", "boxes": "boxes", "keypoints": "keypoints"}
-IN_IMAGE = frozenset(_MOVED_AS) | {"polygons", "image"}
+IN_IMAGE = KINDS_IN_IMAGE | {"image"}
 """Kinds of fields that lie in an image, or beside it."""
 
 

@@ -33,6 +33,8 @@ ARRAY_DTYPES = (
 )  # fmt: skip
 BOX_SIDES: Mapping[str, int] = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "cxcywhr": 5, "xyxyxyxy": 8}
 """Numbers in one box of each format: the members of torchvision's BoundingBoxFormat, in lower case."""
+KINDS_IN_IMAGE = frozenset({"mask", "boxes", "keypoints", "polygons", "instances"})
+"""Kinds whose values lie in the pixels of the first image, so that what moves those moves them."""
 NAME_LIMIT = 100
 ROW_LIMIT = 1 << 24
 """Limit on one row of an array field, in bytes; larger values belong in a field of kind bytes."""
