@@ -6,7 +6,7 @@ import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,23 @@ class AssembledBatch:
 
     transferred: TransferredBatch | None
     lost: Lost | None = None
+
+
+class _Rows(NamedTuple):
+    """The rows of a batch that are left.
+
+    Attributes:
+        images: of all rows, by field.
+        sources, indices: of each row its dataset's number, and its sample there.
+        stored: the fields of each row that are read from its record.
+        native: the fields beside the images that lie in the slot, of all rows, by field.
+    """
+
+    images: dict[str, Images]
+    sources: np.ndarray[Any, Any]
+    indices: np.ndarray[Any, Any]
+    stored: list[Stored]
+    native: dict[str, NativeValues]
 
 
 class BatchAssembler:
@@ -98,9 +115,10 @@ class BatchAssembler:
             }
             fields = self._engine.row_fields
             native = {} if fields is None else native_values(batch, lease, fields, self.layout, instead, keep)
+            rows = _Rows(images, sources, indices, rest, native)
             if self._is_whole(batch, bool(alone), keep):
-                return _as_collated(self._engine.view.datasets[0].assemble(self._columns(images, sources, indices, rest, native)))
-            return self._assemble(images, sources, indices, rest, native)
+                return _as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
+            return self._assemble(rows)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
@@ -217,46 +235,32 @@ class BatchAssembler:
             return False
         return keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
 
-    def _assemble(
-        self,
-        images: dict[str, Images],
-        sources: np.ndarray[Any, Any],
-        indices: np.ndarray[Any, Any],
-        stored: list[Stored],
-        native: dict[str, NativeValues],
-    ) -> Any:
+    def _assemble(self, rows: _Rows) -> Any:
         first = self._engine.view.datasets[0]
         collate = self._collate
-        values: dict[str, Any] = dict(self._engine.column_values(sources, indices))
-        values |= {name: [row[name] for row in stored] for name in first.stored_fields}
-        values |= {name: _unbound(image) for name, image in images.items()}
-        values |= {name: own.samples() for name, own in native.items()}
-        samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(indices))]
+        values: dict[str, Any] = dict(self._engine.column_values(rows.sources, rows.indices))
+        values |= {name: [row[name] for row in rows.stored] for name in first.stored_fields}
+        values |= {name: _unbound(image) for name, image in rows.images.items()}
+        values |= {name: own.samples() for name, own in rows.native.items()}
+        samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
         if self._batched:
             assert collate is not None
             return collate(samples)
         return _as_collated(samples[0]) if collate is None else collate(samples[0])
 
-    def _columns(
-        self,
-        images: dict[str, Images],
-        sources: np.ndarray[Any, Any],
-        indices: np.ndarray[Any, Any],
-        stored: list[Stored],
-        native: dict[str, NativeValues],
-    ) -> dict[str, Any]:
+    def _columns(self, rows: _Rows) -> dict[str, Any]:
         """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._fields:
             if kind == "image":
-                out[name] = _whole(images[name])
-            elif name in native:
-                out[name] = _of_form(native[name], self._form)
+                out[name] = _whole(rows.images[name])
+            elif name in rows.native:
+                out[name] = _of_form(rows.native[name], self._form)
             elif columns:
-                out[name] = torch.from_numpy(_gather(columns, sources, indices))
+                out[name] = torch.from_numpy(_gather(columns, rows.sources, rows.indices))
             else:
-                rows = [row[name] for row in stored]
-                out[name] = default_collate(rows) if self._form is None else rows
+                values = [row[name] for row in rows.stored]
+                out[name] = default_collate(values) if self._form is None else values
         return out
 
     @cached_property
