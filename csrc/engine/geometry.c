@@ -195,6 +195,18 @@ static void op_center_crop(resolving *r, const fl_op *op) {
     crop(r, FL_STEP_CROP, (fl_rect){centre(g->window.width, op->width), centre(g->window.height, op->height), op->width, op->height});
 }
 
+static fl_code op_corner_crop(resolving *r, const fl_op *op) {
+    const fl_geometry *g = r->g;
+    const int64_t room_x = g->window.width - op->width, room_y = g->window.height - op->height;
+    if (room_x < 0 || room_y < 0)
+        return fl_fail(
+            r->err, FL_EARG,
+            "a corner crop (FiveCrop, TenCrop) of %u x %u is larger than the image of %lld x %lld (height x width): resize first",
+            op->height, op->width, (long long)g->window.height, (long long)g->window.width);
+    crop(r, FL_STEP_CROP, (fl_rect){op->right ? room_x : 0, op->bottom ? room_y : 0, op->width, op->height});
+    return FL_OK;
+}
+
 static fl_code op_random_crop(resolving *r, const fl_op *op) {
     const fl_geometry *g = r->g;
     int64_t left = op->padding[0], top = op->padding[1], right = op->padding[2], bottom = op->padding[3];
@@ -298,6 +310,7 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     case FL_OP_RESIZED_CROP: return op_resized_crop(r, op);
     case FL_OP_RESIZE: return op_resize(r, op);
     case FL_OP_CENTER_CROP: op_center_crop(r, op); return FL_OK;
+    case FL_OP_CORNER_CROP: return op_corner_crop(r, op);
     case FL_OP_RANDOM_CROP: return op_random_crop(r, op);
     case FL_OP_HFLIP:
     case FL_OP_VFLIP: op_flip(r, op); return FL_OK;

@@ -31,7 +31,8 @@ typedef enum fl_op_kind {
     FL_OP_SANITIZE = 11, /* min_size, min_area */
     FL_OP_LETTERBOX = 12, /* fitted into width x height, then centred on fill */
     FL_OP_RANDOM_RESIZE = 13, /* the shorter side is drawn from options[0] to below options[1], as whole numbers */
-    FL_OP_FORMAT = 14 /* box_format */
+    FL_OP_FORMAT = 14, /* box_format */
+    FL_OP_CORNER_CROP = 15 /* width x height from the corner that right and bottom say; the image holds it */
 } fl_op_kind;
 
 enum { FL_OPS_MAX = 16, FL_OPTIONS_MAX = 32, FL_STEPS_MAX = 2 * FL_OPS_MAX };
@@ -43,6 +44,7 @@ typedef struct fl_op {
     double scale[2], ratio[2], p;
     uint32_t padding[4];
     bool pad_if_needed;
+    bool right, bottom; /* which corner */
     uint8_t fill[3];
     uint16_t mask_fill;
     int filter; /* fl_resize_filter */

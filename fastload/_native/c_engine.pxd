@@ -42,6 +42,7 @@ cdef extern from "engine/geometry.h" nogil:
         FL_OP_RESIZED_CROP
         FL_OP_RESIZE
         FL_OP_CENTER_CROP
+        FL_OP_CORNER_CROP
         FL_OP_RANDOM_CROP
         FL_OP_HFLIP
         FL_OP_VFLIP
@@ -61,7 +62,7 @@ cdef extern from "engine/geometry.h" nogil:
         double ratio[2]
         double p
         uint32_t padding[4]
-        bint pad_if_needed
+        bint pad_if_needed, right, bottom
         uint8_t fill[3]
         uint16_t mask_fill
         int filter

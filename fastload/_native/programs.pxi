@@ -2,8 +2,8 @@
 
 from fastload._native.c_common cimport fl_code, fl_error, fl_key
 from fastload._native.c_engine cimport (
-    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP, FL_OP_LETTERBOX,
-    FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
+    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP, FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP,
+    FL_OP_LETTERBOX, FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
     FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_room, fl_source, fl_worker,
     fl_worker_create, fl_worker_free,
 )
@@ -29,6 +29,7 @@ _OP_KINDS = {
     "resized_crop": FL_OP_RESIZED_CROP,
     "resize": FL_OP_RESIZE,
     "center_crop": FL_OP_CENTER_CROP,
+    "corner_crop": FL_OP_CORNER_CROP,
     "random_crop": FL_OP_RANDOM_CROP,
     "hflip": FL_OP_HFLIP,
     "vflip": FL_OP_VFLIP,
@@ -90,6 +91,8 @@ cdef class Program:
         out.box_format = _BOX_FORMATS[op.get("box_format", "xyxy")]
         out.mask_fill = op.get("mask_fill", 0)
         out.pad_if_needed = op.get("pad_if_needed", False)
+        out.right = op.get("right", False)
+        out.bottom = op.get("bottom", False)
         out.filter = _FILTERS[op.get("filter", "bilinear")]
         out.antialias = op.get("antialias", True)
         out.dct_scale = op.get("dct_scale", True)

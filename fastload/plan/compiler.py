@@ -8,11 +8,12 @@ from typing import Any
 
 from fastload import transforms as T
 from fastload.errors import TransformError
+from fastload.plan.corner_crops import crops_of
 from fastload.plan.device import device_part
 from fastload.plan.mapping import mapped, take
 from fastload.plan.native import NativePart
 from fastload.plan.spec import DeviceOp, Plan, Stage, ViewSteps, Where
-from fastload.plan.torchvision import class_mistake, converts, entries_of, flatten, is_torchvisions
+from fastload.plan.torchvision import class_mistake, converts, entries_of, flatten, is_torchvisions, known
 from fastload.rng import VIEW_STREAMS
 
 
@@ -25,7 +26,9 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -
     3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
        the list is torchvision's alone. Otherwise with the CHW tensor.
     4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and so is what is left of each.
-    5. Steps that need boxes are native only where the engine has the sample's boxes, and the list ends at a size that does not depend on
+    5. torchvision's FiveCrop and TenCrop make views, too; what comes after them draws once for all. Where that is not all native, they are
+       Python's as any other step.
+    6. Steps that need boxes are native only where the engine has the sample's boxes, and the list ends at a size that does not depend on
        them.
 
     Args:
@@ -44,7 +47,30 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -
             raise TransformError(f"{step!r} is not the last step: put what follows it into each of its entries")
     entries = entries_of(steps[-1]) if steps else None
     views = None if entries is None else _compile_views(steps, entries, device)
+    if views is None:
+        views = _compile_crops(steps, device)
     return _compile(steps, range(1, len(steps) + 1), device, boxes) if views is None else views
+
+
+def _compile_crops(steps: Sequence[Any], device: bool) -> Plan | None:
+    """The plan of a list with FiveCrop or TenCrop; None where there is none, or not all of it is native."""
+    for place, step in enumerate(steps):
+        found = known(step)
+        crops = crops_of(found) if found else None
+        if found is None or crops is None:
+            continue
+        before, after = steps[:place], steps[place + 1 :]
+        if not all(_takes_several(each) for each in after):
+            return None
+        views = []
+        for crop in crops:
+            streams = [*range(1, place + 1), *[place + 1] * len(crop), *range(place + 2, len(steps) + 1)]
+            view = _compile([*before, *crop, *after], streams, device)
+            if not view.native or view.device:
+                return None
+            views.append(view)
+        return _joined(views, place)
+    return None
 
 
 def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool) -> Plan | None:
@@ -77,6 +103,12 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool) -
     if isinstance(step, T.Views) and all(view.native for view in views) and len({_ends_in_floats(view) for view in views}) > 1:
         raise TransformError(f"{step!r}: some of its entries end in floats and some in bytes: end all in ToFloat or Normalize, or none")
     return _joined(views, len(before))
+
+
+def _takes_several(step: Any) -> bool:
+    """Whether a step after FiveCrop does with each of its images what it would do with one: v1's take one image alone."""
+    found = known(step)
+    return isinstance(step, T.Transform) or (found is not None and found.v2)
 
 
 def _ends_in_floats(plan: Plan) -> bool:

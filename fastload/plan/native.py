@@ -8,11 +8,12 @@ from typing import Any
 from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import TransformError
+from fastload.plan.corner_crops import CornerCrop
 from fastload.plan.spec import Form
 
 _FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
 _RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)
-_OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, T.RandomCrop, T.Letterbox)
+_OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, CornerCrop, T.RandomCrop, T.Letterbox)
 _OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.RandomZoomOut)
 _RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE, T.RandomIoUCrop)
 _ON_BOXES = (T.SanitizeBoundingBoxes, T.ConvertBoundingBoxFormat)
@@ -176,6 +177,7 @@ _OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
     T.RandomResizedCrop: lambda s: _sized("resized_crop", s, scale=s.scale, ratio=s.ratio),
     T.Resize: _resize,
     T.CenterCrop: lambda s: _sized("center_crop", s),
+    CornerCrop: lambda s: _sized("corner_crop", s, right=s.right, bottom=s.bottom),
     T.RandomCrop: lambda s: _sized("random_crop", s, padding=s.padding, pad_if_needed=s.pad_if_needed, **_filled(s)),
     T.Letterbox: lambda s: _sized("letterbox", s, **_filled(s)),
     T.RandomZoomOut: lambda s: {"kind": "zoom_out", "p": s.p, "scale": s.side_range, **_filled(s)},

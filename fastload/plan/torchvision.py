@@ -35,6 +35,8 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "Resize": ("size", "interpolation", "max_size", "antialias"),
     "RandomResizedCrop": ("size", "scale", "ratio", "interpolation", "antialias"),
     "CenterCrop": ("size",),
+    "FiveCrop": ("size",),
+    "TenCrop": ("size", "vertical_flip"),
     "RandomCrop": ("size", "padding", "pad_if_needed", "fill", "padding_mode"),
     "RandomZoomOut": ("p", "fill", "side_range"),
     "RandomIoUCrop": ("min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio", "options", "trials"),

@@ -13,7 +13,7 @@
 static uint32_t side(uint32_t most) { return below(16) ? 1 + below(most) : below(8) ? 1 : FL_IMAGE_SIDE_MAX - below(2); }
 
 static fl_op make_op(void) {
-    fl_op op = {.kind = (fl_op_kind)(1 + below(below(64) ? 14 : 17)), .stream = (uint16_t)below(4), .filter = (int)below(2)};
+    fl_op op = {.kind = (fl_op_kind)(1 + below(below(64) ? 15 : 18)), .stream = (uint16_t)below(4), .filter = (int)below(2)};
     op.width = side(60), op.height = op.kind == FL_OP_RESIZE && below(2) ? 0 : side(60);
     op.max_size = below(2) ? 0 : op.width + below(60);
     op.scale[0] = unit(), op.scale[1] = op.scale[0] + (1 - op.scale[0]) * unit();
@@ -26,7 +26,7 @@ static fl_op make_op(void) {
     op.box_format = (fl_box_format)below(below(16) ? 3 : 7);
     for (uint32_t i = 0; i < FL_OPTIONS_MAX; i++) op.options[i] = op.kind == FL_OP_IOU_CROP ? 1.2 * unit() : side(60);
     op.min_size = 5 * unit(), op.min_area = 20 * unit();
-    op.pad_if_needed = below(2), op.antialias = below(2), op.dct_scale = below(2);
+    op.pad_if_needed = below(2), op.antialias = below(2), op.dct_scale = below(2), op.right = below(2), op.bottom = below(2);
     return op;
 }
 

@@ -352,7 +352,7 @@ def test_every_known_class_is_made_by_torchvision(v: Any) -> None:
         "ScaleJitter": ((16, 16),),
         "RandomResize": (16, 32),
         "ConvertBoundingBoxFormat": ("XYXY",),
-        **dict.fromkeys(("Resize", "RandomResizedCrop", "CenterCrop", "RandomCrop", "RandomShortestSize"), (16,)),
+        **dict.fromkeys(("Resize", "RandomResizedCrop", "CenterCrop", "FiveCrop", "TenCrop", "RandomCrop", "RandomShortestSize"), (16,)),
     }
     found = [name for name in ATTRIBUTES if hasattr(v, name)]
     assert len(found) >= 24
