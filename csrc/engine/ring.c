@@ -18,21 +18,26 @@
 struct fl_slot {
     _Atomic uint32_t state; /* fl_slot_state; see the note for who moves it */
     void *data;             /* mapped while the slot exists; changed only while FILLING by its taker */
-    size_t bytes;
+    _Atomic size_t bytes;   /* as data; others may read it at any time */
+    size_t wanted; /* by the batch that has it, in whole pages; under ring->lock */
     fl_slot *next; /* in ring->all, under ring->lock */
 };
 
 struct fl_ring {
-    pthread_mutex_t lock; /* all, slots, free */
+    pthread_mutex_t lock; /* of what follows, to `most` */
     fl_slot *all;
-    uint32_t slots, free, keep;
+    uint32_t slots, free, keep, takes;
+    size_t wanted;  /* by all batches that have a slot */
+    size_t most[2]; /* that was wanted at once: since takes was 0, and in the FL_RING_RECENT takes before that */
     _Atomic uint32_t published; /* counts fl_slot_publish and fl_ring_stop: the futex that waiters sleep on */
     fl_unmapping tell;          /* set once, before other threads see the ring */
     void *opaque;               /* for tell */
 };
 
+static size_t pages(size_t bytes) { return (bytes + 4095) & ~(size_t)4095; }
+
 static fl_code map(size_t bytes, fl_slot *slot, fl_error *err) {
-    size_t rounded = (bytes + 4095) & ~(size_t)4095;
+    const size_t rounded = pages(bytes);
     if (rounded < bytes) return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     fl_mapped mapped = fl_map(-1, rounded, &slot->data);
     if (mapped == FL_MAP_REFUSED)
@@ -98,6 +103,29 @@ static fl_slot *best_free(fl_ring *ring, size_t bytes) {
     return best;
 }
 
+/* Under the lock: notes what the batch that takes a slot needs of it. */
+static void want(fl_ring *ring, fl_slot *slot, size_t bytes) {
+    if (ring->takes++ == FL_RING_RECENT) ring->takes = 1, ring->most[1] = ring->most[0], ring->most[0] = 0;
+    slot->wanted = pages(bytes);
+    ring->wanted += slot->wanted;
+    if (ring->wanted > ring->most[0]) ring->most[0] = ring->wanted;
+}
+
+/* Under the lock: the largest free slot, if the ring is much too large; no longer of the ring's free ones. */
+static fl_slot *superfluous(fl_ring *ring) {
+    const size_t most = ring->most[0] > ring->most[1] ? ring->most[0] : ring->most[1];
+    fl_slot *largest = NULL;
+    size_t mapped = 0;
+    for (fl_slot *s = ring->all; s; s = s->next) {
+        mapped += s->bytes;
+        if (atomic_load_explicit(&s->state, memory_order_relaxed) != FL_SLOT_FREE) continue;
+        if (!largest || s->bytes > largest->bytes) largest = s;
+    }
+    if (!largest || mapped / 2 <= most) return NULL;
+    ring->free--;
+    return largest;
+}
+
 fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) {
     *out = NULL;
     pthread_mutex_lock(&ring->lock);
@@ -109,7 +137,10 @@ fl_code fl_ring_take(fl_ring *ring, size_t bytes, fl_slot **out, fl_error *err) 
         ring->all = slot;
         ring->slots++;
     }
-    if (slot) atomic_store_explicit(&slot->state, FL_SLOT_FILLING, memory_order_relaxed);
+    if (slot) {
+        atomic_store_explicit(&slot->state, FL_SLOT_FILLING, memory_order_relaxed);
+        want(ring, slot, bytes);
+    }
     pthread_mutex_unlock(&ring->lock);
     if (!slot) return fl_fail(err, FL_ENOMEM, "no memory for a slot");
     if (slot->bytes < bytes || !slot->data) {
@@ -140,20 +171,23 @@ void fl_slot_lease(fl_slot *slot) { atomic_store_explicit(&slot->state, FL_SLOT_
 
 void fl_slot_release(fl_ring *ring, fl_slot *slot) {
     pthread_mutex_lock(&ring->lock);
-    bool drop = !slot->data || ring->free >= ring->keep;
-    if (drop) {
-        fl_slot **link = &ring->all;
-        while (*link != slot) link = &(*link)->next;
-        *link = slot->next;
-        ring->slots--;
-    } else {
+    ring->wanted -= slot->wanted;
+    fl_slot *drop = slot;
+    if (slot->data && ring->free < ring->keep) {
         atomic_store_explicit(&slot->state, FL_SLOT_FREE, memory_order_release);
         ring->free++;
+        drop = superfluous(ring);
+    }
+    if (drop) {
+        fl_slot **link = &ring->all;
+        while (*link != drop) link = &(*link)->next;
+        *link = drop->next;
+        ring->slots--;
     }
     pthread_mutex_unlock(&ring->lock);
     if (drop) {
-        unmap(ring, slot);
-        free(slot);
+        unmap(ring, drop);
+        free(drop);
     }
 }
 

@@ -9,7 +9,8 @@
  * `keep` are unmapped, so the ring shrinks back after it grew.
  *
  * Batches may differ in size: a free slot that is too small is mapped anew, an eighth larger than it must be, so that slots are soon large
- * enough for every batch.
+ * enough for every batch. Free slots are unmapped, the largest first, while all slots together are more than twice as large as the batches
+ * that were in use at once at most, of the last FL_RING_RECENT to twice as many batches: one huge batch must not stay in memory for ever.
  *
  * Memory is private and anonymous, pre-faulted, huge pages advised. Private, so that a process forked while a batch is held keeps that
  * batch's bytes when the parent refills the slot. The ring must outlive its slots' last release.
@@ -22,6 +23,8 @@
 #include <stdint.h>
 
 #include "common/status.h"
+
+enum { FL_RING_RECENT = 256 };
 
 typedef struct fl_ring fl_ring;
 typedef struct fl_slot fl_slot;

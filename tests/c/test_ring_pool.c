@@ -201,7 +201,53 @@ static void forked(void) {
     fl_ring_free(ring);
 }
 
+enum { PAGE = 4096, IN_USE = 3 };
+
+static void count_unmapped(void *count, void *data) {
+    (void)data;
+    ++*(int *)count;
+}
+
+/* Batch k takes a slot of so many pages, where batch k - IN_USE had one, whose bytes nobody has changed. Returns what the ring has mapped. */
+static uint64_t next_batch(fl_ring *ring, fl_slot **held, int k, size_t pages) {
+    fl_error err;
+    fl_slot **slot = &held[k % IN_USE];
+    if (*slot) {
+        CHECK(*(int *)fl_slot_data(*slot) == k - IN_USE);
+        fl_slot_release(ring, *slot);
+    }
+    CHECK(fl_ring_take(ring, pages * PAGE, slot, &err) == FL_OK && fl_slot_bytes(*slot) >= pages * PAGE);
+    *(int *)fl_slot_data(*slot) = k;
+    fl_ring_counts counts;
+    fl_ring_count(ring, &counts);
+    CHECK(counts.slots <= IN_USE);
+    return counts.bytes;
+}
+
+/* Slots whose batches differ by a half are mapped once and for all. What one huge batch took stays for FL_RING_RECENT batches, and after twice
+ * as many it is given back. */
+static void give_back(void) {
+    enum { HUGE = 200, LARGEST = 9 };
+    fl_error err;
+    fl_ring *ring;
+    fl_slot *held[IN_USE] = {NULL};
+    int k = 0, unmapped = 0;
+    CHECK(fl_ring_create(IN_USE, 0, &ring, &err) == FL_OK);
+    fl_ring_tell(ring, count_unmapped, &unmapped);
+    for (; k < 100; k++) next_batch(ring, held, k, LARGEST - k * 7 % 5);
+    const int before = unmapped;
+    for (; k < 100 + 4 * FL_RING_RECENT; k++) next_batch(ring, held, k, LARGEST - k * 7 % 5);
+    CHECK(unmapped == before);
+    next_batch(ring, held, k++, HUGE);
+    for (int i = 0; i < FL_RING_RECENT; i++, k++) CHECK(next_batch(ring, held, k, LARGEST - k % 5) >= HUGE * PAGE);
+    for (int i = 0; i < FL_RING_RECENT + IN_USE; i++, k++) next_batch(ring, held, k, LARGEST - k % 5);
+    CHECK(next_batch(ring, held, k, LARGEST) <= 2 * IN_USE * LARGEST * PAGE);
+    for (int i = 0; i < IN_USE; i++) fl_slot_release(ring, held[i]);
+    fl_ring_free(ring);
+}
+
 int main(void) {
+    give_back();
     pass_batches();
     cancel();
     bounds();
