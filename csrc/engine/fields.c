@@ -6,6 +6,7 @@
 
 #include "common/buffer.h"
 #include "engine/objects.h"
+#include "store/edges.h"
 #include "store/planes.h"
 #include "store/record.h"
 #include "store/rle.h"
@@ -24,6 +25,7 @@ typedef struct opened {
 typedef struct axis {
     uint32_t first, count;
     const uint32_t *from; /* [count]; NULL: the source as it is */
+    fl_rle_axis runs; /* the same of instances */
 } axis;
 
 struct fl_fields {
@@ -158,20 +160,32 @@ static axis shown(const int32_t *table, int64_t size) {
     uint32_t first = 0, end;
     while (first < size && table[first] < 0) first++;
     for (end = first; end < size && table[end] >= 0;) end++;
-    return (axis){first, end - first, (const uint32_t *)table + first};
+    return (axis){first, end - first, (const uint32_t *)table + first, {0}};
 }
 
-static fl_code make_tables(fl_fields *fields, const fl_geometry *g, fl_error *err) {
-    const size_t width = (size_t)g->window.width, height = (size_t)g->window.height;
+/* What instances need of an axis beside. */
+static void make_edges(axis *of, uint32_t size, uint32_t *edges) {
+    fl_edges_make(of->from, of->count, size, edges);
+    of->runs = (fl_rle_axis){of->count, edges};
+}
+
+static fl_code make_tables(fl_fields *fields, const fl_geometry *g, const fl_box *image, bool instances, fl_error *err) {
+    const uint32_t width = (uint32_t)g->window.width, height = (uint32_t)g->window.height;
     if (!g->step_count) {
-        fields->columns = (axis){0, (uint32_t)width, NULL}, fields->rows = (axis){0, (uint32_t)height, NULL};
+        fields->columns = (axis){0, width, NULL, {width, NULL}}, fields->rows = (axis){0, height, NULL, {height, NULL}};
         return FL_OK;
     }
-    if (!fl_buffer_fit(&fields->tables, width + height, sizeof(int32_t), RULE))
-        return fl_fail(err, FL_ENOMEM, "no memory for the rows and columns of %zu x %zu pixels", width, height);
+    const size_t edges = instances ? (size_t)image->width + image->height + 2 : 0;
+    if (!fl_buffer_fit(&fields->tables, (size_t)width + height + edges, sizeof(int32_t), RULE))
+        return fl_fail(err, FL_ENOMEM, "no memory for the rows and columns of %" PRIu32 " x %" PRIu32 " pixels", width, height);
     int32_t *columns = fields->tables.bytes, *rows = columns + width;
     fl_objects_mask(g, columns, rows);
-    fields->columns = shown(columns, g->window.width), fields->rows = shown(rows, g->window.height);
+    fields->columns = shown(columns, width), fields->rows = shown(rows, height);
+    if (instances) {
+        uint32_t *at = (uint32_t *)rows + height;
+        make_edges(&fields->columns, image->width, at);
+        make_edges(&fields->rows, image->height, at + image->width + 1);
+    }
     return FL_OK;
 }
 
@@ -251,8 +265,8 @@ static fl_code write_instance(const fl_fields *fields, fl_span counts, const fl_
     const axis *x = &fields->columns, *y = &fields->rows;
     memset(frame, 0, fl_sink_plane(sink));
     if (!x->count || !y->count) return fl_rle_check(counts, image->height, image->width, err);
-    return fl_rle_sample(counts, image->height, image->width, y->from, y->count, x->from, x->count, shown_at(fields, sink, 1, frame),
-                         fl_sink_pitch(sink), err);
+    return fl_rle_sample(counts, image->height, image->width, &y->runs, &x->runs, shown_at(fields, sink, 1, frame), fl_sink_pitch(sink),
+                         err);
 }
 
 static fl_code write_instances(const fl_fields *fields, const fl_varying *rows, const chosen *of, const fl_box *image, const fl_sink *sink,
@@ -312,15 +326,16 @@ fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width,
                         fl_error *err) {
     const fl_box image = {0, 0, width, height};
     const fl_boxes *resolved = fl_fields_boxes(fields);
-    bool tables = false;
+    bool masks = false, instances = false;
     fl_code code = FL_OK;
     for (uint32_t i = 0; i < fields->count && !code; i++) {
         fl_boxes *boxes = &fields->opened[i].boxes;
-        tables = tables || fields->items[i].kind == FL_ITEM_MASK || fields->items[i].kind == FL_ITEM_INSTANCES;
+        masks = masks || fields->items[i].kind == FL_ITEM_MASK;
+        instances = instances || fields->items[i].kind == FL_ITEM_INSTANCES;
         if (fields->items[i].kind != FL_ITEM_BOXES || boxes == resolved) continue;
         code = of_item(&fields->items[i], move_boxes(boxes, g, err), err);
     }
-    if (!code && tables) code = make_tables(fields, g, err);
+    if (!code && (masks || instances)) code = make_tables(fields, g, &image, instances, err);
     for (uint32_t i = 0; i < fields->count && !code; i++) {
         const fl_item *item = &fields->items[i];
         if (item->hidden) continue;

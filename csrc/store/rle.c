@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "store/edges.h"
+
 fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *err) {
     uint64_t sum = 0;
     for (size_t i = 0; i + 4 <= counts.size; i += 4) sum += fl_bytes_le32(counts.bytes + i);
@@ -11,60 +13,60 @@ fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *
     return FL_OK;
 }
 
-/* A place among the runs: pixels [start, end) are of run `run`, which is of ones if its number is odd. The counts sum to all pixels, so that a
- * walk to any pixel stays within them. */
-typedef struct cursor {
-    const uint8_t *counts;
-    size_t run;
-    uint64_t start, end;
-} cursor;
+/* The result in work. */
+typedef struct canvas {
+    const fl_rle_axis *rows, *columns;
+    uint8_t *out;
+    size_t stride;
+    uint32_t top, bottom, left, right; /* the box that has all changes; its last row may lie below the last of the result */
+} canvas;
 
-static inline uint8_t value_at(cursor *c, uint64_t pixel) {
-    while (pixel >= c->end) {
-        c->start = c->end;
-        c->end += fl_bytes_le32(c->counts + 4 * ++c->run);
+/* The changes of pixels [from, to) of a column, which are ones. */
+static inline void change(canvas *c, uint32_t column, uint32_t from, uint32_t to) {
+    uint32_t top, bottom, left, right;
+    fl_edges_shown(c->rows->edges, from, to, &top, &bottom);
+    fl_edges_shown(c->columns->edges, column, column + 1, &left, &right);
+    if (top == bottom || left == right) return;
+    for (uint32_t j = left; j < right; j++) {
+        c->out[top * c->stride + j] ^= 1;
+        if (bottom < c->rows->count) c->out[bottom * c->stride + j] ^= 1;
     }
-    while (pixel < c->start) {
-        c->end = c->start;
-        c->start -= fl_bytes_le32(c->counts + 4 * --c->run);
-    }
-    return c->run & 1;
+    if (top < c->top) c->top = top;
+    if (bottom > c->bottom) c->bottom = bottom;
+    if (left < c->left) c->left = left;
+    if (right > c->right) c->right = right;
 }
 
-/* All pixels, run by run. */
-static void fill(fl_span counts, uint32_t height, uint8_t *out, size_t stride) {
+static void join(uint8_t *restrict row, const uint8_t *restrict above, uint32_t count) {
+    for (uint32_t j = 0; j < count; j++) row[j] ^= above[j];
+}
+
+fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows, const fl_rle_axis *columns, uint8_t *out,
+                      size_t stride, fl_error *err) {
+    const fl_code code = fl_rle_check(counts, height, width, err);
+    if (code) return code;
+    if ((!rows->edges && rows->count != height) || (!columns->edges && columns->count != width))
+        return fl_fail(err, FL_EARG, "%" PRIu32 " x %" PRIu32 " pixels as %" PRIu32 " x %" PRIu32 " without edges", width, height,
+                       columns->count, rows->count);
+    canvas c = {.rows = rows, .columns = columns, .out = out, .stride = stride, .top = rows->count, .left = columns->count};
     uint32_t x = 0, y = 0;
     for (size_t i = 0; i < counts.size / 4; i++) {
-        uint32_t left = fl_bytes_le32(counts.bytes + 4 * i);
-        while (left) {
-            const uint32_t count = left < height - y ? left : height - y;
-            uint8_t *at = out + y * stride + x;
-            for (uint32_t k = 0; k < count; k++, at += stride) *at = i & 1;
-            left -= count, y += count;
+        uint32_t run = fl_bytes_le32(counts.bytes + 4 * i);
+        if (run && !(i & 1)) {
+            const uint64_t at = (uint64_t)y + run;
+            x += (uint32_t)(at / height), y = (uint32_t)(at % height);
+            continue;
+        }
+        while (run) {
+            const uint32_t count = run < height - y ? run : height - y;
+            change(&c, x, y, y + count);
+            run -= count, y += count;
             if (y == height) y = 0, x++;
         }
     }
-}
-
-fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const uint32_t *rows, uint32_t row_count, const uint32_t *columns,
-                      uint32_t column_count, uint8_t *out, size_t stride, fl_error *err) {
-    const fl_code code = fl_rle_check(counts, height, width, err);
-    if (code) return code;
-    if (!rows && !columns) {
-        fill(counts, height, out, stride);
-        return FL_OK;
-    }
-    for (uint32_t i = 0; rows && i < row_count; i++) {
-        if (rows[i] >= height) return fl_fail(err, FL_EARG, "row %" PRIu32 " of %" PRIu32, rows[i], height);
-    }
-    if (!rows) row_count = height;
-    if (!columns) column_count = width;
-    cursor c = {.counts = counts.bytes, .end = counts.size >= 4 ? fl_bytes_le32(counts.bytes) : 0};
-    for (uint32_t j = 0; j < column_count; j++) {
-        const uint32_t column = columns ? columns[j] : j;
-        if (column >= width) return fl_fail(err, FL_EARG, "column %" PRIu32 " of %" PRIu32, column, width);
-        const uint64_t first = (uint64_t)column * height;
-        for (uint32_t i = 0; i < row_count; i++) out[i * stride + j] = value_at(&c, first + (rows ? rows[i] : i));
+    for (uint32_t i = c.top + 1; i <= c.bottom && i < rows->count; i++) {
+        uint8_t *row = out + i * stride + c.left;
+        join(row, row - stride, c.right - c.left);
     }
     return FL_OK;
 }

@@ -127,9 +127,12 @@ cdef extern from "store/varying.h" nogil:
     fl_code fl_varying_open(fl_span entry, uint32_t levels, uint32_t unit, fl_varying *out, fl_error *err)
 
 cdef extern from "store/rle.h" nogil:
+    ctypedef struct fl_rle_axis:
+        uint32_t count
+        const uint32_t *edges
     fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *err)
-    fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const uint32_t *rows, uint32_t row_count,
-                          const uint32_t *columns, uint32_t column_count, uint8_t *out, size_t stride, fl_error *err)
+    fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows, const fl_rle_axis *columns,
+                          uint8_t *out, size_t stride, fl_error *err)
 
 cdef extern from "store/place.h" nogil:
     fl_code fl_place_open(const char *path, int *fd, struct_stat *st, fl_error *err)

@@ -3,7 +3,7 @@
 from fastload._native.c_common cimport fl_box, fl_buffer, fl_buffer_free, fl_bytes_le32, fl_code, fl_error, FL_OK, fl_span
 from fastload._native.c_store cimport (
     fl_planes, fl_planes_box, fl_planes_encode, fl_planes_open, FL_PLANES_RUNS, fl_planes_sample, FL_PLANES_STORED, FL_PLANES_ZLIB,
-    FL_RECORD_KIND_PLANES, FL_RECORD_KIND_VARYING, fl_rle_check, fl_rle_sample, fl_varying, FL_VARYING_LEVELS, fl_varying_open,
+    FL_RECORD_KIND_PLANES, FL_RECORD_KIND_VARYING, fl_rle_axis, fl_rle_check, fl_rle_sample, fl_varying, FL_VARYING_LEVELS, fl_varying_open,
 )
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -164,6 +164,8 @@ def decode_instances(bytes data not None, uint32_t height, uint32_t width):
     cdef fl_code code = FL_OK
     cdef fl_span counts
     cdef size_t i, size = <size_t>height * width
+    cdef fl_rle_axis rows, columns
+    rows.count, columns.count, rows.edges, columns.edges = height, width, NULL, NULL
     check(fl_varying_open(_span(data), 1, 4, &found, &err), &err)
     counts.bytes = found.values.bytes
     with nogil:
@@ -174,7 +176,7 @@ def decode_instances(bytes data not None, uint32_t height, uint32_t width):
                 break
             counts.bytes += counts.size
     check(code, &err)
-    out = _np.empty((found.rows, height, width), _np.uint8)
+    out = _np.zeros((found.rows, height, width), _np.uint8)
     cdef uint8_t[::1] view = out.reshape(-1)
     counts.bytes = found.values.bytes
     if not view.shape[0]:
@@ -182,7 +184,7 @@ def decode_instances(bytes data not None, uint32_t height, uint32_t width):
     with nogil:
         for i in range(found.rows):
             counts.size = <size_t>fl_bytes_le32(found.lengths[0].bytes + 4 * i) * 4
-            code = fl_rle_sample(counts, height, width, NULL, 0, NULL, 0, &view[i * size], width, &err)
+            code = fl_rle_sample(counts, height, width, &rows, &columns, &view[i * size], width, &err)
             if code != FL_OK:
                 break
             counts.bytes += counts.size

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "draws.h"
+#include "store/edges.h"
 #include "store/rle.h"
 #include "store/varying.h"
 
@@ -107,30 +108,55 @@ static void test_planes(void) {
     fl_buffer_free(&entry), fl_buffer_free(&scratch);
 }
 
+/* Numbers below `size` that rise, or fall: any steps from a start, as crops, flips and nearest resampling make them. */
+static uint32_t shown_of(uint32_t size, uint32_t *from, uint32_t most) {
+    const uint32_t first = below(size), last = between(first, size - 1), count = between(1, most);
+    const bool falls = below(2);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t at = first + i * (last - first + 1) / count;
+        from[falls ? count - 1 - i : i] = below(8) || i + 1 == count ? at : between(at, first + (i + 1) * (last - first + 1) / count);
+    }
+    return count;
+}
+
+/* A result of rows and columns has the mask's pixels, and nothing is written around it. */
+static void check_rle(fl_span counts, const uint8_t *mask, uint32_t height, uint32_t width) {
+    enum { MOST = 40, PITCH = MOST + 3 };
+    fl_error err;
+    uint32_t rows[MOST], columns[MOST], row_edges[31], column_edges[31];
+    uint8_t out[(MOST + 2) * PITCH] = {0};
+    const fl_rle_axis y = {shown_of(height, rows, MOST), row_edges}, x = {shown_of(width, columns, MOST), column_edges};
+    fl_edges_make(rows, y.count, height, row_edges), fl_edges_make(columns, x.count, width, column_edges);
+    CHECK(fl_rle_sample(counts, height, width, &y, &x, out + PITCH + 1, PITCH, &err) == FL_OK);
+    for (uint32_t i = 0; i < MOST + 2; i++)
+        for (uint32_t j = 0; j < PITCH; j++) {
+            const bool inside = i > 0 && i <= y.count && j > 0 && j <= x.count;
+            CHECK(out[i * PITCH + j] == (inside ? mask[rows[i - 1] * width + columns[j - 1]] : 0));
+        }
+}
+
 static void test_rle(void) {
     fl_error err;
     for (int round = 0; round < ROUNDS; round++) {
-        const uint32_t height = between(1, 30), width = between(1, 30);
-        uint8_t counts[4 * 1000], mask[900], out[40 * 40];
+        const uint32_t height = between(1, 30), width = between(1, 30), longest = between(2, 200);
+        uint8_t counts[4 * 1000], mask[900], out[900] = {0};
         uint32_t number = 0, pixel = 0;
         while (pixel < height * width) {
-            const uint32_t left = height * width - pixel, count = number < 900 ? below(left < 50 ? left + 1 : 50) : left;
+            const uint32_t left = height * width - pixel, count = number < 900 ? below(left < longest ? left + 1 : longest) : left;
             for (uint32_t i = 0; i < count; i++, pixel++) mask[pixel % height * width + pixel / height] = number & 1;
             fl_bytes_put_le32(counts + 4 * number++, count);
         }
         const fl_span span = {counts, 4 * number};
-        CHECK(fl_rle_sample(span, height, width, NULL, 0, NULL, 0, out, width, &err) == FL_OK && !memcmp(out, mask, height * width));
-        uint32_t rows[40], columns[40];
-        const uint32_t n = between(1, 40), m = between(1, 40);
-        for (uint32_t i = 0; i < n; i++) rows[i] = round % 2 ? below(height) : i * height / n;
-        for (uint32_t j = 0; j < m; j++) columns[j] = round % 2 ? below(width) : (m - 1 - j) * width / m;
-        CHECK(fl_rle_sample(span, height, width, rows, n, columns, m, out, m, &err) == FL_OK);
-        for (uint32_t i = 0; i < n * m; i++) CHECK(out[i] == mask[rows[i / m] * width + columns[i % m]]);
-        CHECK(fl_rle_check((fl_span){counts, 4 * number}, height, width + 1, &err) == FL_ERECORD);
-        rows[0] = height;
-        CHECK(fl_rle_sample(span, height, width, rows, 1, columns, 1, out, m, &err) == FL_EARG);
+        const fl_rle_axis rows = {height, NULL}, columns = {width, NULL}, wrong = {width + 1, NULL};
+        CHECK(fl_rle_sample(span, height, width, &rows, &columns, out, width, &err) == FL_OK && !memcmp(out, mask, height * width));
+        check_rle(span, mask, height, width);
+        CHECK(fl_rle_check(span, height, width + 1, &err) == FL_ERECORD);
+        CHECK(fl_rle_sample(span, height, width + 1, &rows, &wrong, out, width + 1, &err) == FL_ERECORD);
+        CHECK(fl_rle_sample(span, height, width, &rows, &wrong, out, width + 1, &err) == FL_EARG);
+        CHECK(!memcmp(out, mask, height * width));
     }
-    CHECK(fl_rle_sample((fl_span){(const uint8_t *)"", 0}, 1, 1, NULL, 0, NULL, 0, (uint8_t[1]){0}, 1, &err) == FL_ERECORD);
+    const fl_rle_axis one = {1, NULL};
+    CHECK(fl_rle_sample((fl_span){(const uint8_t *)"", 0}, 1, 1, &one, &one, (uint8_t[1]){0}, 1, &err) == FL_ERECORD);
 }
 
 /* Two objects of 1 and 2 parts, of 3, 0 and 1 points of 8 bytes; then all cuts and all changed lengths. */

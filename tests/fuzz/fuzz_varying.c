@@ -1,9 +1,29 @@
 /* Rows of any number, and run lengths: what passes fl_varying_open and fl_rle_check lies inside, and is used as it was checked. */
+#include "store/edges.h"
 #include "store/rle.h"
 #include "store/varying.h"
 #include "fuzz.h"
 
-enum { MOST = 1 << 14 }; /* pixels of a mask */
+enum { SIDE = 128, MOST = SIDE * SIDE }; /* pixels of a mask, and of a result */
+
+/* Numbers below `size` at even steps, rising or falling. */
+static uint32_t shown_of(uint32_t size, uint32_t *from) {
+    const uint32_t first = noise() % size, count = 1 + noise() % SIDE, span = 1 + noise() % (size - first), falls = noise() % 2;
+    for (uint32_t i = 0; i < count; i++) from[falls ? count - 1 - i : i] = first + i * span / count;
+    return count;
+}
+
+/* A result of some rows and columns has the pixels of the mask as it is. */
+static void check_shown(fl_span counts, uint32_t height, uint32_t width, const uint8_t *mask) {
+    fl_error err;
+    uint32_t rows[SIDE], columns[SIDE], row_edges[SIDE + 1], column_edges[SIDE + 1];
+    uint8_t out[MOST] = {0};
+    const fl_rle_axis y = {shown_of(height, rows), row_edges}, x = {shown_of(width, columns), column_edges};
+    fl_edges_make(rows, y.count, height, row_edges), fl_edges_make(columns, x.count, width, column_edges);
+    CHECK(fl_rle_sample(counts, height, width, &y, &x, out, x.count, &err) == FL_OK);
+    for (uint32_t i = 0; i < y.count; i++)
+        for (uint32_t j = 0; j < x.count; j++) CHECK(out[i * x.count + j] == mask[rows[i] * width + columns[j]]);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fl_error err;
@@ -19,18 +39,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (uint32_t i = 0; i < levels; i++) CHECK(found.lengths[i].bytes + found.lengths[i].size <= found.values.bytes);
     }
     if (size < 2) return 0;
-    const uint32_t height = 1 + data[0] % 128, width = 1 + data[1] % 128;
+    const uint32_t height = 1 + data[0] % SIDE, width = 1 + data[1] % SIDE;
     const fl_span counts = {data + 2, (size - 2) / 4 * 4};
-    uint8_t out[MOST], cell;
-    const fl_code code = fl_rle_sample(counts, height, width, NULL, 0, NULL, 0, out, width, &err);
+    uint8_t out[MOST] = {0};
+    const fl_rle_axis rows = {height, NULL}, columns = {width, NULL};
+    const fl_code code = fl_rle_sample(counts, height, width, &rows, &columns, out, width, &err);
     fuzz_known(code, &err, FUZZ_CODE(FL_ERECORD));
     if (code) return 0;
     fuzz_count("run lengths that hold");
-    FUZZ_INITIALIZED(out, height * width);
-    for (int i = 0; i < 8; i++) {
-        const uint32_t y = noise() % height, x = noise() % width;
-        CHECK(fl_rle_sample(counts, height, width, &y, 1, &x, 1, &cell, 1, &err) == FL_OK && cell == out[y * width + x]);
-    }
+    for (int i = 0; i < 4; i++) check_shown(counts, height, width, out);
     return 0;
 }
 
