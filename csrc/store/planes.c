@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/edges.h"
 #include "store/planes_runs.h"
 #include "store/planes_zlib.h"
 
@@ -51,7 +52,8 @@ fl_code fl_planes_strip(const fl_planes *planes, uint32_t strip, fl_span *out, f
 typedef struct columns {
     const uint32_t *numbers; /* NULL: `first` and those after it */
     uint32_t first, count;
-    bool rising, falling;
+    const uint32_t *edges; /* of runs, where the numbers rise or fall: see store/edges.h; else NULL */
+    uint32_t stop; /* columns from here on are not shown */
 } columns;
 
 static void pick(const uint8_t *row, uint32_t pixel, const columns *c, uint8_t *out) {
@@ -77,13 +79,21 @@ typedef struct reader {
     fl_planes_cursor cursor;
     fl_planes_inflater *inflater;
     fl_buffer *scratch;
+    fl_span shown; /* the runs of the row that was read last */
 } reader;
 
-static fl_code read_runs(reader *r, uint32_t row, const columns *c, uint8_t *out, fl_error *err) {
+/* `above`: what was made of the row that was read last; NULL: this is the first. */
+static fl_code read_runs(reader *r, uint32_t row, const columns *c, const uint8_t *above, uint8_t *out, fl_error *err) {
     fl_code code = fl_planes_runs_seek(r->planes, &r->cursor, row, err);
     if (code) return code;
+    const fl_span last = r->shown;
+    r->shown = r->cursor.runs;
+    if (above && last.bytes == r->shown.bytes && last.size == r->shown.size) {
+        memcpy(out, above, (size_t)c->count * r->planes->pixel);
+        return FL_OK;
+    }
     if (!c->numbers) return fl_planes_runs_fill(r->planes, r->cursor.runs, c->first, c->count, out, err);
-    if (c->rising || c->falling) return fl_planes_runs_pick(r->planes, r->cursor.runs, c->numbers, c->count, !c->rising, out, err);
+    if (c->edges) return fl_planes_runs_pick(r->planes, r->cursor.runs, c->edges, c->stop, out, err);
     if (!fl_buffer_fit(r->scratch, r->planes->width, r->planes->pixel, RULE))
         return fl_fail(err, FL_ENOMEM, "no memory for a row of %" PRIu32 " pixels", r->planes->width);
     code = fl_planes_runs_fill(r->planes, r->cursor.runs, 0, r->planes->width, r->scratch->bytes, err);
@@ -91,9 +101,9 @@ static fl_code read_runs(reader *r, uint32_t row, const columns *c, uint8_t *out
     return code;
 }
 
-static fl_code read_row(reader *r, uint32_t row, const columns *c, uint8_t *out, fl_error *err) {
+static fl_code read_row(reader *r, uint32_t row, const columns *c, const uint8_t *above, uint8_t *out, fl_error *err) {
     const fl_planes *planes = r->planes;
-    if (planes->codec == FL_PLANES_RUNS) return read_runs(r, row, c, out, err);
+    if (planes->codec == FL_PLANES_RUNS) return read_runs(r, row, c, above, out, err);
     const uint8_t *pixels = NULL;
     if (planes->codec == FL_PLANES_STORED) {
         pixels = planes->data.bytes + (size_t)row * planes->width * planes->pixel;
@@ -111,10 +121,11 @@ static fl_code sample(const fl_planes *planes, const uint32_t *rows, uint32_t fi
     fl_code code = planes->codec == FL_PLANES_ZLIB ? fl_planes_inflater_create(planes, &r.inflater, err) : FL_OK;
     for (uint32_t i = 0; i < count && !code; i++) {
         const uint32_t row = rows ? rows[i] : first + i;
-        if (rows && i && row == rows[i - 1]) {
-            memcpy(out + i * stride, out + (i - 1) * stride, (size_t)c->count * planes->pixel);
+        const uint8_t *above = i ? out + (i - 1) * stride : NULL;
+        if (rows && above && row == rows[i - 1]) {
+            memcpy(out + i * stride, above, (size_t)c->count * planes->pixel);
         } else {
-            code = read_row(&r, row, c, out + i * stride, err);
+            code = read_row(&r, row, c, above, out + i * stride, err);
         }
     }
     fl_planes_inflater_free(r.inflater);
@@ -132,14 +143,21 @@ fl_code fl_planes_box(const fl_planes *planes, fl_box box, void *out, size_t str
 
 fl_code fl_planes_sample(const fl_planes *planes, const uint32_t *rows, uint32_t row_count, const uint32_t *numbers, uint32_t column_count,
                          void *out, size_t stride, fl_buffer *scratch, fl_error *err) {
-    columns c = {.numbers = numbers, .count = column_count, .rising = true, .falling = true};
+    columns c = {.numbers = numbers, .count = column_count};
+    bool rising = true, falling = true;
     for (uint32_t i = 0; i < row_count; i++) {
         if (rows[i] >= planes->height) return fl_fail(err, FL_EARG, "row %" PRIu32 " of %" PRIu32, rows[i], planes->height);
     }
     for (uint32_t j = 0; j < column_count; j++) {
         if (numbers[j] >= planes->width) return fl_fail(err, FL_EARG, "column %" PRIu32 " of %" PRIu32, numbers[j], planes->width);
-        c.rising = c.rising && (!j || numbers[j - 1] <= numbers[j]);
-        c.falling = c.falling && (!j || numbers[j - 1] >= numbers[j]);
+        rising = rising && (!j || numbers[j - 1] <= numbers[j]);
+        falling = falling && (!j || numbers[j - 1] >= numbers[j]);
+    }
+    if (planes->codec == FL_PLANES_RUNS && column_count && (rising || falling)) {
+        if (!fl_buffer_fit(scratch, (size_t)planes->width + 1, sizeof(uint32_t), RULE))
+            return fl_fail(err, FL_ENOMEM, "no memory for the edges of %" PRIu32 " columns", planes->width);
+        fl_edges_make(numbers, column_count, planes->width, scratch->bytes);
+        c.edges = scratch->bytes, c.stop = numbers[rising ? column_count - 1 : 0] + 1;
     }
     return sample(planes, rows, 0, row_count, &c, out, stride, scratch, err);
 }

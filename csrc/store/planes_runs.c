@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "store/edges.h"
+
 enum { VARINT_MOST = 5 };
 
 /* Reads a varint of at most 32 bits; NULL: it does not end in time, or is too large. */
@@ -83,7 +85,9 @@ static inline void put(uint8_t *out, uint32_t at, const uint8_t *value, uint32_t
         memset(out + at, *value, count);
         return;
     }
-    for (uint32_t i = 0; i < count; i++) memcpy(out + 2 * (size_t)(at + i), value, 2);
+    uint16_t label;
+    memcpy(&label, value, sizeof label);
+    for (uint32_t i = 0; i < count; i++) memcpy(out + 2 * (size_t)(at + i), &label, sizeof label);
 }
 
 fl_code fl_planes_runs_fill(const fl_planes *planes, fl_span runs, uint32_t first, uint32_t count, uint8_t *out, fl_error *err) {
@@ -99,21 +103,14 @@ fl_code fl_planes_runs_fill(const fl_planes *planes, fl_span runs, uint32_t firs
     return FL_OK;
 }
 
-fl_code fl_planes_runs_pick(const fl_planes *planes, fl_span runs, const uint32_t *columns, uint32_t count, bool falling, uint8_t *out,
-                            fl_error *err) {
+fl_code fl_planes_runs_pick(const fl_planes *planes, fl_span runs, const uint32_t *edges, uint32_t stop, uint8_t *out, fl_error *err) {
     const uint8_t *at = runs.bytes, *end = at + runs.size;
-    uint32_t done = 0;
-    run found = {NULL, 0};
-    for (uint32_t x = 0; done < count; x = found.end) {
+    run found;
+    for (uint32_t x = 0; x < stop; x = found.end) {
+        uint32_t from, to;
         if (!(at = next_run(at, end, planes->pixel, x, planes->width, &found))) return bad_runs(err);
-        const uint32_t from = done;
-        if (falling) {
-            while (done < count && columns[count - 1 - done] < found.end) done++;
-            put(out, count - done, found.value, done - from, planes->pixel);
-        } else {
-            while (done < count && columns[done] < found.end) done++;
-            put(out, from, found.value, done - from, planes->pixel);
-        }
+        fl_edges_shown(edges, x, found.end, &from, &to);
+        put(out, from, found.value, to - from, planes->pixel);
     }
     return FL_OK;
 }
