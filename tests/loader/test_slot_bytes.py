@@ -88,6 +88,19 @@ def test_batches_larger_than_expected(packed: Path, sampler: Odd) -> None:
         assert loader.stats()["slot_bytes"] <= 4 * slots_of(100)
 
 
+def test_one_large_batch(packed: Path) -> None:
+    """What a batch took that was much larger than the rest is given back some hundred batches later, in the midst of the epoch."""
+    batches = [[number % 50] for number in range(700)]
+    batches[20] = list(range(50)) * 8
+    with FastLoader(dataset(packed), batch_sampler=batches, num_workers=2) as loader:
+        for number, (images, _) in enumerate(loader):
+            assert len(images) == len(batches[number])
+            if number == 20:
+                assert loader.stats()["slot_bytes"] >= slots_of(400)
+            del images
+        assert 0 < loader.stats()["slot_bytes"] <= 2 * 4 * slots_of(1)
+
+
 class Numbers(Dataset[torch.Tensor]):
     def __len__(self) -> int:
         return 20
