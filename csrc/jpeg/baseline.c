@@ -141,7 +141,9 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
     const size_t width = t.x1 - t.x0, height = t.y1 - t.y0, bytes = width * height * 3;
     t.at = b->bytes + f->data;
     t.end = b->bytes + b->size;
-    if (!fit(&b->plain, b->size - f->data + FL_JPEG_PAD) || !fit(&b->pixels, bytes + FL_JPEG_SLACK) || !fit_planes(b, &t)) return false;
+    /* Two streams at a time have the coded bytes, and up to two that both have. */
+    if (!fit(&b->plain, b->size - f->data + 2 * (FL_JPEG_PAD + 2)) || !fit(&b->pixels, bytes + FL_JPEG_SLACK) || !fit_planes(b, &t))
+        return false;
     t.plain = b->plain.bytes;
     t.pixels = b->pixels.bytes;
     t.emitted = t.y0;

@@ -61,7 +61,7 @@ typedef struct fl_jpeg_task {
     const fl_jpeg_kernels *kernels;
     const fl_jpeg_index *index; /* NULL: read from the first MCU on */
     const uint8_t *at, *end; /* coded bytes, and behind them all the file */
-    uint8_t *plain; /* room for all of them and FL_JPEG_PAD more */
+    uint8_t *plain; /* room for all of them, as two streams need it */
     fl_jpeg_plane plane[3];
     fl_jpeg_range mcu_columns, mcu_rows; /* wanted */
     bool fancy;

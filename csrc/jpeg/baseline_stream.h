@@ -11,6 +11,7 @@ typedef struct fl_jpeg_stream {
     fl_jpeg_bits bits;
     const uint8_t *coded; /* those of this interval, and ... */
     const uint8_t *at, *end; /* ... those not yet made plain */
+    uint8_t *plain; /* where they are made plain: room for all of them and FL_JPEG_PAD more */
     const uint8_t *plain_end;
     uint32_t until_restart;
     uint8_t restart; /* the next restart marker */
@@ -20,9 +21,9 @@ typedef struct fl_jpeg_stream {
 static inline void fl_jpeg_stream_interval(const fl_jpeg_task *t, fl_jpeg_stream *s) {
     size_t size;
     s->coded = s->at;
-    s->at = fl_jpeg_unstuff(s->at, s->end, t->plain, &size);
-    s->bits = (fl_jpeg_bits){t->plain, 0, 0};
-    s->plain_end = t->plain + size;
+    s->at = fl_jpeg_unstuff(s->at, s->end, s->plain, &size);
+    s->bits = (fl_jpeg_bits){s->plain, 0, 0};
+    s->plain_end = s->plain + size;
     s->until_restart = t->frame->interval ? t->frame->interval : UINT32_MAX;
     memset(s->dc, 0, sizeof s->dc);
 }

@@ -57,9 +57,9 @@ enum { FL_JPEG_NO_DC = 1 << 20 };
 
 FL_INLINE int fl_jpeg_dc(const fl_jpeg_codes *codes, fl_jpeg_bits *b) {
     fl_jpeg_refill(b);
-    const fl_jpeg_symbols symbol = codes->make[fl_jpeg_window(b)];
-    if (__builtin_expect(symbol != 0, 1)) {
-        const unsigned length = symbol >> 6 & 15, size = symbol >> 10 & 15;
+    const fl_jpeg_symbols *symbol = &codes->make[fl_jpeg_window(b)];
+    if (__builtin_expect(symbol->bits != 0, 1)) {
+        const unsigned length = symbol->bits, size = (unsigned)symbol->size;
         int value = fl_jpeg_extend(b->bits << length, size);
         fl_jpeg_take(b, length + size);
         return value;
@@ -102,58 +102,75 @@ FL_INLINE bool fl_jpeg_skip_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b) {
 enum { FL_JPEG_NATURAL = 64 + FL_JPEG_COVER_END + 16 };
 extern const uint8_t fl_jpeg_natural[FL_JPEG_NATURAL];
 
-/* Any symbol at coefficient k, and its value if it has one. Returns the next k, 0 at the end of the block, -1 for damage. */
-FL_INLINE int fl_jpeg_make_one(const fl_jpeg_codes *ac, fl_jpeg_symbols one, fl_jpeg_bits *b, int16_t *block, unsigned k) {
-    int run, value;
-    if (one != 0 && (one & 63) == 0) {
-        fl_jpeg_refill(b);
-        const unsigned length = one >> 6 & 15, size = one >> 10 & 15;
-        value = fl_jpeg_extend(b->bits << length, size);
-        run = (int)(one >> 14 & 15) + 1;
-        fl_jpeg_take(b, length + size);
-    } else {
-        if (!fl_jpeg_long_symbol(ac, true, b, &run, &value)) return -1;
-        if (run == FL_JPEG_RUN_EOB) return 0;
-    }
-    k += (unsigned)run;
-    if (k > FL_JPEG_BLOCK) return -1;
-    block[fl_jpeg_natural[k - 1]] = (int16_t)value;
-    return (int)k;
+/* A block whose AC coefficients are being made: its bytes were zero; block[64] may be written too. In registers, as far as there are enough. */
+typedef struct fl_jpeg_making {
+    fl_jpeg_bits bits;
+    const fl_jpeg_symbols *make;
+    int16_t *block;
+    uint32_t k; /* zigzag position of the next coefficient, 1 at first */
+} fl_jpeg_making;
+
+enum { FL_JPEG_TURNS = 4 /* to a refill: none takes more than FL_JPEG_WINDOW bits */ };
+
+/* Two symbols at most, without a branch for whether there are two: a second value that is none is stored where the first then is. False: one that
+ * is to be made alone, or the block ends; nothing was taken then. */
+FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m) {
+    const fl_jpeg_symbols *const both = &m->make[fl_jpeg_window(&m->bits)];
+    const uint32_t after = m->k + both->cover;
+    if (__builtin_expect(after >= FL_JPEG_BLOCK, 0)) return false;
+    const int16_t first = both->first, second = both->second; /* all before the stores, which might alias them */
+    const uint32_t place = fl_jpeg_natural[m->k + both->zeros], last = fl_jpeg_natural[after - 1];
+    const unsigned bits = both->bits;
+    m->block[last] = second;
+    m->block[place] = first;
+    fl_jpeg_take(&m->bits, bits);
+    m->k = after;
+    return true;
 }
 
-/* Makes the other 63 coefficients of a block whose bytes are zero; block[64] may be written too. Returns a zigzag position from which on
- * all are zero (1 when it has no other coefficients), and -1 for what fl_jpeg_skip_ac refuses.
- *
- * Two symbols a turn, without a branch for whether there are two: a second value that is none is stored where the first then is. */
-FL_INLINE int fl_jpeg_make_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b, int16_t *block) {
-    const fl_jpeg_symbols *const make = ac->make;
-    const uint8_t *at = fl_jpeg_natural + 1; /* the next coefficient's place */
-    for (;;) {
-        fl_jpeg_symbols both;
-        fl_jpeg_refill(b);
-        for (int i = 0; i < 4; i++) { /* four turns to a refill: none takes more than FL_JPEG_WINDOW bits */
-            both = make[fl_jpeg_window(b)];
-            if (__builtin_expect((both & 63) == 0, 0)) goto one;
-            const uint8_t *end = at + (both >> 6 & 15), *after = at + (both >> 10 & 127);
-            const uint32_t place = *end, second = after[-1]; /* both before the stores, which might alias them */
-            block[second] = (int16_t)((int32_t)(both << 10) >> 27);
-            block[place] = (int16_t)((int32_t)both >> 22);
-            if (after >= fl_jpeg_natural + FL_JPEG_BLOCK) {
-                if (end + 1 >= fl_jpeg_natural + FL_JPEG_BLOCK) goto one; /* the first symbol fills the block, so the second is not of it */
-                fl_jpeg_take(b, both & 63);
-                if (after > fl_jpeg_natural + FL_JPEG_COVER_END) return (int)(after - fl_jpeg_natural) - FL_JPEG_COVER_END;
-                return after == fl_jpeg_natural + FL_JPEG_BLOCK ? FL_JPEG_BLOCK : -1;
-            }
-            fl_jpeg_take(b, both & 63);
-            at = after;
+/* What fl_jpeg_make_two leaves to others. Returns 0 where the block goes on; at its end a zigzag position from which on all coefficients are zero
+ * (1 when there is none but DC), and -1 for what fl_jpeg_skip_ac refuses. */
+FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m) {
+    const fl_jpeg_symbols both = m->make[fl_jpeg_window(&m->bits)];
+    int run, value;
+    if (both.cover != FL_JPEG_COVER_ONE) {
+        const uint32_t after = m->k + both.cover, end = m->k + both.zeros;
+        m->block[fl_jpeg_natural[after - 1]] = both.second;
+        m->block[fl_jpeg_natural[end]] = both.first;
+        if (end + 1 < FL_JPEG_BLOCK) { /* else the first symbol fills the block, so that the second is not of it */
+            fl_jpeg_take(&m->bits, both.bits);
+            m->k = after;
+            if (after > FL_JPEG_COVER_END) return (int)after - FL_JPEG_COVER_END;
+            return after < FL_JPEG_BLOCK ? 0 : after == FL_JPEG_BLOCK ? FL_JPEG_BLOCK : -1;
         }
-        continue;
-    one:;
-        const int k = (int)(at - fl_jpeg_natural), next = fl_jpeg_make_one(ac, both, b, block, (unsigned)k);
-        if (next <= 0) return next ? -1 : k;
-        if (next == FL_JPEG_BLOCK) return FL_JPEG_BLOCK;
-        at = fl_jpeg_natural + next;
     }
+    if (both.cover == FL_JPEG_COVER_ONE && both.bits) {
+        fl_jpeg_refill(&m->bits);
+        value = fl_jpeg_extend(m->bits.bits << both.bits, (unsigned)both.size);
+        run = both.zeros + 1;
+        fl_jpeg_take(&m->bits, both.bits + (unsigned)both.size);
+    } else {
+        if (!fl_jpeg_long_symbol(ac, true, &m->bits, &run, &value)) return -1;
+        if (run == FL_JPEG_RUN_EOB) return (int)m->k;
+    }
+    m->k += (unsigned)run;
+    if (m->k > FL_JPEG_BLOCK) return -1;
+    m->block[fl_jpeg_natural[m->k - 1]] = (int16_t)value;
+    return m->k == FL_JPEG_BLOCK ? FL_JPEG_BLOCK : 0;
+}
+
+/* Makes the other 63 coefficients of a block whose bytes are zero; block[64] may be written too. Returns what fl_jpeg_make_any does, never 0. */
+FL_INLINE int fl_jpeg_make_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b, int16_t *block) {
+    fl_jpeg_making m = {*b, ac->make, block, 1};
+    int count = 0;
+    while (!count) {
+        fl_jpeg_refill(&m.bits);
+        bool more = true;
+        for (int i = 0; i < FL_JPEG_TURNS && more; i++) more = fl_jpeg_make_two(&m);
+        if (!more) count = fl_jpeg_make_any(ac, &m);
+    }
+    *b = m.bits;
+    return count;
 }
 
 #endif

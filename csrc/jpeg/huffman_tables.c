@@ -27,25 +27,32 @@ static void fill_symbol(fl_jpeg_symbols *table, const code *c, bool ac) {
     fl_jpeg_symbols *at = table + (c->bits << (FL_JPEG_WINDOW - c->length));
     const int rest = FL_JPEG_WINDOW - c->length - c->size, cover = c->run == FL_JPEG_RUN_EOB ? FL_JPEG_COVER_END : c->run;
     if (!ac || rest < 0 || c->size > 9) {
-        fill(at, 1u << (FL_JPEG_WINDOW - c->length), (fl_jpeg_symbols)(c->length << 6 | c->size << 10 | c->zeros << 14));
+        fill(at, 1u << (FL_JPEG_WINDOW - c->length),
+             (fl_jpeg_symbols){
+                 .size = (int16_t)c->size, .bits = (uint8_t)c->length, .zeros = (uint8_t)c->zeros, .cover = FL_JPEG_COVER_ONE});
         return;
     }
     for (int raw = 0; raw < 1 << c->size; raw++, at += (size_t)1 << rest) {
         const int value = c->size && raw < 1 << (c->size - 1) ? raw - (1 << c->size) + 1 : raw;
         fill(at, 1u << rest,
-             (fl_jpeg_symbols)(c->length + c->size) | (fl_jpeg_symbols)(c->zeros << 6 | cover << 10) | (fl_jpeg_symbols)value << 22);
+             (fl_jpeg_symbols){
+                 .first = (int16_t)value, .bits = (uint8_t)(c->length + c->size), .zeros = (uint8_t)c->zeros, .cover = (uint8_t)cover});
     }
 }
 
 /* Joins the second symbol to windows that hold two wholly. */
 static void join_pairs(fl_jpeg_symbols *to, const fl_jpeg_symbols *ones) {
     for (uint32_t window = 0; window < ENTRIES; window++) {
-        const fl_jpeg_symbols one = ones[window], bits = one & 63, two = ones[(window << bits) & (ENTRIES - 1)];
-        const int32_t value = (int32_t)two >> 22;
-        const bool joined = bits && (one >> 10 & 127) < FL_JPEG_COVER_END && (two & 63) && (two & 63) <= FL_JPEG_WINDOW - bits &&
-                            value >= -16 && value < 16;
-        const fl_jpeg_symbols add = (two & 63) + (two & 127 << 10) + ((fl_jpeg_symbols)(value & 31) << 17);
-        to[window] = one + (joined ? add : 0);
+        fl_jpeg_symbols one = ones[window];
+        if (one.cover < FL_JPEG_COVER_END) {
+            const fl_jpeg_symbols two = ones[(window << one.bits) & (ENTRIES - 1)];
+            if (two.cover != FL_JPEG_COVER_ONE && two.bits <= FL_JPEG_WINDOW - one.bits) {
+                one.second = two.first;
+                one.bits = (uint8_t)(one.bits + two.bits);
+                one.cover = (uint8_t)(one.cover + two.cover);
+            }
+        }
+        to[window] = one;
     }
 }
 
@@ -68,7 +75,7 @@ static void join_steps(fl_jpeg_step *to, const fl_jpeg_step *first) {
 static void build_tables(fl_jpeg_codes *codes, bool ac) {
     fl_jpeg_symbols ones[ENTRIES];
     fl_jpeg_step steps[STEPS];
-    memset(ones, 0, sizeof ones);
+    fill(ones, ENTRIES, (fl_jpeg_symbols){.cover = FL_JPEG_COVER_ONE});
     for (int i = 0; i < STEPS; i++) steps[i] = (fl_jpeg_step)(FL_JPEG_RUN_NONE << 8);
     for (int length = 1; length <= FL_JPEG_WALK; length++) {
         for (int i = 0; i < codes->lengths[length - 1]; i++) {

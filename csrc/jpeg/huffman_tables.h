@@ -28,13 +28,19 @@ typedef uint16_t fl_jpeg_step;
 enum { FL_JPEG_RUN_EOB = 129, FL_JPEG_RUN_NONE = 255 };
 
 /* For making values: what a window of FL_JPEG_WINDOW bits starts with. Two forms:
- *   bits 0-5 are 0: one symbol. 6-9: bits of the code; 10-13: value bits; 14-17: zeros before the value. All of a DC table, and
- *     of an AC table what does not fit the other form. The whole is 0 when no code fits the window.
- *   else: one symbol or two that lie in the window wholly. 0-5: their bits; 6-9: zeros before the first value; 10-16: coefficients covered,
- *     plus FL_JPEG_COVER_END when the end of the block is one of the symbols; 17-21: the second value, signed, 0 when there is
- *     none; 22-31: the first value, signed. */
-typedef uint32_t fl_jpeg_symbols;
-enum { FL_JPEG_COVER_END = 90 };
+ *   `cover` below FL_JPEG_COVER_ONE: one AC symbol or two that lie in the window wholly; `bits`: theirs. `cover`: the coefficients that they
+ *     are, plus FL_JPEG_COVER_END when the end of the block is one of them. `second` is 0 when there is no second value.
+ *   FL_JPEG_COVER_ONE: one symbol, whose value bits follow. All of a DC table, and of an AC table what does not fit the other form.
+ *     `bits`: of the code, 0 when no code fits the window; `size`: of the value. */
+typedef struct fl_jpeg_symbols {
+    union {
+        int16_t first; /* value */
+        int16_t size;
+    };
+    int16_t second; /* value */
+    uint8_t bits, zeros /* before the first value */, cover, unused;
+} fl_jpeg_symbols;
+enum { FL_JPEG_COVER_END = 90, FL_JPEG_COVER_ONE = 255 };
 
 /* Bits that follow a code: the size category in the low half of its symbol. Run: the zeros in the high half and the coefficient. */
 static inline void fl_jpeg_symbol_meaning(uint8_t symbol, bool ac, int *value_bits, int *run) {
