@@ -205,10 +205,13 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         return self.opened.reader.column(name)
 
     def table(self) -> pa.Table:
-        """All fields of one value a sample as an Arrow table, and `width` and `height` of the stored images unless fields have these names.
+        """All fields but the pixels of images and masks, as an Arrow table.
 
-        Numbers share the memory of `column()`; arrays are lists of fixed size, JSON is text. Text, JSON and bytes lie in records: the
-        first call reads every record, images included, and the values stay in memory. Needs the extra `query`.
+        Numbers share the memory of `column()`; arrays are lists of fixed size, JSON is text. Boxes, keypoints and arrays of any number of
+        rows are lists of rows, polygons lists of parts of x, y, x, y, ..., instances COCO's RLE as pycocotools takes it. All these and
+        text, JSON and bytes lie in records: the first call reads every record, images included, and the values stay in memory. The last
+        columns are `width` and `height` of the stored image, those of further images (`right_width`), and the number of rows of what has
+        any number of its own (`boxes_count`), unless fields have these names. Needs the extra `query`.
 
         Raises:
             ArgumentError: pyarrow is not installed.
@@ -220,8 +223,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads natively.
 
         The condition is one expression as behind SQL's WHERE, in DuckDB's dialect: ``label in (3, 7) and caption like '%dog%'``. Columns
-        are the fields of `table()`, by name, and `width` and `height` of the stored image unless fields have these names. Arrays are
-        lists, JSON is text (``meta->>'$.author' = 'me'``). A condition that needs a text, JSON or bytes field reads every record once,
+        are those of `table()`, by name. Arrays and boxes are lists (``boxes_count > 0 and 3 in labels``), JSON is text
+        (``meta->>'$.author' = 'me'``). A condition that needs text, JSON, bytes or what has any number of rows reads every record once,
         images included; the values stay in memory. Needs the extra `query`. The condition cannot read anything but the dataset.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Columns: the fields of a packed dataset as Arrow arrays: all but images, masks, and what has any number of rows."""
+"""Columns: the fields of a packed dataset as Arrow arrays: all but the pixels of images and masks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from fastload.errors import SampleError
 from fastload.query.optional import optional
-from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field, parse_stored
+from fastload.query.record_columns import RecordColumn, arrow_array
+from fastload.store import COUNT_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field, Schema
 from fastload.system import available_cpus
 
 if TYPE_CHECKING:
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 256
 """Records that a thread reads at a time: enough that handing out blocks costs nothing beside reading them."""
+_WORDS = {COUNT_COLUMN: "count", HEIGHT_COLUMN: "height", WIDTH_COLUMN: "width"}
 
 
 class Columns:
@@ -27,31 +25,37 @@ class Columns:
 
     1. Any thread may ask.
     2. Numbers share the memory of the reader's columns, except bools, which Arrow packs into bits.
-    3. Fields that lie in records (text, JSON, bytes) are read once, by reading every record, and kept; where they were added later,
-       no record is read for them.
+    3. Fields that lie in records (text, JSON, bytes, and what has any number of rows) are read once, by reading every record, and kept;
+       where they were added later, no record is read for them.
     4. A forked child keeps what its parent has read.
 
     Attributes:
-        kinds: kind of each column by name, in the order of the fields. `width` and `height` of the stored image, pixels, come last,
-            unless fields have these names.
+        kinds: kind of each column by name, in the order of the fields. What the dataset's hidden columns say comes last, unless fields have
+            these names: `width` and `height` of the stored image, pixels, and those of a further image (`right_width`), and the number of
+            rows of what has any number of its own (`boxes_count`).
+        pixels: the fields that are no columns, by name: images and masks.
     """
 
     def __init__(self, reader: DatasetReader) -> None:
         self._reader = reader
-        self._fields: dict[str, Field] = {field.name: field for field in reader.schema if not (field.kind == "image" or field.is_extended)}
+        self.pixels: dict[str, Field] = {field.name: field for field in reader.schema if field.kind in ("image", "mask")}
+        self._fields: dict[str, Field] = {field.name: field for field in reader.schema if field.name not in self.pixels}
         taken = {field.name for field in reader.schema}
-        self._sizes = {name: column for name, column in (("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)) if name not in taken}
-        self._read: dict[str, pa.Array] = {}
+        self._hidden = {name: column for name, column in _hidden_columns(reader.schema) if name not in taken}
+        self._read: dict[str, RecordColumn] = {}
         self.kinds: dict[str, str] = {}
         self.kinds.update((name, field.kind) for name, field in self._fields.items())
-        self.kinds.update((name, "int") for name in self._sizes)
+        self.kinds.update((name, "int") for name in self._hidden)
 
     def lies_in_records(self, name: str) -> bool:
         """Whether the column is read out of records, which costs a pass over the dataset."""
-        return name not in self._sizes and not self._fields[name].is_column
+        return name not in self._hidden and not self._fields[name].is_column
 
     def table(self, names: Iterable[str] | None = None, *, lists: bool = False) -> pa.Table:
         """The named columns, or all, as an Arrow table of one chunk a column.
+
+        Text and JSON are large strings, bytes large binary. What has any number of rows is a large list of rows; polygons are lists of
+        parts, each a flat list of x and y; instances are COCO's RLE, structs of `size` and `counts`.
 
         Args:
             names: of `kinds`.
@@ -69,10 +73,10 @@ class Columns:
         return arrow.table({name: self._array(name, lists) for name in wanted})
 
     def _array(self, name: str, lists: bool) -> pa.Array:
-        if name in self._sizes:
-            return arrow_array(self._reader.column(self._sizes[name]))
+        if name in self._hidden:
+            return arrow_array(self._reader.column(self._hidden[name]))
         if name in self._read:
-            return self._read[name]
+            return self._read[name].array(lists)
         return arrow_array(self._reader.column(name), lists=lists)
 
     def _read_records(self, names: Sequence[str]) -> None:
@@ -80,60 +84,40 @@ class Columns:
         missing = [name for name in names if name not in self._read]
         if not missing:
             return
-        arrow = optional("pyarrow", "a table of columns")
-        types = [arrow.large_binary() if self.kinds[name] == "bytes" else arrow.large_string() for name in missing]
-        numbers = [self._reader.schema.number(name) for name in missing]
-        fields = [self._fields[name] for name in missing]
+        columns = [RecordColumn(self._reader, self._fields[name]) for name in missing]
         stopped = threading.Event()
 
-        def block(start: int) -> list[pa.Array]:
-            found: list[bytes | None]
-            values: list[list[Any]] = [[] for _ in fields]
+        def block(start: int) -> list[Any]:
+            values: list[list[Any]] = [[] for _ in columns]
             for index in range(start, min(start + _BLOCK, self._reader.count)):
                 if stopped.is_set():
                     break
+                found: list[tuple[int, bytes | None]]
                 if all(self._reader.is_added(index, name) for name in missing):
-                    found = [self._reader.added_bytes(index, name) for name in missing]
+                    found = [(0, self._reader.added_bytes(index, name)) for name in missing]
                 else:
                     stored = self._reader.stored_fields(index)
-                    found = [stored.get(number, (0, None))[1] for number in numbers]
-                for field, data, into in zip(fields, found, values, strict=True):
-                    into.append(self._value(field, index, data))
-            return [arrow.array(each, kind) for each, kind in zip(values, types, strict=True)]
+                    found = [stored.get(column.number, (0, None)) for column in columns]
+                for column, (kind, data), into in zip(columns, found, values, strict=True):
+                    into.append(column.value(index, kind, data))
+            return [column.block(each) for column, each in zip(columns, values, strict=True)]
 
         with ThreadPoolExecutor(available_cpus(), "fastload-query") as pool:
             try:
                 blocks = list(pool.map(block, range(0, self._reader.count, _BLOCK)))
             finally:
                 stopped.set()
-        for place, (name, kind) in enumerate(zip(missing, types, strict=True)):
-            self._read[name] = arrow.chunked_array([each[place] for each in blocks], kind).combine_chunks()
-
-    def _value(self, field: Field, index: int, data: bytes | None) -> Any:
-        try:
-            value = parse_stored(field, data)
-        except SampleError as error:
-            raise self._reader.sample_error(index, error.reason) from None
-        return data.decode("utf-8") if field.kind == "json" and data is not None else value
+        for place, (name, column) in enumerate(zip(missing, columns, strict=True)):
+            column.join([each[place] for each in blocks])
+            self._read[name] = column
 
 
-def arrow_array(values: npt.NDArray[Any], *, lists: bool = False) -> pa.Array:
-    """An array (rows, *shape) as an Arrow array of rows, which shares its memory unless it holds bools.
-
-    Args:
-        values: contiguous, of a numeric dtype or bool.
-        lists: as `Columns.table` has it.
-
-    Raises:
-        ArgumentError: pyarrow is not installed.
-    """
-    arrow = optional("pyarrow", "a table of columns")
-    if lists and values.dtype == np.float16:
-        values = values.astype(np.float32)
-    array = arrow.array(values.reshape(-1))
-    for side in reversed(values.shape[1:]):
-        if lists:
-            array = arrow.LargeListArray.from_arrays(np.arange(0, len(array) + 1, side, dtype=np.int64), array)
-        else:
-            array = arrow.FixedSizeListArray.from_arrays(array, side)
-    return array
+def _hidden_columns(schema: Schema) -> list[tuple[str, str]]:
+    """(name, hidden column) of what the hidden columns say of samples: sizes of images, and numbers of rows."""
+    found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)]
+    for field in schema:
+        if field.of:  # as many rows as there are boxes
+            continue
+        hidden = sorted(schema.hidden_names(field), reverse=True)  # the width first
+        found += [(f"{field.name}_{_WORDS[each.partition(':')[0]]}", each) for each in hidden]
+    return found

@@ -155,9 +155,19 @@ class ConditionEngine:
             if len(matching) > 1:
                 raise _Refused(f"{name!r} may be {' or '.join(map(repr, matching))}: SQL does not tell upper from lower case in names")
             if not matching and name.lower() not in bound:
+                self._refuse_pixels(name)
                 raise _Refused(f"there is no column {name!r}; a text is written in single quotes, 'so'")
             found.update(matching)
         return found
+
+    def _refuse_pixels(self, name: str) -> None:
+        """Refuses the name of an image or a mask, with what can be done."""
+        for field in self._columns.pixels.values():
+            if field.name.lower() == name.lower():
+                raise _Refused(
+                    f"there is no column {name!r}: it is a field of kind {field.kind}, and a condition reads no pixels; compare its width "
+                    "and height, or what was packed beside it, or choose samples in Python and give their indices to a Subset"
+                )
 
     def _parse(self, statement: str) -> dict[str, Any]:
         serialized = self.connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()[0][0]

@@ -5,6 +5,7 @@ from fastload.store.entries import Segment, ShardEntry, file_path
 from fastload.store.field import BOX_SIDES, Field
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, old_versions
 from fastload.store.objects import RowError
+from fastload.store.parse import parse_value, stored_size
 from fastload.store.reader import DatasetReader
 from fastload.store.rewrite import DatasetRewriter, ShardRewrite
 from fastload.store.schema import COUNT_COLUMN, CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, with_index
@@ -38,5 +39,7 @@ __all__ = [
     "numbered",
     "old_versions",
     "parse_stored",
+    "parse_value",
+    "stored_size",
     "with_index",
 ]

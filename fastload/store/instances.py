@@ -95,6 +95,23 @@ def _of_text(text: bytes) -> list[int]:
     return counts
 
 
+def counts_text(counts: Counts) -> str:
+    """Run lengths in pycocotools' text form, which `counts_of` reads; any whole numbers of 32 bits, also those that do not sum."""
+    left = counts.astype(np.int64)
+    left[3:] -= counts[1:-2]
+    groups, kept = [], []
+    whole = np.zeros(len(left), bool)
+    for _ in range(_LONGEST):
+        group = left & 0x1F
+        left >>= _GROUP
+        more = left != np.where(group & 0x10, -1, 0)
+        groups.append(group + 0x20 * more + _FIRST_CHARACTER)
+        kept.append(~whole)
+        whole |= ~more
+    characters: npt.NDArray[np.int64] = np.stack(groups, 1)[np.stack(kept, 1)]
+    return characters.astype(np.uint8).tobytes().decode("ascii")
+
+
 def _of_polygons(parts: Sequence[Any], canvas: Size) -> Counts:
     try:
         from pycocotools import mask

@@ -16,7 +16,7 @@ from fastload._native import core
 from fastload.errors import PackError, SampleError
 from fastload.store.checked import shown
 from fastload.store.field import Field
-from fastload.store.instances import Size, counts_of
+from fastload.store.instances import Size, counts_of, counts_text
 from fastload.store.values import array_value, refuse
 
 Encoded = tuple[int, tuple[Any, ...], int]
@@ -153,7 +153,7 @@ def parse_planes(field: Field, kind: int, data: bytes, size: Size) -> npt.NDArra
     return core.decode_planes(data)
 
 
-def parse_varying(field: Field, kind: int, data: bytes, canvas: Size, count: int) -> Any:
+def parse_varying(field: Field, kind: int, data: bytes, canvas: Size, count: int, *, runs: bool = False) -> Any:
     """The value of a field of any number of rows: an array, or of polygons a list of lists of arrays (points, 2).
 
     Args:
@@ -162,6 +162,7 @@ def parse_varying(field: Field, kind: int, data: bytes, canvas: Size, count: int
         data: the entry's bytes.
         canvas: size of the sample's image.
         count: the number of rows that the dataset's column says.
+        runs: give instances as a list of COCO's RLE, {"size": [height, width], "counts": text}, and not as masks.
 
     Raises:
         SampleError: the bytes do not hold, or have another number of rows; with the reason alone.
@@ -175,10 +176,20 @@ def parse_varying(field: Field, kind: int, data: bytes, canvas: Size, count: int
     if rows != count:
         raise _wrong(f"field {field.name!r} has {rows} rows, the column says {count}")
     if field.kind == "instances":
-        return core.decode_instances(data, *canvas)
+        return _parsed_runs(lengths[0], values, canvas) if runs else core.decode_instances(data, *canvas)
     if field.kind == "polygons":
         return _parsed_polygons(lengths, values)
     return values.copy().view(field.stored_dtype).reshape(rows, *field.row_shape)
+
+
+def _parsed_runs(lengths: npt.NDArray[np.uint32], values: npt.NDArray[np.uint8], canvas: Size) -> list[dict[str, Any]]:
+    counts = values.copy().view("<u4")
+    ends, total = np.cumsum(lengths, dtype=np.int64), canvas[0] * canvas[1]
+    runs = [counts[end - size : end] for end, size in zip(ends.tolist(), lengths.tolist(), strict=True)]
+    for each in runs:
+        if (found := int(each.sum(dtype=np.uint64))) != total:
+            raise _wrong(f"the run lengths of a mask sum to {found}, its {canvas[1]} x {canvas[0]} pixels are {total}")
+    return [{"size": list(canvas), "counts": counts_text(each)} for each in runs]
 
 
 def _parsed_polygons(lengths: tuple[npt.NDArray[np.uint32], ...], values: npt.NDArray[np.uint8]) -> list[list[npt.NDArray[np.float32]]]:

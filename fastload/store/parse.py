@@ -6,7 +6,7 @@
 | image of 8-bit RGB | StoredImage, not decoded |
 | other images, mask | uint8 or uint16 (height, width), or (height, width, channels) of several channels |
 | boxes, keypoints, array of any number of rows | an array, rows first |
-| instances | uint8 (number, height, width) of 0 and 1 |
+| instances | uint8 (number, height, width) of 0 and 1; with `runs` a list of COCO's RLE, {"size": [height, width], "counts": text} |
 | polygons | of each object a list of parts, each float32 (points, 2) |
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _IMAGE_KINDS = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_PLACE: "place"}
 
 
-def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data: bytes | None) -> Any:
+def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data: bytes | None, *, runs: bool = False) -> Any:
     """The value of a field of sample `index`.
 
     Args:
@@ -35,6 +35,7 @@ def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data
         field: the field; none that is a column.
         kind: of the entry in the record.
         data: the entry's bytes; None: the record lacks it.
+        runs: give instances as run lengths.
 
     Raises:
         SampleError: the bytes do not hold, or the record lacks them; with the reason alone.
@@ -43,7 +44,7 @@ def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data
         return parse_stored(field, data)
     if field.is_varying:
         (count,) = (int(reader.column(name)[index]) for name in reader.schema.hidden_names(field))
-        return parse_varying(field, kind, data, stored_size(reader, index), count)
+        return parse_varying(field, kind, data, stored_size(reader, index), count, runs=runs)
     if field.is_planes:
         return parse_planes(field, kind, data, stored_size(reader, index, field))
     return StoredImage(_IMAGE_KINDS.get(kind, ""), data, *stored_size(reader, index, field))

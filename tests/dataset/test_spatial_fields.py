@@ -246,13 +246,6 @@ def test_index(tmp_path: Path) -> None:
         assert any((kind, number) == kept for number, kind, _ in reader.record_fields(0))
 
 
-def test_table(folder: Path) -> None:
-    """table() has the fields that are one value a sample; where() finds samples by them."""
-    pytest.importorskip("pyarrow")
-    dataset = PackedDataset(folder)
-    assert dataset.table().column_names == ["label", "note", "width", "height"]
-
-
 def test_resizing_is_refused(tmp_path: Path) -> None:
     """Options that change images' sizes would leave masks and boxes as they are."""
     for options in ({"max_side": 10}, {"min_side": 10}, {"exif": "apply"}):

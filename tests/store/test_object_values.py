@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from fastload.errors import PackError, SampleError
 from fastload.store import BOX_SIDES, DatasetReader, DatasetWriter, Field, RowError, Schema, StoredImage
-from fastload.store.instances import counts_of
+from fastload.store.instances import _of_text, counts_of, counts_text
 from fastload.store.objects import parse_varying, varying_entry
 
 BOXES = Field("boxes", "boxes", format="xyxy")
@@ -92,6 +92,25 @@ def test_text_of_counts(pairs: list[tuple[int, int]]) -> None:
     size = [1, sum(counts)]
     (text,) = coco.frPyObjects([{"size": size, "counts": counts}], *size)
     assert counts_of(text, (size[0], size[1])).tolist() == counts
+    assert counts_text(np.array(counts, np.uint32)).encode() == text["counts"]
+
+
+@given(hnp.arrays(np.uint32, st.integers(0, 20)))
+def test_any_counts_as_text(counts: npt.NDArray[np.uint32]) -> None:
+    """The text of any run lengths, also of empty runs at odd places and of the largest numbers, gives the same numbers."""
+    assert _of_text(counts_text(counts).encode()) == counts.tolist()
+
+
+@given(hnp.arrays(np.uint8, st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 9)), elements=st.integers(0, 1)))
+def test_instances_as_run_lengths(masks: npt.NDArray[np.uint8]) -> None:
+    """Instances that are read as run lengths are packed again to the same masks; those that do not sum are refused."""
+    field, canvas = Field("m", "instances"), masks.shape[1:]
+    kind, parts, count = varying_entry(field, masks, canvas)
+    data = b"".join(bytes(part) for part in parts)
+    assert np.array_equal(round_trip(field, parse_varying(field, kind, data, canvas, count, runs=True), canvas), masks)
+    if count:
+        with pytest.raises(SampleError, match="run lengths of a mask sum to"):
+            parse_varying(field, kind, data, (canvas[0], canvas[1] + 1), count, runs=True)
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools' own decode
