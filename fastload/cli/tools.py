@@ -15,7 +15,7 @@ from fastload.cli.options import LocalDataset, StorageOptions, parsed_options
 from fastload.cli.output import say
 from fastload.errors import ArgumentError
 from fastload.files import expanded
-from fastload.packing.options import OnError
+from fastload.packing.options import Layout, OnError
 from fastload.printable import cell
 from fastload.store import Manifest, old_versions
 from fastload.store.entries import base_path
@@ -175,15 +175,21 @@ def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False
 def unpack(
     dataset: LocalDataset,
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder that is empty or does not exist.")],
+    layout: Annotated[
+        Layout | None,
+        typer.Option(help="folders holds every field. By default coco or pairs where they lose none, and else folders."),
+    ] = None,
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Writes the stored images as files again, one folder a class."""
+    """Writes the stored images and masks as files again, and all other fields, in a layout that `fastload pack` reads: class folders with
+    fields.jsonl, COCO's (images and annotations/instances.json), or images and masks in two folders."""
     from fastload.packing.progress import human_bytes
     from fastload.packing.unpack import unpack as run
 
-    summary = run(dataset, folder, workers=workers, progress=not quiet)
-    say(f"{summary.files:,} images, {human_bytes(summary.bytes)}, in {summary.folders:,} class folders: {folder}")
+    summary = run(dataset, folder, layout=layout, workers=workers, progress=not quiet)
+    kinds = {"coco": "in COCO's layout", "pairs": "in folders of images and masks", "folders": f"in {summary.folders:,} class folders"}
+    say(f"{summary.files:,} files, {human_bytes(summary.bytes)}, {kinds[summary.layout]}: {folder}")
 
 
 def export(
@@ -195,7 +201,7 @@ def export(
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Writes images and all fields as one file that other programs read: a WebDataset tar, or Parquet."""
+    """Writes all fields as one file that other programs and `fastload pack` read: a WebDataset tar, or Parquet."""
     from fastload.packing.export import export as run
     from fastload.packing.progress import human_bytes
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+NPY_MAGIC = b"\x93NUMPY"
+"""What a .npy file begins with."""
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Header readers by version. Version 3.0 exists for structured arrays alone, which no field can hold."""
 
@@ -19,7 +21,7 @@ def read_npy(data: bytes) -> npt.NDArray[Any]:
     Raises:
         ValueError: the bytes are no .npy file, hold objects, or are shorter than the header says.
     """
-    if not data.startswith(np.lib.format.MAGIC_PREFIX):
+    if not data.startswith(NPY_MAGIC):
         raise ValueError("it does not begin as a .npy file does")
     file = io.BytesIO(data)
     try:

@@ -23,6 +23,8 @@ Subsampling = Literal["4:4:4", "4:2:2", "4:2:0", "gray"]
 Exif = Literal["ignore", "apply"]
 Check = Literal["structure", "entropy"]
 OnError = Literal["raise", "skip"]
+Layout = Literal["folders", "pairs", "coco"]
+"""Layouts that `unpack` writes."""
 Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs"]
 
 CHOICES = {"encode": Encode, "subsampling": Subsampling, "exif": Exif, "check": Check, "on_error": OnError}

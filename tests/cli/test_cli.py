@@ -70,6 +70,10 @@ def test_pack_info_verify_unpack(source: Path, tmp_path: Path) -> None:
     unpacked = run("unpack", tmp_path / "ds", tmp_path / "files")
     assert unpacked.returncode == 0
     assert len(list((tmp_path / "files").glob("*/*.jpg"))) == 12
+    assert "12 files" in unpacked.stdout
+    refused = run("unpack", tmp_path / "ds", tmp_path / "coco", "--layout", "coco")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "images without objects" in refused.stderr
 
 
 def test_verify_lists_bad_samples_and_exits_1(source: Path, tmp_path: Path) -> None:

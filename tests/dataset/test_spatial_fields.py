@@ -16,9 +16,8 @@ import fastload
 import fastload.transforms as T
 from fastload import FastLoader, PackedDataset
 from fastload._native import core
-from fastload.errors import ArgumentError, DatasetError, PackStoppedError, SampleError, TransformError
+from fastload.errors import ArgumentError, PackStoppedError, SampleError, TransformError
 from fastload.packing import Item
-from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.store import DatasetReader, Field
 
@@ -207,14 +206,6 @@ def test_bad_samples(tmp_path: Path, words: str) -> None:
     summary = fastload.pack(source, tmp_path / "b", on_error="skip")
     assert (summary.samples, len(summary.skipped)) == (2, 1)
     assert [PackedDataset(tmp_path / "b")[i]["label"] for i in range(2)] == [0, 2]
-
-
-def test_unpack_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Files of one image and its values do not hold masks: unpack and export say so."""
-    with pytest.raises(DatasetError, match=r"'mask'.*unpacked"):
-        unpack(folder, tmp_path / "u")
-    with pytest.raises(DatasetError, match=r"'mask'.*exported"):
-        fastload.export(folder, tmp_path / "e.tar")
 
 
 def test_drop_append_concat(folder: Path, tmp_path: Path) -> None:

@@ -22,8 +22,7 @@ from fastload.files import read_regular
 from fastload.packing import folders, open_source, pack
 from fastload.packing.folders import walk
 from fastload.packing.npy import read_npy
-from fastload.packing.sources import Source
-from fastload.packing.sources import tar as tar_source
+from fastload.packing.sources import Source, tar_members
 from fastload.store import checked
 
 JPEG = encoded(picture(0, 24, 32))
@@ -300,7 +299,7 @@ def test_a_tar_header_of_any_length(tmp_path: Path) -> None:
 
 def test_a_large_member_is_one_samples_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member above the limit is not read."""
-    monkeypatch.setattr(tar_source, "FILE_BYTES", 5000)
+    monkeypatch.setattr(tar_members, "FILE_BYTES", 5000)
     source = tar_of(tmp_path / "x.tar", "bin", bytes(10), bytes(5001))
     summary = pack(str(source), tmp_path / "out", on_error="skip")
     assert summary.skipped_count == 1

@@ -15,7 +15,7 @@ from PIL import Image
 
 from fastload.errors import DatasetError, PackError
 from fastload.packing import pack, unpack, verify
-from fastload.packing.unpack import safe_name
+from fastload.packing.unpack_layouts import safe_name
 from fastload.store import DatasetWriter, Field, Manifest, Schema
 
 

@@ -23,8 +23,10 @@ from fastload.packing.sources.parquet import ParquetSource
 from fastload.packing.sources.protocol import Item, Place, Placed, Source
 from fastload.packing.sources.ray_data import with_rows
 from fastload.packing.sources.table import TableSource
-from fastload.packing.sources.tar import TarSource, expand
+from fastload.packing.sources.tar import tar_source
+from fastload.packing.sources.tar_members import expand
 from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_split
+from fastload.packing.sources.unpacked import UnpackedSource, is_unpacked
 
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
@@ -44,11 +46,11 @@ def open_source(
 ) -> Source:
     """The source for what the user passed as SRC.
 
-    A folder of class folders, or of another layout (`layouts`), a .csv or .tsv file, one or many .tar, .parquet, .arrow or TFRecord files
-    (a path, a pattern such as ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them, as save_to_disk()
-    of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its index.json, an LMDB file or the folder of its
-    data.mdb, a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. `table` says what the columns of a .csv or
-    .tsv are, `lmdb` which keys of an LMDB file are images and labels, `layout` what a folder's files are.
+    A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv file, one or many .tar,
+    .parquet, .arrow or TFRecord files (a path, a pattern such as ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder
+    that holds them, as save_to_disk() of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its index.json,
+    an LMDB file or the folder of its data.mdb, a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. `table` says
+    what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and labels, `layout` what a folder's files are.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
@@ -122,7 +124,7 @@ def _of_files(patterns: list[str]) -> Source:
         return ArrowSource([path for pattern in patterns for path in expand(pattern, kind)])
     if kind == "TFRecord file":
         return TFRecordSource([path for pattern in patterns for path in expand(pattern, kind)])
-    return TarSource(patterns)
+    return tar_source(patterns)
 
 
 def _file_kind(pattern: str) -> str:
@@ -162,6 +164,8 @@ def _open_path(text: str) -> Source:
 
 
 def _open_folder(folder: str) -> Source:
+    if is_unpacked(folder):
+        return UnpackedSource(folder)
     with os.scandir(folder) as entries:
         listed = [(entry.name, entry.is_dir()) for entry in entries]
     files = sorted(name for name, is_dir in listed if not is_dir)

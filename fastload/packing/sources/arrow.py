@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.files import read_regular
-from fastload.packing.sources.arrow_columns import ArrowColumns, brief
+from fastload.packing.sources.arrow_columns import brief
 from fastload.packing.sources.arrow_messages import BATCH, DICTIONARY, SCHEMA, Message, messages
+from fastload.packing.sources.declared_columns import columns_of
 from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, Place, file_stamp
 from fastload.packing.sources.ranges import FileRanges
@@ -80,10 +81,11 @@ class ArrowSource(NumberedInFiles):
         self._firsts = np.cumsum([0, *(message.rows for _, message, _ in self._batches)])
         if not self._firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
-        self._columns = ArrowColumns(self.title, self._schema)
+        self._columns = columns_of(self.title, self._schema)
         if self._columns.has_pictures:
             self._columns.settle(self._batch(0).columns, self.paths[self._batches[0][0]])
         self.fields, self.classes = self._columns.fields, self._columns.classes
+        self.image_field = self._columns.image_field
 
     def _add_file(self, number: int) -> None:
         path, row, schema = self.paths[number], 0, None

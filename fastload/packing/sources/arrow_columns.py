@@ -13,7 +13,7 @@ from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.files import read_regular
 from fastload.packing.sources.annotated import MASK_NAMES
 from fastload.packing.sources.label_maps import is_deep, label_map_in
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_KEYS, LABEL_KEYS, Value
+from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, IMAGE_KEYS, LABEL_KEYS, Value
 from fastload.query import optional
 from fastload.store import Field
 
@@ -30,6 +30,7 @@ class ArrowColumns:
 
     Attributes:
         image: the column of the image.
+        image_field: its field.
         names: of the fields, by column.
         fields: of every sample.
         classes: names of the labels; None where there are none.
@@ -38,6 +39,8 @@ class ArrowColumns:
         PackError: no column can be the image, or several; two are of one name; a name is no text.
         ArgumentError: pyarrow is not installed.
     """
+
+    image_field = Field(IMAGE_FIELD, "image")
 
     def __init__(self, title: str, schema: Any) -> None:
         self._types = optional("pyarrow", "packing Parquet and Arrow files").types

@@ -18,7 +18,8 @@ import numpy as np
 
 from fastload.errors import PackError
 from fastload.files import open_regular, read_regular
-from fastload.packing.sources.arrow_columns import ArrowColumns, brief
+from fastload.packing.sources.arrow_columns import brief
+from fastload.packing.sources.declared_columns import columns_of
 from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, file_stamp
 from fastload.query import optional
@@ -58,10 +59,11 @@ class ParquetSource(NumberedInFiles):
         self._firsts = np.array(firsts, np.int64)
         if not firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
-        self._columns = ArrowColumns(self.title, self._schema)
+        self._columns = columns_of(self.title, self._schema)
         if self._columns.has_pictures:
             self._columns.settle(self._group(*self._starts[0][:2]), self.paths[0])
         self.fields, self.classes = self._columns.fields, self._columns.classes
+        self.image_field = self._columns.image_field
 
     def _row_groups(self, path: str) -> list[int]:
         """The rows of each row group; notes the schema, or compares it."""

@@ -1,0 +1,156 @@
+"""Stored samples on their way out of a dataset: pictures as files, and other fields as values."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import DatasetError, PackError, SampleError
+from fastload.packing.verify import RAW_HEADER
+from fastload.store import DatasetReader, Field, parse_value
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A picture as a file: its extension, without the dot, and its content."""
+
+    extension: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSample:
+    """A sample as it is stored.
+
+    Attributes:
+        index: of the sample.
+        files: images and masks, by the field's name.
+        values: all other fields by name: rows of columns as NumPy has them, text, bytes, JSON as its text; boxes, keypoints and arrays of
+            any number of rows as arrays, polygons as lists of parts (points, 2), instances as COCO's RLE.
+    """
+
+    index: int
+    files: dict[str, File]
+    values: dict[str, Any]
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that it takes."""
+        return sum(len(file.content) for file in self.files.values()) + sum(map(_weight, self.values.values()))
+
+
+class SampleFiles:
+    """Reads the samples of an open dataset. Any thread may call `read`.
+
+    Attributes:
+        reader: of the dataset.
+        image: the first image.
+        others: all other fields, in order.
+        digits: of a sample's number in names of files.
+    """
+
+    def __init__(self, reader: DatasetReader, done: str) -> None:
+        """`done`: what is done with the samples, for a message. Raises DatasetError if there is no image."""
+        if reader.schema.image is None:
+            raise DatasetError(f"{reader.path} has no image field, so there is nothing to {done}")
+        self.reader = reader
+        self.image: Field = reader.schema.image
+        self.others = tuple(field for field in reader.schema if field != self.image)
+        self.digits = max(8, len(str(reader.count - 1)))
+        self._numbers = [(number, field) for number, field in enumerate(reader.schema) if not field.is_column]
+        self._columns = {field.name: reader.column(field.name) for field in reader.schema if field.is_column}
+
+    def stem(self, index: int) -> str:
+        """The name of a sample's files, without extension."""
+        return f"{index:0{self.digits}d}"
+
+    def read(self, index: int) -> StoredSample:
+        """Sample `index`. Raises SampleError where it does not hold, or PackError where a PNG is needed and Pillow is not installed."""
+        record = self.reader.stored_fields(index)
+        values: dict[str, Any] = {name: column[index] for name, column in self._columns.items()}
+        files: dict[str, File] = {}
+        for number, field in self._numbers:
+            kind, data = record.get(number, (-1, None))
+            if field.is_rgb and data is not None:
+                files[field.name] = _picture(kind, data, index, self.reader)
+                continue
+            try:
+                value = parse_value(self.reader, index, field, kind, data, runs=True)
+            except SampleError as error:
+                raise self.reader.sample_error(index, error.reason or str(error)) from None
+            if field.is_planes:
+                files[field.name] = _planes(value)
+            else:
+                values[field.name] = data.decode("utf-8") if field.kind == "json" and data is not None else value
+        return StoredSample(index, files, values)
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, list):
+        return sum(map(_weight, value))
+    return len(value["counts"]) if isinstance(value, dict) else int(value.nbytes)
+
+
+def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
+    """A stored image of 8-bit RGB as a file: a JPEG as it is, raw pixels as PNG, or as PPM without Pillow.
+
+    Raises:
+        SampleError: it is of another kind, its raw pixels are not those that their header says, or its file is not as it was attached.
+    """
+    kind, data = reader.read_image(index, kind, data)
+    if kind == core.KIND_JPEG:
+        return File("jpg", data)
+    if kind != core.KIND_RAW:
+        raise reader.sample_error(index, "its image is of a kind this version does not know")
+    height, width, channels = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
+    if channels != 3 or len(data) != RAW_HEADER + height * width * channels:
+        raise reader.sample_error(index, "its raw image does not hold")
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        return File("ppm", b"P6\n%d %d\n255\n" % (width, height) + data[RAW_HEADER:])
+    return _png(np.frombuffer(data, dtype=np.uint8, offset=RAW_HEADER).reshape(height, width, channels), 1)
+
+
+def _planes(pixels: npt.NDArray[Any]) -> File:
+    """Pixels of another form as a file: PNG, or .npy of 16 bits and several channels, which Pillow does not write."""
+    if pixels.ndim == 2 or pixels.dtype == np.uint8:
+        return _png(pixels, 6)
+    out = io.BytesIO()
+    np.save(out, pixels)
+    return File("npy", out.getvalue())
+
+
+def _png(pixels: npt.NDArray[Any], level: int) -> File:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise PackError("masks, and images that are no JPEG, become PNG, which Pillow writes: pip install 'fastload[pack]'") from error
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG", compress_level=level)
+    return File("png", out.getvalue())
+
+
+def ahead(pool: ThreadPoolExecutor, call: Callable[[int], Any], arguments: Iterable[int], most: int) -> Iterator[Any]:
+    """What call makes of each argument, in order, with at most `most` calls under way or waiting to be taken."""
+    waiting: deque[Future[Any]] = deque()
+    try:
+        for argument in arguments:
+            waiting.append(pool.submit(call, argument))
+            if len(waiting) == most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()

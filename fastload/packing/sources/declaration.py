@@ -1,0 +1,30 @@
+"""The description of a dataset's fields and classes, which `unpack` and `export` write and the sources of what they wrote read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fastload.store import Field, Schema
+from fastload.store.checked import Bad, get_list, get_object, get_str
+
+
+def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
+    """The fields and class names that `declaration` wrote.
+
+    Raises:
+        Bad: it is something else.
+    """
+    found = get_object(value, "the description of the fields")
+    schema = Schema.from_json(found.get("fields"))
+    if schema.image is None or schema.image != schema.fields[0]:
+        raise Bad("its first field is no image")
+    classes = found.get("classes")
+    if classes is None:
+        return schema, None
+    return schema, tuple(get_str(name, "the name of a class") for name in get_list(classes, "the classes"))
+
+
+def declaration(image: Field, others: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
+    """What says which fields and classes a dataset has, for the source that reads it again."""
+    return {"fields": Schema((image, *others)).to_json(), "classes": None if classes is None else list(classes)}

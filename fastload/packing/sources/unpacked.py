@@ -1,0 +1,145 @@
+"""The folder that `fastload unpack` wrote: pictures as files, all other values in fields.jsonl, and the fields in fastload.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastload.errors import PackError
+from fastload.files import read_regular
+from fastload.packing.field_json import from_json
+from fastload.packing.notices import Notice
+from fastload.packing.sources.declaration import declared
+from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
+from fastload.packing.sources.ranges import FileRanges
+from fastload.store import Field
+from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json
+
+FIELDS_NAME = "fields.jsonl"
+SCHEMA_NAME = "fastload.json"
+_BLOCK = 1 << 24
+"""Bytes of fields.jsonl that are looked through for ends of lines at a time."""
+
+
+class UnpackedSource:
+    """The samples of a folder that `fastload unpack` wrote, in their order. Every field is what it was in the dataset.
+
+    Raises:
+        PackError: one of its two files is damaged, or of another version.
+    """
+
+    concurrent = True
+    notices: tuple[Notice, ...] = ()
+
+    def __init__(self, folder: str) -> None:
+        self.title = folder
+        about = os.path.join(folder, SCHEMA_NAME)
+        try:
+            found = get_object(parse_json(read_regular(about, JSON_BYTES)), "the file")
+            schema, self.classes = declared(found)
+            self._key = get_str(found.get("path"), "the key of the image's path")
+        except OSError as error:
+            raise PackError(f"{about}: cannot be read: {error.strerror or error}") from error
+        except (Bad, ValueError) as error:
+            raise PackError(f"{about}: {error}: unpack the dataset again") from None
+        self.image_field = schema.fields[0]
+        self.fields = schema.fields[1:]
+        self._lines = os.path.join(folder, FIELDS_NAME)
+        self._ranges = FileRanges([self._lines])
+        try:
+            self._ends = self._ends_of_lines()
+            self._paths = [self._path(position) for position in range(len(self._ends))]
+        except OSError as error:
+            raise PackError(f"{self._lines}: cannot be read: {error.strerror or error}") from error
+
+    def _ends_of_lines(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Where in the file each line ends."""
+        size, found = self._ranges.size(0), [np.empty(0, np.int64)]
+        for start in range(0, size, _BLOCK):
+            data = self._ranges.read(0, start, min(_BLOCK, size - start))
+            found.append(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + start + 1)
+        ends = np.concatenate(found)
+        if not len(ends) or ends[-1] != size:
+            raise PackError(f"{self._lines}: it is empty, or ends within a line; unpack the dataset again")
+        return ends
+
+    def _line(self, position: int) -> bytes:
+        start = int(self._ends[position - 1]) if position else 0
+        return self._ranges.read(0, start, int(self._ends[position]) - start)
+
+    def _path(self, position: int) -> str:
+        """The path of an image, which stands first in its line, so that the rest of the line need not be parsed."""
+        head = b"{" + json.dumps(self._key).encode() + b": "
+        line = self._line(position)
+        end = line.find(b'", ', len(head)) if line.startswith(head + b'"') else -1
+        if end > 0:
+            try:
+                if isinstance(path := json.loads(line[len(head) : end + 1]), str):
+                    return path
+            except ValueError:
+                pass
+        return self._text(self._parsed(position), self._key, position)
+
+    def _parsed(self, position: int) -> Mapping[str, Any]:
+        try:
+            return get_object(parse_json(self._line(position)), "a line")
+        except (Bad, ValueError) as error:
+            raise PackError(f"{self._lines}, line {position + 1}: {error}") from None
+
+    def _text(self, line: Mapping[str, Any], key: str, position: int) -> str:
+        found = line.get(key)
+        if not isinstance(found, str) or not found or "\0" in found:
+            raise PackError(f"{self._lines}, line {position + 1}: its {key!r} is no path")
+        return found
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def name(self, position: int) -> str:
+        return os.path.join(self.title, self._paths[position])
+
+    def key(self, position: int) -> str:
+        return self._paths[position]
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        (size, time), lines = file_stamp(self.name(position)), file_stamp(self._lines)
+        return size + len(self._line(position)), max(time, lines[1])
+
+    def fields_of(self, position: int) -> None:
+        """None: the line has to be read."""
+
+    def place(self, position: int) -> Place:
+        path = self.name(position)
+        return Place(path, 0, file_stamp(path)[0])
+
+    def read(self, position: int) -> Item:
+        line = self._parsed(position)
+        values = {field.name: self._value(field, line, position) for field in self.fields}
+        return Item(self.name(position), self._picture(self._paths[position]), values)
+
+    def _value(self, field: Field, line: Mapping[str, Any], position: int) -> Value:
+        if field.name not in line:
+            raise PackError(f"{self._lines}, line {position + 1}: it has no value of {field.name!r}")
+        if field.kind in ("image", "mask"):
+            return self._picture(self._text(line, field.name, position))
+        try:
+            value: Value = from_json(field, line[field.name])
+        except (ValueError, OverflowError) as error:
+            raise PackError(f"{self._lines}, line {position + 1}: its {field.name!r} is no value of {field}: {error}") from None
+        return value
+
+    def _picture(self, path: str) -> bytes:
+        full = os.path.join(self.title, path)
+        try:
+            return read_regular(full)
+        except OSError as error:
+            raise PackError(f"{full} cannot be read: {error.strerror or error}") from error
+
+
+def is_unpacked(folder: str) -> bool:
+    """Whether a folder has the two files by which it is recognised."""
+    return all(os.path.isfile(os.path.join(folder, name)) for name in (SCHEMA_NAME, FIELDS_NAME))

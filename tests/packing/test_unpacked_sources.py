@@ -1,0 +1,216 @@
+"""Sources of what unpack and export wrote: what was damaged or edited since is named, sample by sample."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from packing_helpers import stored_samples
+
+import fastload
+from fastload import PackedDataset
+from fastload.errors import PackError, PackStoppedError
+from fastload.packing import Item, export, open_source, unpack
+from fastload.packing.sources.exported_tar import ExportedTar
+from fastload.packing.sources.tar import TarSource
+from fastload.packing.sources.unpacked import UnpackedSource
+from fastload.store import Field
+
+
+class Few:
+    """Three samples with a mask, boxes, instances, bytes and a number."""
+
+    title, classes, concurrent = "few", ("a", "b"), True
+    fields = (
+        Field("label", "int"),
+        Field("mask", "mask"),
+        Field("boxes", "boxes", format="cxcywh"),
+        Field("objects", "instances", of="boxes"),
+        Field("blob", "bytes"),
+        Field("score", "float"),
+    )
+
+    def __len__(self) -> int:
+        return 3
+
+    def name(self, position: int) -> str:
+        return f"few {position}"
+
+    def read(self, position: int) -> Item:
+        values: dict[str, Any] = {
+            "label": position % 2,
+            "mask": np.full((4, 5), position, np.uint8),
+            "boxes": [[2, 2, 1, 1]] * position,
+            "objects": np.ones((position, 4, 5), np.uint8),
+            "blob": bytes([position]),
+            "score": position / 2,
+        }
+        return Item(self.name(position), np.full((4, 5, 3), 9 * position, np.uint8), values)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The samples as a dataset, a folder, a tar and Parquet."""
+    top = tmp_path_factory.mktemp("few")
+    fastload.pack(Few(), top / "few.fl")
+    unpack(top / "few.fl", top / "folder")
+    export(top / "few.fl", top / "few.tar")
+    return top
+
+
+def edited(line: int, change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """What changes one line of fields.jsonl."""
+
+    def edit(folder: Path) -> None:
+        path = folder / "fields.jsonl"
+        lines = path.read_text().splitlines()
+        value = json.loads(lines[line])
+        change(value)
+        lines[line] = json.dumps(value)
+        path.write_text("\n".join(lines) + "\n")
+
+    return edit
+
+
+WRONG = {
+    r"line 2: its 'blob' is no value of bytes: it is no base64": edited(1, lambda line: line.update(blob="?")),
+    r"line 2: its 'blob' is no value of bytes: bytes are a text": edited(1, lambda line: line.update(blob=3)),
+    r"line 2: it has no value of 'score'": edited(1, lambda line: line.pop("score")),
+    r"line 2: its 'mask' is no path": edited(1, lambda line: line.update(mask=None)),
+    r"its 'mask' is no path": edited(1, lambda line: line.update(mask="a\0b")),
+    r"gone\.png cannot be read: No such file": edited(1, lambda line: line.update(mask="gone.png")),
+    r"line 2: its 'boxes' is no value of boxes": edited(1, lambda line: line.update(boxes="none")),
+    r"line 2: its 'boxes' is no value of boxes .*inhomogeneous": edited(1, lambda line: line.update(boxes=[[1, 2, 3, 4], [1]])),
+    r"row 0 of field 'boxes': its box has a negative width": edited(1, lambda line: line.update(boxes=[[1, 1, -1, 1]])),
+    r"'boxes'.*its shape is \(1, 3\)": edited(1, lambda line: line.update(boxes=[[1, 1, 1]])),
+    r"row 0 of field 'objects': its run lengths sum to 3": edited(1, lambda line: line.update(objects=[{"size": [4, 5], "counts": "3"}])),
+    r"line 2: its 'objects' is no value of instances": edited(1, lambda line: line.update(objects={"size": [4, 5]})),
+    r"field 'label' \(int\) cannot hold 'x'": edited(1, lambda line: line.update(label="x")),
+    r"'mask'.*\(2, 2\), its image \(4, 5\)": lambda folder: shutil.copy(folder.parent / "small.png", folder / "mask/00000001.png"),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_wrong_in_a_folder(files: Path, tmp_path: Path, words: str) -> None:
+    """A value that is no value of its field is named with its line; the other samples are packed."""
+    from PIL import Image
+
+    shutil.copytree(files / "folder", tmp_path / "folder")
+    Image.fromarray(np.zeros((2, 2), np.uint8)).save(tmp_path / "small.png")
+    WRONG[words](tmp_path / "folder")
+    with pytest.raises(PackStoppedError, match=words):
+        fastload.pack(tmp_path / "folder", tmp_path / "out")
+    summary = fastload.pack(tmp_path / "folder", tmp_path / "some", on_error="skip")
+    assert (summary.samples, summary.skipped_count) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("fastload.json", b"[]", "fastload.json: the file is list, not an object: unpack the dataset again"),
+        ("fastload.json", b'{"path": "path", "fields": []}', "1 to 1000 fields"),
+        ("fastload.json", b'{"path": 3, "fields": [{"name": "image", "kind": "image"}]}', "the key of the image's path is 3"),
+        ("fastload.json", b'{"path": "p", "fields": [{"name": "a", "kind": "int"}]}', "its first field is no image"),
+        ("fastload.json", b'{"path": "p", "fields": [{"name": "a", "kind": "image"}], "classes": [1]}', "the name of a class is 1"),
+        ("fastload.json", b"{", "fastload.json: "),
+        ("fields.jsonl", b"", "it is empty, or ends within a line"),
+        ("fields.jsonl", b'{"path": "a"}', "it is empty, or ends within a line"),
+        ("fields.jsonl", b"[1]\n", "line 1: a line is list, not an object"),
+        ("fields.jsonl", b'{"path": "a\n', "line 1: "),
+        ("fields.jsonl", b'{"other": "a"}\n', "line 1: its 'path' is no path"),
+    ],
+)
+def test_damaged_descriptions(files: Path, tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    """A description, or a list of samples, that cannot be one is an error of the source, with its file and line."""
+    shutil.copytree(files / "folder", tmp_path / "folder")
+    (tmp_path / "folder" / name).write_bytes(content)
+    with pytest.raises(PackError, match=words):
+        fastload.pack(tmp_path / "folder", tmp_path / "out")
+
+
+def test_lines_in_another_form(files: Path, tmp_path: Path) -> None:
+    """Lines that another program wrote anew, with other blanks and order, and quotes in a path, are the same samples."""
+    shutil.copytree(files / "folder", tmp_path / "folder")
+    (tmp_path / "folder/b").mkdir(exist_ok=True)
+    name = 'b/a", "x.png'
+    (tmp_path / "folder" / name).write_bytes((tmp_path / "folder" / "b/00000001.png").read_bytes())
+    path = tmp_path / "folder/fields.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[1]["path"] = name
+    path.write_text("\n".join(json.dumps(dict(reversed(line.items())), separators=(",", ":")) for line in lines) + "\n")
+    assert [stored.values for stored in _packed(path.parent, tmp_path / "a")] == [
+        stored.values for stored in _packed(files / "folder", tmp_path / "b")
+    ]
+    lines[1] = {"path": name} | lines[1]
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    assert isinstance(source := open_source(path.parent), UnpackedSource)
+    assert source.name(1).endswith(name)
+
+
+def _packed(source: Path, out: Path) -> list[Any]:
+    fastload.pack(source, out)
+    return stored_samples(out)
+
+
+def test_a_folder_can_be_attached(files: Path, tmp_path: Path) -> None:
+    """Samples of an unpacked folder are attached as those of other folders, with all fields."""
+    fastload.attach(files / "folder", tmp_path / "attached")
+    first, found = PackedDataset(files / "few.fl"), PackedDataset(tmp_path / "attached")
+    assert found.fields == first.fields
+    assert all(np.array_equal(first[index]["mask"], found[index]["mask"]) for index in range(3))
+
+
+def rewritten(path: Path, out: Path, change: Callable[[str, bytes], tuple[str, bytes] | None], comment: str | None = None) -> Path:
+    """A tar with members changed or left out, and its comment, if another one is given."""
+    with tarfile.open(path) as tar:
+        headers = {"comment": tar.pax_headers["comment"] if comment is None else comment}
+        with tarfile.open(out, "w", format=tarfile.PAX_FORMAT, pax_headers=headers) as new:
+            for member in tar:
+                file = tar.extractfile(member)
+                assert file is not None
+                if (kept := change(member.name, file.read())) is not None:
+                    info = tarfile.TarInfo(kept[0])
+                    info.size = len(kept[1])
+                    new.addfile(info, io.BytesIO(kept[1]))
+    return out
+
+
+MEMBERS: dict[str, Callable[[str, bytes], tuple[str, bytes] | None]] = {
+    r"it has no member \.mask\.jpg or \.mask\.png or \.mask\.npy": lambda n, d: None if n == "00000001.mask.png" else (n, d),
+    r"it has no member \.json": lambda n, d: None if n == "00000001.json" else (n, d),
+    r"its \.json is no object of blob, score": lambda n, d: (n, b"[]" if n == "00000001.json" else d),
+    r"its \.json has no value of 'blob'": lambda n, d: (n, b"{}" if n == "00000001.json" else d),
+    r"its \.cls b'x' is no label": lambda n, d: (n, b"x" if n == "00000001.cls" else d),
+    r"its 'objects' is no value of instances": lambda n, d: (n, b"{}" if n == "00000001.objects.json" else d),
+    r"its \.boxes\.npy is no array": lambda n, d: (n, b"NUMPY" if n == "00000001.boxes.npy" else d),
+}
+
+
+@pytest.mark.parametrize("words", MEMBERS)
+def test_what_is_wrong_in_a_tar(files: Path, tmp_path: Path, words: str) -> None:
+    """A member that is missing, or holds something else than its field, is its sample's error."""
+    path = rewritten(files / "few.tar", tmp_path / "changed.tar", MEMBERS[words])
+    with pytest.raises(PackStoppedError, match=rf"00000001: (.*:00000001: )?{words}"):
+        fastload.pack(path, tmp_path / "out")
+    assert fastload.pack(path, tmp_path / "some", on_error="skip").samples == 2
+
+
+@pytest.mark.parametrize("comment", ["", "9fceb02", "{}", '{"fastload": 3}', '{"fastload": {"fields": []}}', "[" * 5000])
+def test_other_comments(files: Path, tmp_path: Path, comment: str) -> None:
+    """A tar whose comment is somebody else's is read by the names of its members, as any WebDataset is."""
+    assert isinstance(open_source(files / "few.tar"), ExportedTar)
+    path = rewritten(files / "few.tar", tmp_path / "other.tar", lambda name, data: (name, data), comment)
+    source = open_source(path)
+    assert isinstance(source, TarSource)
+    assert {field.name: field.kind for field in source.fields}["mask"] == "mask"
+    both = open_source([files / "few.tar", path])
+    assert isinstance(both, TarSource)
+    assert len(both) == 6
+    assert len(open_source([files / "few.tar"] * 2).fields) == len(Few.fields)
