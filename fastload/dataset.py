@@ -312,13 +312,14 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         self.check_fields(plan)
         try:
             images, sizes = self.images, self._sizes(plan, index, seed, epoch)
-            parts, made = self.opened.make_row(self._source_for(plan), index, seed, epoch, images.outputs(plan, None, "CHW"), sizes)
+            outputs = images.outputs(plan, None, "CHW")
+            parts, made = self.opened.make_row(self._source_for(plan), index, seed, epoch, outputs, sizes, plan.boxed_size)
         except (RemoteError, TransformError):
             raise
         except (ArgumentError, DatasetError, SampleError) as error:
             raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None
         fields = self.row_fields(plan) if made else None
-        return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, sizes[0]))
+        return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, (parts[0].shape[-2], parts[0].shape[-1])))
 
     def check_fields(self, plan: Plan) -> None:
         """Raises TransformError where a plan would change the image and leave a delivered field behind that lies in it."""
@@ -326,7 +327,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             check_transform(plan, self.opened.reader.schema, fields, self.native_fields, self.image_field in self.fields)
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
-        """(height, width) of sample index after the native transforms: of each image, or of each of its views."""
+        """(height, width) of sample index after the native transforms: of each image, or of each of its views. Where RandomIoUCrop makes
+        it depend on the sample's boxes, the largest that it can be."""
         return self._sizes(self.plan, index, seed, epoch)
 
     def _sizes(self, plan: Plan, index: int, seed: int, epoch: int) -> tuple[tuple[int, int], ...]:

@@ -95,7 +95,7 @@ class NativeImages:
         return [output for each in self.images for output in outputs_of(plan, dtype, layout, each.planes)]
 
     def sizes(self, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int) -> tuple[Size, ...]:
-        """The size of each part of a sample. Raises SampleError with the reason alone."""
+        """The size of each part of a sample; where it depends on boxes the largest. Raises SampleError with the reason alone."""
         fixed = self.fixed_sizes(plan)
         if fixed is not None:
             return fixed

@@ -75,7 +75,14 @@ class OpenedDataset:
         return [name for name in names if name in self.spatial and name not in self.native]
 
     def make_row(
-        self, source: core.Source, index: int, seed: int, epoch: int, outputs: list[core.Output], sizes: Sequence[tuple[int, int]]
+        self,
+        source: core.Source,
+        index: int,
+        seed: int,
+        epoch: int,
+        outputs: list[core.Output],
+        sizes: Sequence[tuple[int, int]],
+        bounded: bool = False,
     ) -> tuple[list[torch.Tensor], list[tuple[npt.NDArray[np.uint8], int] | None]]:
         """Makes a sample in the calling thread: its parts, and what core.Decoder makes of the source's items.
 
@@ -86,6 +93,7 @@ class OpenedDataset:
             index: of the sample.
             seed, epoch: of its draws.
             outputs, sizes: of each part of the row; sizes are (height, width).
+            bounded: whether the sizes are the largest that the parts can have.
 
         Raises:
             SampleError: it cannot be made; with the reason alone.
@@ -94,13 +102,17 @@ class OpenedDataset:
         into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
         wide, files = [(width, height) for height, width in sizes], self.reader.files
         record = files.record(index) if files.remote else None
+        found: list[tuple[int, int]] | None = [] if bounded else None
         try:
-            return images, self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
+            items = self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record, found)
         except SampleError:
             record = self.reader.healed(index) if record is None else None
             if record is None:
                 raise
-            return images, self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record)
+            items = self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record, found)
+        if found is not None:
+            images = [_first_pixels(image, *size) for image, size in zip(images, found, strict=True)]
+        return images, items
 
     @property
     def conditions(self) -> ConditionEngine:
@@ -117,6 +129,13 @@ class OpenedDataset:
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         return self.reader.column("__height__"), self.reader.column("__width__")
+
+
+def _first_pixels(image: torch.Tensor, width: int, height: int) -> torch.Tensor:
+    """An image of that size in the first bytes of a larger tensor (channels, ...), in memory of its own size."""
+    if image.shape[1:] == (height, width):
+        return image
+    return image.view(-1)[: len(image) * height * width].view(len(image), height, width).clone()
 
 
 class OpenOnUse:

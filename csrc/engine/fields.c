@@ -375,16 +375,3 @@ fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t ind
     *bytes = (uint64_t)count * unit;
     return FL_OK;
 }
-
-void fl_fields_compact(const fl_item *item, const fl_room *room, uint32_t rows) {
-    uint64_t to = room->start[0];
-    for (uint32_t i = 0; i < rows; i++) {
-        const fl_sink frame = fl_target_sink(&room->target, i);
-        const uint64_t from = room->start[i], unit = item->kind == FL_ITEM_INSTANCES ? fl_sink_plane(&frame) : item->unit;
-        const uint64_t size = room->kept[i] * unit;
-        if (size && to != from) memmove(room->data + to, room->data + from, (size_t)size);
-        room->start[i] = to;
-        to += size;
-    }
-    room->start[rows] = to;
-}

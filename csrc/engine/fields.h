@@ -82,9 +82,6 @@ fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width,
  * FL_ERECORD where the column says more rows than the record can have; FL_ELIMIT. */
 fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t index, uint64_t unit, uint64_t *bytes, fl_error *err);
 
-/* Moves the rows that were kept together, in order, where others were dropped: what begins at `start` is then what was kept. */
-void fl_fields_compact(const fl_item *item, const fl_room *room, uint32_t rows);
-
 /* Zeros for row `row`, which failed. */
 void fl_fields_clear(const fl_item *items, uint32_t count, const fl_room *rooms, uint32_t row);
 

@@ -10,6 +10,8 @@ typedef struct resolving {
     fl_boxes *boxes; /* or NULL */
     fl_key key;
     fl_error *err;
+    bool largest; /* no boxes are known, and crops that depend on them take nothing away: the window is the largest that it can be */
+    double aspect; /* then, past such a crop, the most that the longer side can be of the shorter one; 0: the window is what it will be */
 } resolving;
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -85,6 +87,14 @@ static fl_code resize(resolving *r, const fl_op *op, uint32_t width, uint32_t he
     return FL_OK;
 }
 
+/* At least the side that a canvas not larger than the window becomes, where the arithmetic of sizes rounds in another way. */
+static double roomy(double side) { return ceil(side) + 1; }
+
+/* A resize by the sides of a canvas of which only the largest size is known, to no more than width x height. */
+static fl_code resize_largest(resolving *r, const fl_op *op, double width, double height) {
+    return resize(r, op, side_of(roomy(width)), side_of(roomy(height)));
+}
+
 /* As torchvision, which does nothing where the size is reached already; but padding so far is then part of the canvas, with its own fill. */
 static fl_code resize_to(resolving *r, const fl_op *op, uint32_t width, uint32_t height) {
     if (width == r->g->window.width && height == r->g->window.height && whole(r->g)) return FL_OK;
@@ -133,16 +143,26 @@ static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t 
     *out_height = width <= height ? l : s;
 }
 
-static fl_code op_resize(resolving *r, const fl_op *op) {
-    uint32_t width = op->width, height = op->height;
-    if (!op->height) shorter_side(op, op->width, r->g->window.width, r->g->window.height, &width, &height);
+static fl_code resize_shorter(resolving *r, const fl_op *op, uint32_t size) {
+    if (r->aspect > 0) {
+        double most = size ? size * r->aspect : op->max_size;
+        if (op->max_size && most > op->max_size) most = op->max_size;
+        return resize_largest(r, op, most, most);
+    }
+    uint32_t width, height;
+    shorter_side(op, size, r->g->window.width, r->g->window.height, &width, &height);
     return resize_to(r, op, width, height);
+}
+
+static fl_code op_resize(resolving *r, const fl_op *op) {
+    return op->height ? resize_to(r, op, op->width, op->height) : resize_shorter(r, op, op->width);
 }
 
 static fl_code op_scale_jitter(resolving *r, const fl_op *op) {
     fl_rng rng = fl_rng_start(r->key, op->stream);
     const double width = (double)r->g->window.width, height = (double)r->g->window.height;
     const double scale = op->scale[0] + fl_rng_uniform(&rng) * (op->scale[1] - op->scale[0]);
+    if (r->aspect > 0) return resize_largest(r, op, op->width * scale, op->height * scale);
     const double by = fmin(op->height / height, op->width / width) * scale;
     return resize_to(r, op, side_of(width * by), side_of(height * by));
 }
@@ -152,7 +172,12 @@ static fl_code op_shortest_size(resolving *r, const fl_op *op) {
         return fl_fail(r->err, FL_EARG, "RandomShortestSize with %u sizes", op->option_count);
     fl_rng rng = fl_rng_start(r->key, op->stream);
     const double width = (double)r->g->window.width, height = (double)r->g->window.height;
-    double by = op->options[fl_rng_below(&rng, op->option_count)] / fmin(width, height);
+    const double size = op->options[fl_rng_below(&rng, op->option_count)];
+    if (r->aspect > 0) {
+        const double most = op->max_size ? fmin(size * r->aspect, op->max_size) : size * r->aspect;
+        return resize_largest(r, op, most, most);
+    }
+    double by = size / fmin(width, height);
     if (op->max_size) by = fmin(by, op->max_size / fmax(width, height));
     return resize_to(r, op, side_of(width * by), side_of(height * by));
 }
@@ -162,10 +187,7 @@ static fl_code op_random_resize(resolving *r, const fl_op *op) {
     if (op->option_count != 2 || !(low >= 1 && low < high && high <= FL_IMAGE_SIDE_MAX))
         return fl_fail(r->err, FL_EARG, "RandomResize from %g to below %g pixels", low, high);
     fl_rng rng = fl_rng_start(r->key, op->stream);
-    const uint32_t size = (uint32_t)low + fl_rng_below(&rng, (uint32_t)high - (uint32_t)low);
-    uint32_t width, height;
-    shorter_side(op, size, r->g->window.width, r->g->window.height, &width, &height);
-    return resize_to(r, op, width, height);
+    return resize_shorter(r, op, (uint32_t)low + fl_rng_below(&rng, (uint32_t)high - (uint32_t)low));
 }
 
 /* Ultralytics' LetterBox: the largest size of the image's ratio, rounded, in the middle; of an odd margin the smaller half is first. */
@@ -235,8 +257,12 @@ static fl_code op_zoom_out(resolving *r, const fl_op *op) {
     if (fl_rng_uniform(&rng) >= op->p) return FL_OK;
     const double by = op->scale[0] + fl_rng_uniform(&rng) * (op->scale[1] - op->scale[0]);
     const int64_t old_width = r->g->window.width, old_height = r->g->window.height;
-    const double width = trunc(fmax((double)old_width * by, (double)old_width)),
-                 height = trunc(fmax((double)old_height * by, (double)old_height));
+    double width = trunc(fmax((double)old_width * by, (double)old_width)),
+           height = trunc(fmax((double)old_height * by, (double)old_height));
+    if (r->aspect > 0) { /* a side is truncated to no less than its half */
+        width = fmin(width, FL_IMAGE_SIDE_MAX), height = fmin(height, FL_IMAGE_SIDE_MAX);
+        r->aspect *= 2;
+    }
     if (!(width <= FL_IMAGE_SIDE_MAX && height <= FL_IMAGE_SIDE_MAX))
         return fl_fail(r->err, FL_ELIMIT, "RandomZoomOut makes %g x %g pixels of it; a side has at most %d", width, height,
                        (int)FL_IMAGE_SIDE_MAX);
@@ -263,10 +289,16 @@ static bool try_iou_crop(const resolving *r, const fl_op *op, double min_iou, fl
 enum { IOU_ROUNDS = 200 };
 
 static fl_code op_iou_crop(resolving *r, const fl_op *op) {
-    if (!r->boxes) return fl_fail(r->err, FL_EARG, "RandomIoUCrop needs the boxes of the sample");
-    if (r->boxes->format >= FL_BOXES_XYWHR) return fl_fail(r->err, FL_EUNSUPPORTED, "RandomIoUCrop of rotated boxes");
+    if (!r->boxes && !r->largest) return fl_fail(r->err, FL_EARG, "RandomIoUCrop needs the boxes of the sample");
+    if (r->boxes && r->boxes->format >= FL_BOXES_XYWHR) return fl_fail(r->err, FL_EUNSUPPORTED, "RandomIoUCrop of rotated boxes");
     if (!op->option_count || op->option_count > FL_OPTIONS_MAX || op->trials > 1000 || !(op->scale[0] >= 0 && op->scale[1] <= 1))
         return fl_fail(r->err, FL_EARG, "RandomIoUCrop of %u options, %u trials", op->option_count, op->trials);
+    if (r->largest) {
+        const double width = (double)r->g->window.width, height = (double)r->g->window.height;
+        const double image = r->aspect > 0 ? r->aspect : fmax(width / height, height / width);
+        r->aspect = fmax(image, fmax(op->ratio[1], 1 / op->ratio[0]));
+        return FL_OK;
+    }
     fl_rng rng = fl_rng_start(r->key, op->stream);
     for (int round = 0; round < IOU_ROUNDS; round++) {
         const double min_iou = op->options[fl_rng_below(&rng, op->option_count)];
@@ -326,8 +358,14 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     return fl_fail(r->err, FL_EARG, "transform %u is of unknown kind %d", place, (int)op->kind);
 }
 
-fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, fl_geometry *out,
-                            fl_error *err) {
+/* Whether all images are of one size after an op, whatever they are before it. */
+static bool fixes_size(const fl_op *op) {
+    return op->kind == FL_OP_RESIZED_CROP || op->kind == FL_OP_CENTER_CROP || op->kind == FL_OP_CORNER_CROP ||
+           op->kind == FL_OP_RANDOM_CROP || op->kind == FL_OP_LETTERBOX || (op->kind == FL_OP_RESIZE && op->height);
+}
+
+static fl_code resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, bool largest,
+                       fl_geometry *out, fl_error *err) {
     if (!width || !height || width > FL_IMAGE_SIDE_MAX || height > FL_IMAGE_SIDE_MAX || program->count > FL_OPS_MAX)
         return fl_fail(err, FL_EARG, "an image of %u x %u pixels", width, height);
     fl_code code = boxes ? fl_boxes_check(boxes, err) : FL_OK;
@@ -336,15 +374,23 @@ fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t 
     out->width = width, out->height = height;
     out->antialias = true;
     out->canvas = out->window = out->visible = (fl_rect){0, 0, width, height};
-    resolving r = {out, boxes, key, err};
-    for (uint32_t i = 0; i < program->count && !code; i++) code = run(&r, &program->ops[i], i);
+    resolving r = {out, boxes, key, err, largest, 0};
+    for (uint32_t i = 0; i < program->count && !code; i++) {
+        code = run(&r, &program->ops[i], i);
+        if (fixes_size(&program->ops[i])) r.aspect = 0;
+    }
     return code;
+}
+
+fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, fl_geometry *out,
+                            fl_error *err) {
+    return resolve(program, width, height, key, boxes, false, out, err);
 }
 
 fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, fl_key key, uint32_t *out_width, uint32_t *out_height,
                          fl_error *err) {
     fl_geometry g;
-    fl_code code = fl_geometry_resolve(program, width, height, key, NULL, &g, err);
+    fl_code code = resolve(program, width, height, key, NULL, true, &g, err);
     if (code) return code;
     *out_width = (uint32_t)g.window.width, *out_height = (uint32_t)g.window.height;
     return FL_OK;

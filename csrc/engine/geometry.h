@@ -87,7 +87,8 @@ typedef struct fl_geometry {
 fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, fl_geometry *out,
                             fl_error *err);
 
-/* The size the program gives the sample of that key; without FL_OP_IOU_CROP, since no boxes are known. */
+/* The size the program gives the sample of that key. Where that depends on its boxes (FL_OP_IOU_CROP, and no fixed size after it): for each
+ * side the largest that it can be, whatever they are. */
 fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, fl_key key, uint32_t *out_width, uint32_t *out_height,
                          fl_error *err);
 

@@ -47,7 +47,7 @@ void fl_worker_free(fl_worker *worker); /* NULL is allowed */
 const fl_counters *fl_worker_counters(const fl_worker *worker);
 
 /* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and height must be what
- * fl_geometry_size gives for it. `rooms`: of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
+ * fl_geometry_size gives for it, and bounded where that is no more than a bound. `rooms`: of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
                         const fl_room *rooms, uint32_t row, fl_error *err);
 

@@ -6,7 +6,8 @@
  * FL_LAY_PADDED  each row has its own size and lies in the top left corner of a frame: the batch's largest width and height, each rounded
  *                up to a multiple. All bytes of the frame beyond the row are zeros: whoever makes the row clears them.
  * Sizes are known before the rows are made. Only where a size follows from what the record holds (`bounded`) a place has the largest size
- * that is possible, and whoever makes the row notes its own; so a slot never needs more than was taken for it.
+ * that is possible, and whoever makes the row notes its own; so a slot never needs more than was taken for it. Frames are made as small as
+ * their images when all rows are made.
  * Masks of an image have a target of their own, with the sizes of the image's rows.
  */
 #ifndef FL_ENGINE_TARGET_H
@@ -42,11 +43,22 @@ fl_code fl_target_lay(fl_target *target, uint32_t rows, fl_lay lay, uint32_t mul
 /* Whether a row may be of width x height; notes it as the row's size where that was not known. FL_ERECORD. */
 fl_code fl_target_fit(const fl_target *target, uint32_t row, uint32_t width, uint32_t height, fl_error *err);
 
-/* The row's bytes are zeros. */
+/* The row's bytes are zeros. Of a bounded target it is then of 0 x 0 pixels. */
 void fl_target_clear(const fl_target *target, uint32_t row);
 
 /* The row's bytes beyond its image are zeros. */
 void fl_target_clear_margin(const fl_target *target, uint32_t row);
+
+/* Makes the frames of a bounded target whose rows are made as small as fl_target_lay makes them for the rows' own sizes, and moves the rows
+ * together. Nothing, where there are no frames, or the target is not bounded. */
+void fl_target_tighten(fl_target *target, uint32_t rows, uint32_t multiple);
+
+/* Makes the frames of a target width x height pixels, no larger than they are, and moves the rows together. */
+void fl_target_narrow(fl_target *target, uint32_t rows, uint32_t width, uint32_t height);
+
+/* Moves what a smaller frame has of a plane of frames, line by line, to `to`, which is not behind `from`; returns the end of it.
+ * Pitches are in bytes. */
+uint8_t *fl_target_move_plane(const uint8_t *from, size_t from_pitch, uint8_t *to, size_t to_pitch, size_t lines);
 
 static inline fl_sink fl_target_sink(const fl_target *target, uint32_t row) {
     fl_sink sink = target->sink;

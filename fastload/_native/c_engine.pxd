@@ -162,6 +162,7 @@ cdef extern from "engine/target.h" nogil:
         bint bounded
         fl_place *places
     fl_code fl_target_lay(fl_target *, uint32_t, fl_lay, uint32_t, size_t *, fl_error *)
+    void fl_target_tighten(fl_target *, uint32_t, uint32_t)
 
 cdef extern from "engine/render.h" nogil:
     ctypedef struct fl_part:
@@ -198,7 +199,10 @@ cdef extern from "engine/fields.h" nogil:
     int FL_ITEMS_MAX, FL_ITEM_ALONE
     fl_code fl_fields_check(const fl_item *, uint32_t, fl_error *)
     fl_code fl_fields_bytes(const fl_item *, const fl_store *, uint64_t, uint64_t, uint64_t *, fl_error *)
-    void fl_fields_compact(const fl_item *, const fl_room *, uint32_t)
+
+cdef extern from "engine/rooms.h" nogil:
+    void fl_rooms_compact(const fl_item *, const fl_room *, uint32_t)
+    void fl_rooms_narrow(const fl_item *, fl_room *, uint32_t, const fl_target *)
 
 cdef extern from "engine/pipeline.h" nogil:
     ctypedef struct fl_source:

@@ -119,13 +119,13 @@ cdef class Batch:
     cdef bint counted
 
     def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch,
-                  str layout="equal", uint32_t pad_to=1, bint even=False):
-        """even: whether the rows of each item start at equal steps, and not one right after the other."""
+                  str layout="equal", uint32_t pad_to=1, bint even=False, bint bounded=False):
+        """even: whether the rows of each item start at equal steps, and not one right after the other. bounded: see _Targets."""
         cdef Source first
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
         cdef fl_error err
         engine._live()
-        self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs, layout, pad_to)
+        self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs, layout, pad_to, bounded)
         if n == 0 or sources.shape[0] != n:
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
@@ -341,6 +341,16 @@ cdef class Batch:
         if self.rooms is not None:
             with nogil:
                 self.rooms._compact()
+
+    def tighten(self):
+        """Makes the frames of a batch that is ready, where sizes were bounds, as small as the images that were made need; before compact().
+        No row can be made again then."""
+        if not self.ready:
+            raise _errors.FastloadError("this batch is not ready")
+        with nogil:
+            self.targets._tighten()
+            if self.rooms is not None:
+                self.rooms._narrow(self.targets.target)
 
     @property
     def items(self):

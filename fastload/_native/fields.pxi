@@ -3,8 +3,8 @@
 from fastload._native.c_common cimport fl_code, fl_error, FL_OK, fl_sink
 from fastload._native.c_engine cimport (
     FL_BOXES_CXCYWH, FL_BOXES_CXCYWHR, FL_BOXES_XYWH, FL_BOXES_XYWHR, FL_BOXES_XYXY, FL_BOXES_XYXYXYXY, fl_fields_bytes, fl_fields_check,
-    fl_fields_compact, fl_item, FL_ITEM_BOXES, FL_ITEM_INSTANCES, FL_ITEM_KEYPOINTS, FL_ITEM_MASK, FL_ITEM_ROWS, FL_ITEMS_MAX, FL_LAY_LIST,
-    fl_place, fl_room, fl_row, fl_source, fl_target, fl_target_lay,
+    fl_item, FL_ITEM_BOXES, FL_ITEM_INSTANCES, FL_ITEM_KEYPOINTS, FL_ITEM_MASK, FL_ITEM_ROWS, FL_ITEMS_MAX, FL_LAY_LIST, fl_place, fl_room,
+    fl_rooms_compact, fl_rooms_narrow, fl_row, fl_source, fl_target, fl_target_lay,
 )
 from fastload._native.c_store cimport fl_store_count, fl_store_shards
 
@@ -211,13 +211,19 @@ cdef class _Rooms:
             if self.items.item[i].hidden:
                 made.append(None)
                 continue
-            array = _np.empty(max(1, self.room[i].target.row_bytes if self.items.item[i].kind == FL_ITEM_MASK else self.room[i].start[1]),
-                              _np.uint8)
+            array = _np.empty(max(1, self._alone_bytes(i)), _np.uint8)
             bytes = array
             self.room[i].data = &bytes[0]
             self.room[i].target.sink.data = &bytes[0]
             made.append(array)
         return made
+
+    cdef uint64_t _alone_bytes(self, uint32_t i) noexcept:
+        """Of the only row of an item."""
+        cdef const fl_target *target = &self.room[i].target
+        if self.items.item[i].kind != FL_ITEM_MASK:
+            return self.room[i].start[1]
+        return target.row_bytes if target.places is NULL else target.places[0].bytes
 
     cdef void _lie(self, void *data) noexcept:
         """The memory that they lie in, in front of `bytes` of theirs."""
@@ -259,7 +265,14 @@ cdef class _Rooms:
         cdef uint32_t i
         for i in range(self.count):
             if not self.items.item[i].hidden and self.items.item[i].kind != FL_ITEM_MASK:
-                fl_fields_compact(&self.items.item[i], &self.room[i], self.rows)
+                fl_rooms_compact(&self.items.item[i], &self.room[i], self.rows)
+
+    cdef void _narrow(self, const fl_target *image) noexcept nogil:
+        """Makes frames of masks as small as those of their images were made."""
+        cdef uint32_t i
+        for i in range(self.count):
+            if not self.items.item[i].hidden:
+                fl_rooms_narrow(&self.items.item[i], &self.room[i], self.rows, image)
 
     cdef list _described(self, size_t before):
         """Of each item None where it is hidden, else (memory, starts, kept): the array that it lies in, None for the slot; int64 (rows + 1),

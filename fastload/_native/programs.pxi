@@ -99,7 +99,8 @@ cdef class Program:
         return 0
 
     def size(self, uint32_t width, uint32_t height, seed=0, epoch=0, index=0):
-        """(width, height) of what the program makes of a width x height image; the key counts only where the size is drawn."""
+        """(width, height) of what the program makes of a width x height image; the key counts only where the size is drawn. Where it depends
+        on boxes, the largest that each can be."""
         cdef uint32_t w, h
         cdef fl_error err
         check(fl_geometry_size(&self.program, width, height, _key(seed, epoch, index), &w, &h, &err), &err)
@@ -224,11 +225,13 @@ cdef class Decoder:
                 fl_worker_free(self.worker)
             _add(&_live_decoders, -1)
 
-    def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes, const uint8_t[::1] record=None):
+    def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes, const uint8_t[::1] record=None,
+               list found=None):
         """Makes the parts of sample index, each into the buffer of bytes `into[i]`, sizes[i] = (width, height) pixels of outputs[i]'s type.
 
         Args:
             record: its record, where the shard's file lacks it.
+            found: gets (width, height) of each part, where `sizes` are the largest that are possible; None: they are what is made.
 
         Returns:
             Of each of the source's items None where it is hidden, else (bytes, number of rows that were kept): a uint8 array.
@@ -239,14 +242,18 @@ cdef class Decoder:
         cdef fl_error err
         cdef fl_code code
         cdef fl_key key = _key(seed, epoch, index)
-        cdef _Targets targets = _Targets.__new__(_Targets, 1, sizes, outputs)
+        cdef _Targets targets
         cdef uint8_t[::1] buffer
+        if found is None:
+            targets = _Targets.__new__(_Targets, 1, sizes, outputs)
+        else:
+            targets = _Targets.__new__(_Targets, 1, _np.array(sizes, _np.uint32)[:, None], outputs, "list", 1, True)
         if self.pid != _getpid():
             raise _errors.ClosedError("this decoder belongs to another process")
         if not len(into) == <Py_ssize_t>targets.count == <Py_ssize_t>source.source.count:
             raise _errors.ArgumentError(f"{len(into)} buffers and {targets.count} sizes for {source.source.count} parts")
         for i, buffer in enumerate(into):
-            if <size_t>buffer.shape[0] < targets.target[i].row_bytes or buffer.shape[0] == 0:
+            if <size_t>buffer.shape[0] < targets._row_bytes(i) or buffer.shape[0] == 0:
                 raise _errors.ArgumentError("the buffer is too small for the image")
             targets.target[i].sink.data = &buffer[0]
         cdef fl_span given
@@ -264,6 +271,8 @@ cdef class Decoder:
             with nogil:
                 code = fl_pipeline_row(self.worker, &source.source, key, given, targets.target, room, 0, &err)
         check(code, &err)
+        if found is not None:
+            found.extend((targets.places[i].width, targets.places[i].height) for i in range(targets.count))
         return [None if each is None else (each, rooms.room[i].kept[0]) for i, each in enumerate(made)]
 
 

@@ -1,7 +1,7 @@
 # What the parts of a batch are made of, and where they lie in its slot.
 
 from fastload._native.c_common cimport fl_dtype, fl_error, fl_layout, fl_sink
-from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target, fl_target_lay
+from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target, fl_target_lay, fl_target_tighten
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
@@ -75,6 +75,7 @@ cdef class _Targets:
         outputs: the Output of each part.
         layout: "equal", "list" or "padded".
         pad_to: of "padded", what the sides of its frames are multiples of.
+        bounded: whether the sizes are the largest that are possible, and each row's own is known when it is made; not of "equal".
     """
 
     cdef fl_target *target
@@ -83,11 +84,12 @@ cdef class _Targets:
     cdef uint32_t count
     cdef size_t rows
     cdef size_t bytes
+    cdef uint32_t pad_to
     cdef list outputs
 
-    def __cinit__(self, size_t rows, sizes, list outputs, str layout="equal", uint32_t pad_to=1):
+    def __cinit__(self, size_t rows, sizes, list outputs, str layout="equal", uint32_t pad_to=1, bint bounded=False):
         cdef fl_lay lay = _choice(_LAYS, layout, "layout")
-        self.count, self.rows, self.outputs = <uint32_t>len(outputs), rows, outputs
+        self.count, self.rows, self.outputs, self.pad_to = <uint32_t>len(outputs), rows, outputs, pad_to
         if not 0 < len(sizes) == len(outputs) <= FL_PARTS_MAX:
             raise _errors.ArgumentError(f"{len(sizes)} sizes for {len(outputs)} parts of a batch: as many, 1 to {FL_PARTS_MAX}")
         self.target = <fl_target *>calloc(self.count, sizeof(fl_target))
@@ -99,6 +101,7 @@ cdef class _Targets:
         if lay != FL_LAY_EQUAL:
             self._place(sizes)
         for i in range(self.count):
+            self.target[i].bounded = bounded and lay != FL_LAY_EQUAL
             self._lay(i, (0, 0) if lay != FL_LAY_EQUAL else sizes[i], lay, pad_to)
         self.bytes = max(self.bytes, <size_t>64)  # a slot has memory, also where no row can be made
 
@@ -142,6 +145,16 @@ cdef class _Targets:
         """The memory that they lie in."""
         for i in range(self.count):
             self.target[i].sink.data = <uint8_t *>data + self.at[i]
+
+    cdef size_t _row_bytes(self, int i) noexcept:
+        """Of the only row of part i."""
+        return self.target[i].row_bytes if self.places is NULL else self.target[i].places[0].bytes
+
+    cdef void _tighten(self) noexcept nogil:
+        """Makes the frames of rows that are made as small as they can be."""
+        cdef uint32_t i
+        for i in range(self.count):
+            fl_target_tighten(&self.target[i], <uint32_t>self.rows, self.pad_to)
 
     cdef object _placed(self, int i):
         """Of part i's rows where they start, their widths and heights, as an int64 array (rows, 3); None where all are alike."""

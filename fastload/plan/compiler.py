@@ -28,8 +28,7 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -
     4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and so is what is left of each.
     5. torchvision's FiveCrop and TenCrop make views, too; what comes after them draws once for all. Where that is not all native, they are
        Python's as any other step.
-    6. Steps that need boxes are native only where the engine has the sample's boxes, and the list ends at a size that does not depend on
-       them.
+    6. Steps that need boxes are native only where the engine has the sample's boxes.
 
     Args:
         transform: the list.
@@ -141,9 +140,6 @@ def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: 
     """Plans a list that makes one image of an image; `streams`: the random stream of each step."""
     part = NativePart(boxes=boxes)
     stages, floats, reason = _take_all(steps, streams, part)
-    if part.boxed_size:
-        part = NativePart(no_boxes="makes a size that depends on the boxes: end the list at one size, for instance with Resize((h, w))")
-        stages, floats, reason = _take_all(steps, streams, part)
     done = len(stages)
     rest, first = steps[done:], done + 1
     ops = device_part(rest, first, part.form)
@@ -181,6 +177,7 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
         fill=part.colour,
         fixed_sizes=None if part.size is None else (part.size,),
         drawn_size=part.drawn_size,
+        boxed_size=part.boxed_size,
         of_boxes=tuple(part.of_boxes),
         box_format=part.box_format,
         mask_dtype=part.mask_dtype,

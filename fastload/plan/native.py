@@ -14,15 +14,14 @@ from fastload.plan.spec import Form
 _FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
 _RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)
 _OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, CornerCrop, T.RandomCrop, T.Letterbox)
-_OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.RandomZoomOut)
-_RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE, T.RandomIoUCrop)
+_OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.RandomZoomOut, T.RandomIoUCrop)
+_RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE)
 _ON_BOXES = (T.SanitizeBoundingBoxes, T.ConvertBoundingBoxFormat)
 _OF_BOXES = (T.RandomIoUCrop, T.SanitizeBoundingBoxes)
 MOST_OPS = 16
 """Of one program: FL_OPS_MAX."""
 MOST_OPTIONS = 32
 """Of one transform: FL_OPTIONS_MAX."""
-NO_BOXES = "needs the boxes of the sample, which the decoder does not have here"
 
 
 class NativePart:
@@ -35,7 +34,7 @@ class NativePart:
         form: what the list holds here.
         size: (height, width) of every sample here, or None where it depends on the sample.
         drawn_size: whether the size here depends on the random draws.
-        boxed_size: whether it depends on the sample's boxes.
+        boxed_size: whether it depends on the sample's boxes: it is then known no sooner than the sample is made, and before that its bound.
         fill: of the padding since the resize, or None where no step may have padded.
         mask_fill: of all padding of masks, or None.
         mask_dtype: what masks are converted to, a name of torch's dtypes; "": they stay as they are.
@@ -45,11 +44,10 @@ class NativePart:
 
     Args:
         boxes: whether the engine has the sample's boxes.
-        no_boxes: what is said of a step that needs them, where it has not.
     """
 
-    def __init__(self, *, boxes: bool = False, no_boxes: str = NO_BOXES) -> None:
-        self._no_boxes = "" if boxes else no_boxes
+    def __init__(self, *, boxes: bool = False) -> None:
+        self._boxes = boxes
         self.form: Form = "image"
         self.ops: list[dict[str, Any]] = []
         self.to_float = self.reciprocal = self.random = False
@@ -82,8 +80,8 @@ class NativePart:
             raise TransformError(f"{step!r} after ToFloat or Normalize: put crops and resizes first")
         if len(self.ops) == MOST_OPS:
             raise TransformError(f"{step!r} is one too many: a list has at most {MOST_OPS} crops, resizes and flips")
-        if isinstance(step, _OF_BOXES) and self._no_boxes:
-            raise TransformError(f"{type(step).__name__} {self._no_boxes}")
+        if isinstance(step, _OF_BOXES) and not self._boxes:
+            raise TransformError(f"{type(step).__name__} needs the boxes of the sample, which the decoder does not have here")
         resizes = isinstance(step, _RESIZES)
         if resizes and self._resized:
             raise TransformError(f"{step!r} is a second resize: one image is resampled once")

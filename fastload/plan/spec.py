@@ -64,6 +64,7 @@ class Plan:
         python: callables that run per sample in Python after the native part.
         fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one size; else None.
         drawn_size: whether a sample's size depends on its random draws.
+        boxed_size: whether it depends on the sample's boxes, too: programs then give the largest that it can be.
         of_boxes: positions of the native steps that need the sample's boxes.
         box_format: of the boxes after the native part; "": as they are stored.
         mask_dtype: of masks and instances, a name of torch's dtypes; "": as they are stored.
@@ -85,6 +86,7 @@ class Plan:
     python: tuple[Callable[[Any], Any], ...] = ()
     fixed_sizes: tuple[tuple[int, int], ...] | None = None
     drawn_size: bool = False
+    boxed_size: bool = False
     of_boxes: tuple[int, ...] = ()
     box_format: str = ""
     mask_dtype: str = ""

@@ -24,7 +24,7 @@ from fastload.opened import TORCH_DTYPES
 from fastload.packed_view import PackedView
 from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
-from fastload.threads.image_sizes import EQUAL, layout_for
+from fastload.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
 from fastload.threads.native_rows import NativeValues, native_values
 from fastload.threads.slot_images import Alone, SlotImages
 
@@ -75,7 +75,8 @@ class BatchAssembler:
         self._collate = plan.settings.own_collate_fn
         self._form = plan.settings.collation
         self._batched = plan.settings.auto_collation
-        self.layout = EQUAL if self._collate is None else layout_for(self._collate)
+        boxed = any(dataset.plan.boxed_size for dataset in view.datasets)
+        self.layout = (LIST if boxed else EQUAL) if self._collate is None else layout_for(self._collate)
         self._on_error = plan.settings.on_error
         self.losses = PassLosses(counts)
         self._transfer = Transfer(plan.transfer)
@@ -106,6 +107,8 @@ class BatchAssembler:
         rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
 
         def made() -> Any:
+            if self.layout.kind == "padded":
+                batch.tighten()
             if self._form is not None and self._form.form == "flat":
                 batch.compact()
             lease, instead = batch.lease(), {row: (one, one.lease()) for row, one in alone.items()}
@@ -230,7 +233,7 @@ class BatchAssembler:
     def _is_whole(self, batch: core.Batch, alone: bool, keep: list[int] | None) -> bool:
         """Whether the batch is made of whole columns, and not of samples: where its rows lie as default_collate or collate= has them."""
         if self._form is None:
-            return self._collate is None and self._batched
+            return self._collate is None and self._batched and self.layout is EQUAL
         if alone or self._form.form == "list":
             return False
         return keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
@@ -243,8 +246,10 @@ class BatchAssembler:
         values |= {name: _unbound(image) for name, image in rows.images.items()}
         values |= {name: own.samples() for name, own in rows.native.items()}
         samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
-        if self._batched:
-            assert collate is not None
+        if self._batched and collate is None:
+            require_one_size({name: values[name] for name in rows.images}, rows.indices.tolist())
+            collate = default_collate
+        if self._batched and collate is not None:
             return collate(samples)
         return _as_collated(samples[0]) if collate is None else collate(samples[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,11 +25,13 @@ class Layout(NamedTuple):
             corner of a frame of zeros as large as the batch's largest height and width.
         pad_to: what the sides of a frame are multiples of.
         even: boxes and other rows of any number begin at equal steps from sample to sample, and not one right after another.
+        bounded: the sizes that are known before the images are made are the largest that they can have.
     """
 
     kind: str = "equal"
     pad_to: int = 1
     even: bool = False
+    bounded: bool = False
 
 
 EQUAL, LIST = Layout(), Layout("list")
@@ -47,7 +50,7 @@ class BatchSizes:
     """The sizes of one batch's images.
 
     Attributes:
-        sizes: uint32 (parts, rows, 2), width and height; 0 x 0 of a row that cannot be made.
+        sizes: uint32 (parts, rows, 2), width and height; 0 x 0 of a row that cannot be made. Where the layout is bounded, the largest.
         failed: (row, reason) of each such row.
         layout: how they lie.
     """
@@ -75,6 +78,9 @@ def batch_sizes(
 ) -> BatchSizes:
     """Computes the sizes of all rows of a batch, each of so many parts, in one native call for each dataset and image.
 
+    Sizes that depend on boxes are not known here: the images then lie one after another where the layout is "equal", and whoever makes
+    one tensor of them finds whether they differ.
+
     Raises:
         BatchShapeError: they differ, and the layout is "equal".
         SampleError: the transform does not fit a sample, and the layout is "equal".
@@ -87,6 +93,8 @@ def batch_sizes(
         found[:, rows] = sizes
         failed += [(int(rows[row]), unfit, reason) for row, unfit, reason in bad]
     made = BatchSizes(found, [(row, reason) for row, _, reason in failed], layout)
+    if any(dataset.plan.boxed_size for dataset in datasets):
+        return replace(made, layout=layout._replace(kind="padded" if layout.kind == "padded" else "list", bounded=True))
     return made if layout.kind == "padded" else _listed(made) if layout.kind == "list" else _equal(made, failed, datasets, sources, indices)
 
 
@@ -140,6 +148,20 @@ def _equal(
         name = datasets[0].images.part_names(datasets[0].plan)[part]
         raise _different_sizes(name, (int(indices[first]), sizes[part, 0]), (int(indices[good[row]]), sizes[part, row]))
     return BatchSizes(sizes[:, :1], [], EQUAL)
+
+
+def require_one_size(images: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> None:
+    """Refuses to make one tensor of images that were found to have different sizes: those of each field, of the samples of these indices.
+
+    Raises:
+        BatchShapeError: they have.
+    """
+    for name, all_of in images.items():
+        for index, image in zip(indices, all_of, strict=True):
+            if image.shape != all_of[0].shape:
+                (high, wide), (first_high, first_wide) = image.shape[-2:], all_of[0].shape[-2:]
+                part = repr(name) if len(images) > 1 else ""
+                raise _different_sizes(part, (indices[0], (first_wide, first_high)), (index, (wide, high)))
 
 
 def _different_sizes(part: str, a: tuple[int, Any], b: tuple[int, Any]) -> BatchShapeError:

@@ -5,6 +5,7 @@
 #include "engine/fields.h"
 
 #include "engine/pool.h"
+#include "engine/rooms.h"
 #include "store/planes.h"
 #include "store_shard.h"
 
@@ -138,7 +139,7 @@ static void test_known(fl_fields *fields) {
     for (uint32_t row = 0; row < 2; row++) CHECK(run(fields, record, OPS, 3, &b, row, &err) == FL_OK);
     for (uint32_t row = 0; row < 2; row++) check_row(&b, row);
     for (uint64_t at = b.start[BOXES][1] - 16; at < b.start[BOXES][1]; at++) CHECK(b.bytes[BOXES][at] == 0); /* of the dropped box */
-    for (int i = BOXES; i < ITEMS; i++) fl_fields_compact(&items[i], &b.rooms[i], 2);
+    for (int i = BOXES; i < ITEMS; i++) fl_rooms_compact(&items[i], &b.rooms[i], 2);
     CHECK(b.start[BOXES][1] == 32 && b.start[BOXES][2] == 64 && b.start[MASKS][2] == 32);
     for (uint32_t row = 0; row < 2; row++) check_row(&b, row);
     fl_fields_clear(items, ITEMS, b.rooms, 1);

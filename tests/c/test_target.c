@@ -121,6 +121,51 @@ static void test_sizes_that_fit(fl_lay lay, bool bounded) {
     free(b.data);
 }
 
+static uint8_t mark_of(uint32_t row) { return (uint8_t)(row + 1); }
+
+/* Frames whose images were smaller than their bounds become those of the images: each image is what it was, all else is zeros. */
+static void test_frames_are_tightened(void) {
+    batch b;
+    make(&b, FL_LAY_PADDED, true);
+    const size_t before = b.target.row_bytes;
+    fl_error err;
+    uint32_t width = 0, height = 0;
+    for (uint32_t i = 0; i < b.rows; i++) {
+        const uint32_t w = between(0, b.places[i].width), h = w ? between(0, b.places[i].height) : 0;
+        if (!h) {
+            fl_target_clear(&b.target, i);
+            CHECK(b.places[i].width == 0 && b.places[i].height == 0);
+            continue;
+        }
+        CHECK(fl_target_fit(&b.target, i, w, h, &err) == FL_OK);
+        fl_target_clear_margin(&b.target, i);
+        const fl_sink sink = fl_target_sink(&b.target, i);
+        for (uint32_t p = 0; p < b.target.planes; p++)
+            for (uint32_t y = 0; y < h; y++)
+                memset((uint8_t *)sink.data + (p * fl_sink_plane(&sink) + y * fl_sink_pitch(&sink)) * b.target.unit, mark_of(i),
+                       (size_t)w * b.target.unit);
+        width = w > width ? w : width, height = h > height ? h : height;
+    }
+    fl_target_tighten(&b.target, b.rows, b.multiple);
+    const fl_sink *frame = &b.target.sink;
+    CHECK(frame->width % b.multiple == 0 && frame->width >= width && frame->width - width < b.multiple);
+    CHECK(frame->height % b.multiple == 0 && frame->height >= height && frame->height - height < b.multiple);
+    CHECK(b.target.row_bytes == (size_t)frame->width * frame->height * b.target.unit * b.target.planes && b.target.row_bytes <= before);
+    for (uint32_t i = 0; i < b.rows; i++) {
+        CHECK(b.places[i].at == b.target.row_bytes * i && b.places[i].bytes == b.target.row_bytes);
+        size_t marks = 0;
+        for (size_t at = 0; at < b.target.row_bytes; at++) {
+            const uint8_t byte = b.data[b.places[i].at + at];
+            const size_t x = at / b.target.unit % frame->width, y = at / b.target.unit / frame->width % frame->height;
+            const bool inside = x < b.places[i].width && y < b.places[i].height;
+            CHECK(byte == (inside ? mark_of(i) : 0));
+            marks += inside;
+        }
+        CHECK(marks == (size_t)b.places[i].width * b.places[i].height * b.target.unit * b.target.planes);
+    }
+    free(b.data);
+}
+
 /* Batches that no memory holds are refused before anything overflows. */
 static void test_what_is_too_large_is_refused(void) {
     fl_place places[2] = {{0, 0, FL_IMAGE_SIDE_MAX, FL_IMAGE_SIDE_MAX}, {0, 0, FL_IMAGE_SIDE_MAX, FL_IMAGE_SIDE_MAX}};
@@ -152,6 +197,7 @@ int main(void) {
             test_sizes_that_fit(lay, lay != FL_LAY_EQUAL && between(0, 1));
         }
         test_margins_are_cleared();
+        test_frames_are_tightened();
     }
     test_what_is_too_large_is_refused();
     return 0;

@@ -43,6 +43,8 @@ LISTS: dict[str, list[T.Transform]] = {
         T.RandomHorizontalFlip(),
         T.SanitizeBoundingBoxes(2, 4),
     ],
+    "IoU crop": [T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4)],
+    "IoU crop, jitter": [T.RandomIoUCrop(), T.ScaleJitter((64, 48), dct_scale=False), T.SanitizeBoundingBoxes()],
     "letterbox": [T.RandomVerticalFlip(), T.Letterbox((48, 64), fill=0, dct_scale=False)],
     "shortest size": [T.RandomShortestSize([30, 50, 70], max_size=100, dct_scale=False), T.SanitizeBoundingBoxes(3, 20)],
     "random size": [T.RandomResize(10, 80, dct_scale=False), T.CenterCrop(44)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,16 @@ import fastload
 from fastload import BucketBatchSampler, FastLoader, Mixture, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
+from fastload._native import core
+from fastload.errors import BatchShapeError
 
 COUNT, BATCH, SEED = 26, 4, 7
 ENGINES = [("auto", 0), ("auto", 1), ("auto", 2), ("auto", 3), ("python", 0), ("python", 2)]
 FIXED = [T.RandomZoomOut(), T.RandomIoUCrop(), T.Resize((40, 48)), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4), T.ToFloat()]
 DRAWN = [T.ScaleJitter((64, 64), scale_range=(0.3, 1.5)), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes()]
+
+BOXED = [T.RandomZoomOut(side_range=(1.0, 2.0)), T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2, 4)]
+"""Leaves images of sizes that follow from their boxes."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,7 @@ def expected(path: Path, transform: Any, epoch: int) -> dict[int, Any]:
     return {index: dataset[index] for index in range(COUNT)}
 
 
-@pytest.mark.parametrize("transform", [FIXED, DRAWN], ids=["fixed", "drawn"])
+@pytest.mark.parametrize("transform", [FIXED, DRAWN, BOXED], ids=["fixed", "drawn", "boxed"])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_samples_of_every_engine(path: Path, engine: Any, workers: int, transform: Any) -> None:
     """collate_fn gets the samples that dataset[i] gives, for two epochs."""
@@ -77,19 +83,20 @@ def test_samples_of_every_engine(path: Path, engine: Any, workers: int, transfor
 @pytest.mark.parametrize("workers", [1, 2])
 def test_threads_make_them(path: Path, workers: int) -> None:
     """Native threads read whatever a field of the scenes is."""
-    for transform in (None, FIXED, DRAWN):
+    for transform in (None, FIXED, DRAWN, BOXED):
         with loader(path, transform, num_workers=workers, collate_fn=list) as batches:
             assert batches.stats()["engine"] == "threads", batches.explain()
 
 
+@pytest.mark.parametrize(("transform", "pad_to"), [(FIXED, None), (BOXED, 16)], ids=["fixed", "boxed"])
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES[1:])
-def test_forms_of_every_engine(path: Path, collate: Any, engine: Any, workers: int) -> None:
+def test_forms_of_every_engine(path: Path, collate: Any, engine: Any, workers: int, transform: Any, pad_to: int | None) -> None:
     """A form's batches are the same on every engine and for any number of threads."""
-    options: dict[str, Any] = {"collate": collate}
+    options: dict[str, Any] = {"collate": collate, "pad_to": None if collate == "list" else pad_to}
     with (
-        loader(path, FIXED, **options, engine="python", num_workers=0) as one,
-        loader(path, FIXED, **options, engine=engine, num_workers=workers) as other,
+        loader(path, transform, **options, engine="python", num_workers=0) as one,
+        loader(path, transform, **options, engine=engine, num_workers=workers) as other,
     ):
         for mine, theirs in zip(one, other, strict=True):
             same(mine, theirs)
@@ -102,6 +109,10 @@ WAYS: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
     "mixed": (lambda path: Mixture({PackedDataset(path, FIXED): 1.0}, samples_per_epoch=10), {}),
     "channels last": (lambda path: PackedDataset(path, DRAWN), {"memory_format": torch.channels_last, "pad_to": 1}),
     "bfloat16": (lambda path: PackedDataset(path, FLOATS), {"dtype": torch.bfloat16, "pad_to": 32}),
+    "of crops by boxes": (lambda path: Subset(PackedDataset(path, BOXED), [3, 2, 9, 9, 1, 0, 20, 4]), {"pad_to": 1}),
+    "of such crops, channels last": (lambda path: PackedDataset(path, BOXED), {"memory_format": torch.channels_last, "pad_to": 32}),
+    "of such crops, in bfloat16": (lambda path: PackedDataset(path, [*BOXED, T.ToFloat()]), {"dtype": torch.bfloat16, "pad_to": 8}),
+    "of such crops, without boxes": (lambda path: PackedDataset(path, BOXED, fields=["image", "masks"]), {"pad_to": 4}),
     "of some fields": (lambda path: PackedDataset(path, FIXED, fields=("image", {"b": "boxes", "m": "masks"})), {"drop_last": True}),
     "of an image and a mask": (lambda path: PackedDataset(path, FIXED, fields=["image", "mask"]), {}),
     "without boxes": (lambda path: PackedDataset(path, FIXED, fields=["image", "number"]), {}),
@@ -136,16 +147,23 @@ def test_batches_of_like_shapes(path: Path) -> None:
     same(batches[1], batches[0])
 
 
+@pytest.mark.parametrize(("transform", "pad_to"), [(FIXED, None), (BOXED, 1)], ids=["fixed", "boxed"])
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])
 @pytest.mark.parametrize(("engine", "workers"), [("auto", 2), ("python", 0)])
-def test_resumed_in_mid_epoch(path: Path, collate: Any, engine: Any, workers: int) -> None:
+def test_resumed_in_mid_epoch(path: Path, collate: Any, engine: Any, workers: int, transform: Any, pad_to: int | None) -> None:
     """A loader that goes on from a state gives the batches that were left."""
-    with loader(path, FIXED, collate=collate, engine=engine, num_workers=workers) as first:
+    options: dict[str, Any] = {
+        "collate": collate,
+        "engine": engine,
+        "num_workers": workers,
+        "pad_to": None if collate == "list" else pad_to,
+    }
+    with loader(path, transform, **options) as first:
         batches = iter(first)
         for _ in range(3):
             next(batches)
         state, rest = first.state_dict(), list(batches)
-    with loader(path, FIXED, collate=collate, engine=engine, num_workers=workers) as second:
+    with loader(path, transform, **options) as second:
         second.load_state_dict(state)
         again = list(second)
     assert len(rest) == -(-COUNT // BATCH) - 3
@@ -172,6 +190,38 @@ def test_objects_on_a_device(path: Path, workers: int) -> None:
             same(after["labels"], before["labels"])
 
 
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_frames_are_as_small_as_their_images(path: Path, memory_format: torch.memory_format) -> None:
+    """A padded batch of sizes that follow from boxes is contiguous and no larger than its largest image, and lies in the slot."""
+    before = core.live_handles()["leases"]
+    with loader(path, BOXED, num_workers=2, collate="padded", pad_to=1, memory_format=memory_format) as batches:
+        for batch in batches:
+            images = batch["image"]
+            assert images.values.is_contiguous(memory_format=memory_format)
+            assert images.values.shape[2:] == tuple(images.lengths.amax(0).tolist())
+            assert batch["mask"].values.shape == (len(images.values), *images.values.shape[2:])
+            assert core.live_handles()["leases"] > before
+
+
+def test_one_tensor_of_crops_by_boxes(path: Path) -> None:
+    """Without collate= the images of a batch must turn out to have one size: alone they do, and others are named."""
+    wanted = expected(path, BOXED, 0)
+    options: dict[str, Any] = {"shuffle": False, "num_workers": 2, "engine": "native"}
+    with FastLoader(PackedDataset(path, BOXED, fields=["image", "number"]), batch_size=1, seed=SEED, **options) as alone:
+        for index, batch in enumerate(alone):
+            assert torch.equal(batch[0], wanted[index]["image"][None])
+    with loader(path, BOXED, batch_size=None, **options) as single:
+        for index, sample in enumerate(single):
+            same(sample, wanted[index])
+    with loader(path, BOXED, **options) as several, pytest.raises(BatchShapeError, match=r"index 0 is .* and index 1 is"):
+        list(several)
+    whole = [T.RandomIoUCrop(sampler_options=[1.0])]
+    data = Subset(PackedDataset(path, whole, fields=["image", "number"]), [7, 7, 7])
+    with FastLoader(data, batch_size=3, seed=SEED, num_workers=2, engine="native") as equal:
+        (batch,) = equal
+    assert batch[0].shape[0] == 3
+
+
 def test_a_sample_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
     """on_error="skip" and "replace" keep all fields of a batch alike in rows."""
     source = Scenes(COUNT)
@@ -181,19 +231,20 @@ def test_a_sample_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
     for at in range(len(data) // 2, len(data) // 2 + 6000):
         data[at] ^= 0x5A
     damaged.write_bytes(data)
-    for on_error in ("skip", "replace"):
-        for collate in ("list", "padded", "flat"):
-            with loader(tmp_path / "d", FIXED, num_workers=2, collate=collate, on_error=on_error) as batches:
-                rows = 0
-                for batch in batches:
-                    if collate == "list":
-                        rows += len(batch)
-                        continue
-                    rows += len(batch["image"])
-                    counts = batch["boxes"].lengths if collate == "padded" else batch["boxes"].offsets.diff()
-                    others = batch["labels"].lengths if collate == "padded" else batch["labels"].offsets.diff()
-                    assert torch.equal(counts, others)
-                    assert len(counts) == len(batch["image"]) == len(batch["number"])
-                lost = batches.skipped + batches.replaced
-                assert 0 < lost < COUNT
-                assert rows == COUNT - batches.skipped
+    for on_error, collate, transform in product(("skip", "replace"), ("list", "padded", "flat"), (FIXED, BOXED)):
+        pad_to = 8 if transform is BOXED and collate != "list" else None
+        with loader(tmp_path / "d", transform, num_workers=2, collate=collate, on_error=on_error, pad_to=pad_to) as batches:
+            rows = 0
+            for batch in batches:
+                if collate == "list":
+                    rows += len(batch)
+                    continue
+                images = batch["image"] if pad_to is None else batch["image"].values
+                rows += len(images)
+                counts = batch["boxes"].lengths if collate == "padded" else batch["boxes"].offsets.diff()
+                others = batch["labels"].lengths if collate == "padded" else batch["labels"].offsets.diff()
+                assert torch.equal(counts, others)
+                assert len(counts) == len(images) == len(batch["number"])
+            lost = batches.skipped + batches.replaced
+            assert 0 < lost < COUNT
+            assert rows == COUNT - batches.skipped

@@ -254,14 +254,21 @@ def test_how_torchvisions_lists_end_is_native() -> None:
     assert "images and masks are converted, and nothing else" in boxes.stages[1].why
 
 
+def test_sizes_that_depend_on_boxes_are_native() -> None:
+    """torchvision's ssd and ssdlite presets leave images as large as their crops."""
+    steps = [v2.ToImage(), v2.RandomIoUCrop(), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.SanitizeBoundingBoxes()]
+    plan = compile_plan(steps, boxes=True)
+    assert plan.native
+    assert (plan.boxed_size, plan.drawn_size, plan.fixed_sizes, plan.of_boxes) == (True, True, None, (2, 5))
+    fixed = compile_plan([T.RandomIoUCrop(), T.Resize((30, 30)), T.RandomZoomOut()], boxes=True)
+    assert (fixed.boxed_size, fixed.drawn_size) == (False, True)
+
+
 def test_what_needs_boxes_is_python_without_them() -> None:
-    """explain() says so, also where the size would depend on the boxes."""
+    """explain() says so."""
     plan = compile_plan([v2.ToImage(), v2.RandomIoUCrop(), v2.Resize((30, 30))])
     assert [stage.where for stage in plan.stages] == ["nothing", "python", "python"]
     assert "RandomIoUCrop needs the boxes of the sample" in plan.stages[1].why
-    plan = compile_plan([v2.ToImage(), v2.RandomIoUCrop(), v2.RandomHorizontalFlip()], boxes=True)
-    assert plan.stages[1].where == "python"
-    assert "a size that depends on the boxes: end the list at one size" in plan.stages[1].why
     getter = compile_plan([v2.ToImage(), v2.SanitizeBoundingBoxes(labels_getter=len)], boxes=True)
     assert "its labels_getter is a function" in getter.stages[1].why
 
