@@ -166,7 +166,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         """The images of a sample's native row."""
         opened = self.opened
         if self._images is None or self._images[0] is not opened:
-            names = [name for name in self.fields if name in opened.native]  # whatever the transform, which may change
+            names = [name for name in self.fields if name in opened.spatial]  # whatever the transform, which may change
             self._images = opened, NativeImages.of(opened.reader, names)
         return self._images[1]
 
@@ -324,7 +324,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def check_fields(self, plan: Plan) -> None:
         """Raises TransformError where a plan would change the image and leave a delivered field behind that lies in it."""
         if fields := [name for name in self.fields if name in self.opened.in_image]:
-            check_transform(plan, self.opened.reader.schema, fields, self.native_fields, self.image_field in self.fields)
+            check_transform(plan, self.opened.reader.schema, fields, self.image_field in self.fields)
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
         """(height, width) of sample index after the native transforms: of each image, or of each of its views. Where RandomIoUCrop makes
@@ -372,7 +372,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def native_fields(self) -> list[str]:
         """The delivered fields that are in a sample's native row beside its image."""
-        return [name for name in self.fields if name in self.opened.native] if self.makes_rows else []
+        return [name for name in self.fields if name in self.opened.spatial] if self.makes_rows else []
 
     @property
     def makes_rows(self) -> bool:
@@ -382,7 +382,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def is_batched_natively(self) -> bool:
         """Whether the native engine can make batches of the delivered fields, whatever the transform."""
-        return self.image_field in self.fields and not self.opened.left_of(self.fields)
+        return self.image_field in self.fields
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The values of sample index's stored fields, by name. Raises SampleError where one cannot be read."""

@@ -17,6 +17,7 @@ import torch
 from fastload.native_images import Size, number_of
 from fastload.plan import Plan
 from fastload.store import DatasetReader, Field
+from fastload.store.objects import polygons_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class NativeField:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its values."""
+        """Of its values; of polygons of their points' x and y."""
         return np.dtype(np.uint8) if self.field.kind == "instances" else self.field.stored_dtype
 
     @property
@@ -44,11 +45,15 @@ class NativeField:
         return self.field.kind in ("mask", "instances")
 
     def row_shape(self, size: Size) -> tuple[int, ...]:
-        """Shape of one of its rows, in a sample whose image has that size; of a mask, its shape."""
+        """Shape of one of its rows, in a sample whose image has that size; of a mask, its shape. Not of polygons."""
         return size if self.in_image else self.field.row_shape
 
+    def outlines(self, memory: Any, at: int, end: int) -> list[list[torch.Tensor]]:
+        """Polygons of one sample, copied: of each object its parts, float32 (points, 2). They lie in the bytes from `at` to `end`."""
+        return [[torch.from_numpy(part) for part in parts] for parts in polygons_of(memoryview(memory)[at:end])]
+
     def values(self, memory: Any, at: int, rows: int | None, size: Size) -> torch.Tensor:
-        """The tensor of one sample, without a copy but for a conversion: it keeps the memory.
+        """The tensor of one sample, without a copy but for a conversion: it keeps the memory. Not of polygons.
 
         Args:
             memory: a writable buffer of bytes.
@@ -102,17 +107,19 @@ class NativeFields:
         (counts,) = reader.schema.hidden_names(field)
         item["counts"] = reader.column(counts)
         item["of"] = self._places.get(field.of, -1)
-        item["unit"] = 4 if field.kind == "instances" else math.prod(field.row_shape) * each.dtype.itemsize
+        item["unit"] = 4 if field.kind in ("instances", "polygons") else math.prod(field.row_shape) * each.dtype.itemsize
         if field.kind == "boxes":
             item |= {"format": field.format, "integer": field.dtype == "int64"}
         elif field.kind == "keypoints":
             item["columns"] = field.row_shape[-1]
         return item
 
-    def sample(self, made: Sequence[tuple[npt.NDArray[np.uint8], int] | None], size: Size) -> dict[str, torch.Tensor]:
-        """The values of one sample by name, of what core.Decoder made, without a copy."""
-        out = {}
+    def sample(self, made: Sequence[tuple[npt.NDArray[np.uint8], int] | None], size: Size) -> dict[str, Any]:
+        """The values of one sample by name, of what core.Decoder made, without a copy but of polygons."""
+        out: dict[str, Any] = {}
         for each, found in zip(self.fields, made, strict=True):
-            if found is not None:
+            if found is not None and each.field.kind == "polygons":
+                out[each.field.name] = each.outlines(found[0], 0, len(found[0]))
+            elif found is not None:
                 out[each.field.name] = each.values(found[0], 0, None if each.field.kind == "mask" else found[1], size)
         return out

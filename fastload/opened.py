@@ -40,8 +40,7 @@ class OpenedDataset:
         spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
             and the image, where it is not of 8-bit RGB.
         in_image: those of them that Python steps get as tv_tensors, with the image: what lies in it, and further images.
-        native: those of them that a sample's native row can have: all but polygons.
-        has_boxes: whether there are boxes among these.
+        has_boxes: whether there are boxes among those that are spatial.
     """
 
     def __init__(self, files: DatasetFiles, version: int | None, inherited: OpenedDataset | None) -> None:
@@ -58,8 +57,7 @@ class OpenedDataset:
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
         self.spatial = {f.name for f in fields if f.is_extended or (f.kind == "image" and f != image)}
         self.in_image = {f.name for f in fields if f.kind in KINDS_IN_IMAGE or (f.kind == "image" and f != image)}
-        self.native = {name for name in self.spatial if self.kinds[name] != "polygons"}
-        self.has_boxes = any(self.kinds[name] == "boxes" for name in self.native)
+        self.has_boxes = any(self.kinds[name] == "boxes" for name in self.spatial)
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
@@ -69,10 +67,6 @@ class OpenedDataset:
         if form.parts is None and [self.kinds.get(name) for name in form.names] == ["image", "mask"]:
             return SampleForm(form.names, form.names)
         return form
-
-    def left_of(self, names: Sequence[str]) -> list[str]:
-        """Those of some fields that the native engine does not make batches of."""
-        return [name for name in names if name in self.spatial and name not in self.native]
 
     def make_row(
         self,

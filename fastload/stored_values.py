@@ -92,20 +92,19 @@ def _wrong(reason: str) -> SampleError:
     return SampleError(reason, reason=reason)
 
 
-def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], native: Sequence[str], whole: bool) -> None:
+def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], whole: bool) -> None:
     """Refuses a transform that would change the image and leave the other fields of the sample as they are: Python steps get them too.
 
     Args:
         plan: of the transform.
         schema: of the dataset.
         fields: names of the delivered fields that lie in the image's pixels, or are images themselves.
-        native: those of them that go through native steps with the image.
         whole: whether the image is delivered, so that Python steps get whole samples.
 
     Raises:
         TransformError: there is such a step; the message names it and the field.
     """
-    left = [name for name in fields if name not in native or (plan.views and schema[name].kind != "image")]
+    left = [name for name in fields if plan.views and schema[name].kind != "image"]
     allowed = ("nothing",) if plan.views else ("nothing", "python")
     for stage in plan.stages:
         alone = left if stage.where == "native" else fields

@@ -2,9 +2,10 @@
 
 NOTE [ whole samples: what a step gets ]
 A sample with masks, boxes or other fields that lie in its image goes to every Python step as a whole: one argument, in the structure that
-`fields=` asks for, where images are tv_tensors.Image (never Pillow's), masks and instances Mask, boxes BoundingBoxes, keypoints and the
-lines of polygons KeyPoints, of the canvas that the native steps have left. What the last step returns is the sample. KeyPoints have x and y
-alone: a visibility waits outside and is put back to its points. torchvision is imported here alone, and only where there are such steps.
+`fields=` asks for, where images are tv_tensors.Image (never Pillow's), masks and instances Mask, boxes BoundingBoxes, keypoints KeyPoints,
+and parts of polygons fastload.outlines.Outline, all of the canvas that the native steps have left. What the last step returns is the
+sample. KeyPoints have x and y alone: a visibility waits outside and is put back to its points. torchvision is imported by this module and
+by fastload.outlines alone, and only where there are such steps.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _wrapped(field: Field, value: Any, canvas: tuple[int, int], box_format: str)
     if field.kind == "keypoints":
         return tv_tensors.KeyPoints(value[..., :2], canvas_size=canvas)
     if field.kind == "polygons":
-        return [[tv_tensors.KeyPoints(part, canvas_size=canvas) for part in parts] for parts in value]
+        from fastload.outlines import Outline
+
+        return [[Outline(part, canvas_size=canvas) for part in parts] for parts in value]
     return value
 
 

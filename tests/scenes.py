@@ -26,6 +26,9 @@ ODD = 6
 """The first samples: no object; one pixel; a thousand objects; boxes on edges; boxes outside; masks of one pixel."""
 
 
+OUTLINED = (*FIELDS, Field("lines", "polygons", of="boxes"))
+
+
 class Scenes:
     """`count` samples whose contents follow from their numbers. Field `number` is the position."""
 
@@ -80,3 +83,17 @@ class Scenes:
             one = position == 5
             masks[row, top : top + 1 if one else bottom, left : left + 1 if one else right] = 1
         return masks
+
+
+class Outlined(Scenes):
+    """Scenes with outlines: of each box none, one or two parts, of which the first has its corners; some parts have one point, or none."""
+
+    fields = OUTLINED
+
+    def read(self, position: int) -> Item:
+        item, rng = super().read(position), np.random.default_rng(1000 + position)
+        lines = []
+        for row, (left, top, right, bottom) in enumerate(item.values["boxes"].tolist()):
+            corners = [left, top, right, top, right, bottom, left, bottom]
+            lines.append([corners, rng.uniform(-9, 120, (row + position) % 5 * 2).tolist()][: row % 3])
+        return Item(item.name, item.image, {**item.values, "lines": lines})

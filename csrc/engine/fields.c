@@ -6,6 +6,7 @@
 
 #include "common/buffer.h"
 #include "engine/objects.h"
+#include "engine/polygons.h"
 #include "store/edges.h"
 #include "store/planes.h"
 #include "store/record.h"
@@ -54,12 +55,12 @@ fl_code fl_fields_check(const fl_item *items, uint32_t count, fl_error *err) {
     for (uint32_t i = 0; i < count; i++) {
         const fl_item *item = &items[i];
         const bool boxes = item->kind == FL_ITEM_BOXES, mask = item->kind == FL_ITEM_MASK;
-        bool sound = (unsigned)item->kind <= FL_ITEM_ROWS && item->unit && (mask || item->counts);
+        bool sound = (unsigned)item->kind <= FL_ITEM_POLYGONS && item->unit && (mask || item->counts);
         if (mask) sound = sound && item->unit <= 2;
         if (boxes) sound = sound && item->unit == fl_boxes_columns(item->format) * (item->integer ? 8 : 4);
         if (item->kind == FL_ITEM_KEYPOINTS)
             sound = sound && (item->columns == 2 || item->columns == 3) && item->unit % (4 * item->columns) == 0;
-        if (item->kind == FL_ITEM_INSTANCES) sound = sound && item->unit == 4;
+        if (item->kind == FL_ITEM_INSTANCES || item->kind == FL_ITEM_POLYGONS) sound = sound && item->unit == 4;
         if (item->of != FL_ITEM_ALONE)
             sound = sound && !boxes && !mask && item->of >= 0 && (uint32_t)item->of < count && items[item->of].kind == FL_ITEM_BOXES;
         if (!sound) return fl_fail(err, FL_EARG, "field %" PRIu32 " of %" PRIu32 " beside the image is of no known form", i, count);
@@ -85,10 +86,10 @@ static fl_code open_mask(const fl_item *item, const fl_record_field *entry, fl_p
 }
 
 static fl_code open_rows(const fl_item *item, const fl_record_field *entry, uint64_t index, fl_varying *out, fl_error *err) {
-    const bool runs = item->kind == FL_ITEM_INSTANCES;
+    const bool runs = item->kind == FL_ITEM_INSTANCES, outlines = item->kind == FL_ITEM_POLYGONS;
     if (entry->kind != FL_RECORD_KIND_VARYING)
         return fl_fail(err, FL_ERECORD, "it is stored as kind %u, not as rows of any number", entry->kind);
-    fl_code code = fl_varying_open(entry->data, runs, item->unit, out, err);
+    fl_code code = fl_varying_open(entry->data, outlines ? 2 : runs, outlines ? FL_POLYGONS_POINT : item->unit, out, err);
     if (!code && (int64_t)out->rows != item->counts[index])
         code = fl_fail(err, FL_ERECORD, "its record has %" PRIu32 " rows, its column says %" PRId32, out->rows, item->counts[index]);
     return code;
@@ -284,6 +285,15 @@ static fl_code write_instances(const fl_fields *fields, const fl_varying *rows, 
     return code;
 }
 
+static fl_code write_polygons(const fl_fields *fields, uint32_t number, const fl_geometry *g, const fl_room *room, uint32_t row,
+                              fl_error *err) {
+    const chosen of = choose(fields, number);
+    const size_t left = (size_t)(room->start[row + 1] - room->start[row]);
+    const fl_code code = fl_polygons_write(&fields->opened[number].rows, of.keep, g, room->data + room->start[row], left, err);
+    if (!code) room->kept[row] = of.kept;
+    return code;
+}
+
 static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry *g, const fl_box *image, const fl_room *room, uint32_t row,
                           fl_error *err) {
     const fl_item *item = &fields->items[number];
@@ -340,6 +350,7 @@ fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width,
         const fl_item *item = &fields->items[i];
         if (item->hidden) continue;
         if (item->kind == FL_ITEM_MASK) code = write_mask(fields, item, &fields->opened[i].planes, g, &image, &rooms[i], row, err);
+        else if (item->kind == FL_ITEM_POLYGONS) code = write_polygons(fields, i, g, &rooms[i], row, err);
         else code = write_rows(fields, i, g, &image, &rooms[i], row, err);
         code = of_item(item, code, err);
     }
@@ -369,6 +380,10 @@ fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t ind
     if (count < 0 || (uint64_t)count > size / item->unit)
         return of_item(
             item, fl_fail(err, FL_ERECORD, "its column says %" PRId32 " rows, and its record has %" PRIu64 " bytes", count, size), err);
+    if (item->kind == FL_ITEM_POLYGONS) {
+        *bytes = (size + 7) & ~(uint64_t)7;
+        return FL_OK;
+    }
     if (unit && (uint64_t)count > ROOM_MOST / unit)
         return of_item(item, fl_fail(err, FL_ELIMIT, "%" PRId32 " rows of %" PRIu64 " bytes are more than a batch holds", count, unit),
                        err);

@@ -28,7 +28,8 @@ typedef enum fl_item_kind {
     FL_ITEM_BOXES = 1,
     FL_ITEM_KEYPOINTS = 2,
     FL_ITEM_INSTANCES = 3, /* any number of binary masks, as large as the image: bytes of 0 and 1 */
-    FL_ITEM_ROWS = 4 /* any number of rows, which no geometry moves */
+    FL_ITEM_ROWS = 4, /* any number of rows, which no geometry moves */
+    FL_ITEM_POLYGONS = 5 /* any number of outlines, each of any number of parts */
 } fl_item_kind;
 
 typedef struct fl_item {
@@ -37,7 +38,7 @@ typedef struct fl_item {
     uint16_t field; /* its number in records */
     const uint16_t *fields; /* its number in the records of each of the store's shards; NULL: `field` in all */
     const int32_t *counts; /* how many rows each of the store's samples has; not of masks */
-    uint32_t unit; /* bytes of a row as it is stored; of a mask, of a label */
+    uint32_t unit; /* bytes of a row as it is stored; of a mask, of a label; of instances and polygons those of its first length, 4 */
     fl_box_format format; /* of boxes */
     bool integer;
     uint32_t columns; /* of keypoints, numbers of a point: 2 or 3 */
@@ -52,7 +53,7 @@ typedef struct fl_room {
         *data; /* not of masks: row i's bytes lie at data + start[i] and end before data + start[i + 1]; those beyond its rows are zeros */
     uint64_t *start; /* [rows + 1] */
     uint32_t *kept; /* [rows]: how many of its rows were kept; 0 where the row failed */
-} fl_room;
+} fl_room; /* Polygons lie in it as engine/polygons.h writes them; those of a row that failed are none. */
 
 typedef struct fl_fields fl_fields;
 
@@ -78,7 +79,8 @@ fl_boxes *fl_fields_boxes(fl_fields *fields);
 fl_code fl_fields_write(fl_fields *fields, const fl_geometry *g, uint32_t width, uint32_t height, const fl_room *rooms, uint32_t row,
                         fl_error *err);
 
-/* Bytes of the room that a row needs for sample `index` of the store, of an item that is no mask; `unit`: of one of its rows in the batch.
+/* Bytes of the room that a row needs for sample `index` of the store, of an item that is no mask; `unit`: of one of its rows in the batch. Of
+ * polygons, which no column counts, what its record has: a multiple of 8.
  * FL_ERECORD where the column says more rows than the record can have; FL_ELIMIT. */
 fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t index, uint64_t unit, uint64_t *bytes, fl_error *err);
 

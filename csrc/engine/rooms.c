@@ -3,6 +3,7 @@
 #include <string.h>
 
 void fl_rooms_compact(const fl_item *item, const fl_room *room, uint32_t rows) {
+    if (item->kind == FL_ITEM_POLYGONS) return;
     uint64_t to = room->start[0];
     for (uint32_t i = 0; i < rows; i++) {
         const fl_sink frame = fl_target_sink(&room->target, i);

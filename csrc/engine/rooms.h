@@ -7,7 +7,8 @@
 
 #include "engine/fields.h"
 
-/* Moves the rows that were kept together, in order, where others were dropped: what begins at `start` is then what was kept. */
+/* Moves the rows that were kept together, in order, where others were dropped: what begins at `start` is then what was kept. Polygons stay
+ * where they are. */
 void fl_rooms_compact(const fl_item *item, const fl_room *room, uint32_t rows);
 
 /* Makes the frames of masks and instances as small as fl_target_tighten has made those of their images, of which `image` is the target. */

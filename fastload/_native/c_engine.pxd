@@ -179,6 +179,7 @@ cdef extern from "engine/fields.h" nogil:
         FL_ITEM_KEYPOINTS
         FL_ITEM_INSTANCES
         FL_ITEM_ROWS
+        FL_ITEM_POLYGONS
     ctypedef struct fl_item:
         fl_item_kind kind
         const char *name

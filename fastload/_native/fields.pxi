@@ -3,8 +3,8 @@
 from fastload._native.c_common cimport fl_code, fl_error, FL_OK, fl_sink
 from fastload._native.c_engine cimport (
     FL_BOXES_CXCYWH, FL_BOXES_CXCYWHR, FL_BOXES_XYWH, FL_BOXES_XYWHR, FL_BOXES_XYXY, FL_BOXES_XYXYXYXY, fl_fields_bytes, fl_fields_check,
-    fl_item, FL_ITEM_BOXES, FL_ITEM_INSTANCES, FL_ITEM_KEYPOINTS, FL_ITEM_MASK, FL_ITEM_ROWS, FL_ITEMS_MAX, FL_LAY_LIST, fl_place, fl_room,
-    fl_rooms_compact, fl_rooms_narrow, fl_row, fl_source, fl_target, fl_target_lay,
+    fl_item, FL_ITEM_BOXES, FL_ITEM_INSTANCES, FL_ITEM_KEYPOINTS, FL_ITEM_MASK, FL_ITEM_POLYGONS, FL_ITEM_ROWS, FL_ITEMS_MAX, FL_LAY_LIST,
+    fl_place, fl_room, fl_rooms_compact, fl_rooms_narrow, fl_row, fl_source, fl_target, fl_target_lay,
 )
 from fastload._native.c_store cimport fl_store_count, fl_store_shards
 
@@ -20,6 +20,7 @@ _ITEM_KINDS = {
     "keypoints": FL_ITEM_KEYPOINTS,
     "instances": FL_ITEM_INSTANCES,
     "rows": FL_ITEM_ROWS,
+    "polygons": FL_ITEM_POLYGONS,
 }
 _BOX_FORMATS = {
     "xyxy": FL_BOXES_XYXY,
@@ -194,7 +195,7 @@ cdef class _Rooms:
             most = max(most, start[k + 1])
         start[0] = 0
         for k in range(self.rows):
-            start[k + 1] = start[k] + (most if self.even else start[k + 1])
+            start[k + 1] = start[k] + (most if self.even and self.items.item[i].kind != FL_ITEM_POLYGONS else start[k + 1])
         return start[self.rows]
 
     cdef list _alone(self, const fl_source *source, uint64_t index, const fl_target *image):

@@ -19,7 +19,6 @@ import torch
 from torch.utils.data import IterableDataset
 
 from fastload._native import core
-from fastload.dataset import PackedDataset
 from fastload.device import pinning
 from fastload.device.image_form import FormedSamples
 from fastload.device.stage_call import IN_IMAGE, BatchFields
@@ -329,8 +328,6 @@ def _why(settings: Settings, data: PackedData | None) -> str:
             return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(settings, dataset)}"
         if dataset.image_field not in dataset.fields:
             return "no image is asked for"
-        if isinstance(dataset, PackedDataset) and (fields := dataset.opened.left_of(dataset.fields)):
-            return f"the field {fields[0]} ({dataset.kinds[fields[0]]}) is read per sample in Python: leave it out with fields=[...]"
     return "the packed datasets end in different normalisations, or other ops on batches, or their images or fields are not alike"
 
 

@@ -192,6 +192,16 @@ def _parsed_runs(lengths: npt.NDArray[np.uint32], values: npt.NDArray[np.uint8],
     return [{"size": list(canvas), "counts": counts_text(each)} for each in runs]
 
 
+def polygons_of(row: memoryview) -> list[list[npt.NDArray[np.float32]]]:
+    """Polygons as csrc/engine/polygons.h writes them, in the first bytes of `row`, which may go on: of each object its parts."""
+    numbers = np.frombuffer(row, "<u4", len(row) // 4)
+    objects = int(numbers[0])
+    parts = numbers[1 : 1 + objects]
+    points = numbers[1 + objects : 1 + objects + int(parts.sum(dtype=np.int64))]
+    first = 4 * (1 + objects + len(points))
+    return _parsed_polygons((parts, points), np.frombuffer(row, np.uint8, 4 * _POINT * int(points.sum(dtype=np.int64)), first))
+
+
 def _parsed_polygons(lengths: tuple[npt.NDArray[np.uint32], ...], values: npt.NDArray[np.uint8]) -> list[list[npt.NDArray[np.float32]]]:
     points = values.copy().view("<f4").reshape(-1, _POINT)
     ends = np.cumsum(lengths[1], dtype=np.int64)

@@ -312,6 +312,8 @@ def _of_form(values: NativeValues, form: Collate | None) -> Any:
     """The rows of a field as a batch has them."""
     if form is None:
         return values.batch()
+    if values.rows.native.field.kind == "polygons":
+        return values.samples()
     return values.flat() if form.form == "flat" else values.padded()
 
 

@@ -39,8 +39,10 @@ class NativeRows:
     sizes: list[Size]
     frame: Size | None
 
-    def sample(self, row: int) -> torch.Tensor:
-        """The tensor of one row, without a copy."""
+    def sample(self, row: int) -> Any:
+        """The tensor of one row, without a copy; of polygons the list of its objects."""
+        if self.native.field.kind == "polygons":
+            return self.native.outlines(self.memory, int(self.starts[row]), int(self.starts[row + 1]))
         count = None if self.kept is None else int(self.kept[row])
         values = self.native.values(self.memory, int(self.starts[row]), count, self.frame or self.sizes[row])
         if self.frame is None or not self.native.in_image:
@@ -52,7 +54,8 @@ class NativeRows:
         """All rows as one view; None where they are not alike, or have gaps between them."""
         count = 1 if self.kept is None else int(self.kept[0])
         if (
-            self.frame is not None
+            self.native.field.kind == "polygons"
+            or self.frame is not None
             or self.sizes.count(self.sizes[0]) != len(self.sizes)
             or (self.kept is not None and (self.kept != count).any())
         ):
@@ -83,12 +86,12 @@ class NativeValues:
     instead: Mapping[int, NativeRows]
     keep: list[int] | None
 
-    def samples(self) -> list[torch.Tensor]:
-        """The tensor of each row."""
+    def samples(self) -> list[Any]:
+        """The tensor of each row, or its polygons."""
         keep = range(len(self.rows.sizes)) if self.keep is None else self.keep
         return [self.instead[row].sample(0) if row in self.instead else self.rows.sample(row) for row in keep]
 
-    def batch(self) -> torch.Tensor:
+    def batch(self) -> Any:
         """The rows as default_collate stacks them; without a copy where they lie next to each other.
 
         Raises:
@@ -97,8 +100,7 @@ class NativeValues:
         whole = None if self.instead else self.rows.whole()
         if whole is not None:
             return whole if self.keep is None else whole[self.keep]
-        stacked: torch.Tensor = default_collate(self.samples())
-        return stacked
+        return default_collate(self.samples())
 
     def padded(self) -> Any:
         """The rows as Collate pads them, in images of one size or one frame: Padded, or a tensor of masks of one size. They lie evenly."""

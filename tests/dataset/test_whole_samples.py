@@ -18,6 +18,8 @@ from fastload.store import Field
 tv = pytest.importorskip("torchvision.tv_tensors")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 
+from fastload.outlines import Outline  # noqa: E402  (it needs torchvision)
+
 COUNT = 6
 CANVAS = (24, 30)
 
@@ -77,7 +79,7 @@ def wrapped(plain: dict[str, Any]) -> dict[str, Any]:
         "masks": tv.Mask(plain["masks"]),
         "joints": tv.KeyPoints(plain["joints"], canvas_size=CANVAS),
         "points": tv.KeyPoints(plain["points"][..., :2], canvas_size=CANVAS),
-        "lines": [[tv.KeyPoints(part, canvas_size=CANVAS) for part in parts] for parts in plain["lines"]],
+        "lines": [[Outline(part, canvas_size=CANVAS) for part in parts] for parts in plain["lines"]],
         "seg": tv.Mask(plain["seg"]),
         "right": tv.Image(plain["right"]),
         "note": plain["note"],
@@ -123,6 +125,20 @@ def test_as_torchvision(folder: Path, name: str, compose: bool) -> None:
         wanted = with_visibility(v2.Compose(steps)(wrapped(plain[index])), plain[index])
         torch.manual_seed(index)
         assert same(dataset[index], wanted), index
+
+
+def test_outlines_move_as_natively(folder: Path) -> None:
+    """Parts of polygons are KeyPoints for torchvision, and end where native steps put them, flips included."""
+    steps = [v2.RandomHorizontalFlip(1.0), v2.RandomVerticalFlip(1.0), v2.CenterCrop(20), v2.Resize((10, 40))]
+    native, python = PackedDataset(folder, steps), PackedDataset(folder, [lambda sample: sample, *steps])
+    assert (native.plan.native, python.plan.native) == (True, False)
+    for index in range(COUNT):
+        mine, theirs = native[index]["lines"], python[index]["lines"]
+        assert len(mine) == len(theirs) == index
+        for part, wanted in zip([part for parts in mine for part in parts], [part for parts in theirs for part in parts], strict=True):
+            assert isinstance(wanted, tv.KeyPoints)
+            assert wanted.canvas_size == (10, 40)
+            torch.testing.assert_close(part, torch.Tensor(wanted), rtol=0, atol=1e-4)
 
 
 def test_structures(folder: Path) -> None:

@@ -11,6 +11,7 @@ enum { ITEMS = 6, ROWS = 5, SIDE = 24, ROOM = 1 << 16 };
 
 static fl_item items[ITEMS];
 static int32_t counts[ITEMS];
+static uint32_t sizes[ITEMS]; /* of the entries */
 static uint8_t record[ROOM];
 static uint32_t record_size, width, height;
 
@@ -52,6 +53,23 @@ static uint32_t put_instances(uint32_t at, uint32_t rows) {
     return at;
 }
 
+/* Objects of few parts, of few points. */
+static uint32_t put_polygons(uint32_t at, uint32_t rows) {
+    uint32_t parts = 0, points = 0;
+    at = put32(at, rows);
+    for (uint32_t k = 0; k < rows; k++) {
+        const uint32_t own = below(4);
+        at = put32(at, own);
+        parts += own;
+    }
+    for (uint32_t k = 0; k < parts; k++) {
+        const uint32_t own = below(7);
+        at = put32(at, own);
+        points += own;
+    }
+    return put_noise(at, points * 8);
+}
+
 static uint32_t put_boxes(uint32_t at, uint32_t rows, uint32_t columns) {
     at = put32(at, rows);
     for (uint32_t i = 0; i < rows * columns; i++, at += 4) {
@@ -64,7 +82,7 @@ static uint32_t put_boxes(uint32_t at, uint32_t rows, uint32_t columns) {
 static uint32_t put_item(uint32_t at, uint32_t i, uint32_t objects) {
     static const char *const names[ITEMS] = {"a", "b", "c", "d", "e", "f"};
     fl_item *item = &items[i];
-    *item = (fl_item){.kind = (fl_item_kind)below(5), .name = names[i], .field = (uint16_t)i, .counts = &counts[i], .of = FL_ITEM_ALONE};
+    *item = (fl_item){.kind = (fl_item_kind)below(6), .name = names[i], .field = (uint16_t)i, .counts = &counts[i], .of = FL_ITEM_ALONE};
     item->hidden = below(8) == 0;
     for (uint32_t k = 0; k < i && item->kind > FL_ITEM_BOXES; k++)
         if (items[k].kind == FL_ITEM_BOXES && below(4)) item->of = (int32_t)k;
@@ -79,6 +97,7 @@ static uint32_t put_item(uint32_t at, uint32_t i, uint32_t objects) {
         if (item->integer) return put_noise(put32(at, rows), rows * item->unit);
         return put_boxes(at, rows, fl_boxes_columns(item->format));
     case FL_ITEM_INSTANCES: item->unit = 4; return put_instances(at, rows);
+    case FL_ITEM_POLYGONS: item->unit = 4; return put_polygons(at, rows);
     case FL_ITEM_KEYPOINTS:
         item->columns = 2 + below(2), item->unit = 4 * item->columns * (1 + below(3));
         return put_noise(put32(at, rows), rows * item->unit);
@@ -93,6 +112,7 @@ static void make_record(uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t start = at, entry = FL_RECORD_HEADER + FL_RECORD_ENTRY * i;
         at = put_item(at, i, objects);
+        sizes[i] = at - start;
         fl_bytes_put_le16(record + entry, i);
         record[entry + 2] = items[i].kind == FL_ITEM_MASK ? FL_RECORD_KIND_PLANES : FL_RECORD_KIND_VARYING;
         put32(entry + 4, start), put32(entry + 8, at - start);
@@ -131,6 +151,7 @@ static void lay(rooms *r, uint32_t count, const fl_geometry *g) {
         const uint32_t unit = items[i].kind == FL_ITEM_MASK ? items[i].unit : 1;
         const size_t row = items[i].kind == FL_ITEM_INSTANCES ? pixels : items[i].unit;
         r->size[i] = items[i].kind == FL_ITEM_MASK ? pixels * unit : row * (size_t)counts[i];
+        if (items[i].kind == FL_ITEM_POLYGONS) r->size[i] = sizes[i];
         r->memory[i] = fuzz_allocate(r->size[i] ? r->size[i] : 1);
         r->start[i][1] = r->size[i];
         r->room[i] = (fl_room){.data = r->memory[i], .start = r->start[i], .kept = &r->kept[i]};

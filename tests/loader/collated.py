@@ -59,7 +59,7 @@ def same(a: Any, b: Any) -> bool:
 def batches(dataset: Any, engine: str = "auto", workers: int = 0, **options: Any) -> list[Any]:
     """The batches of an epoch, of 3 samples each."""
     with FastLoader(dataset, batch_size=3, num_workers=workers, engine=engine, **options) as loader:  # type: ignore[arg-type]
-        native = isinstance(dataset, PackedDataset) and "lines" not in dataset.fields and engine == "auto" and dataset.plan.native
+        native = isinstance(dataset, PackedDataset) and engine == "auto" and dataset.plan.native
         assert (loader.stats()["engine"] == "threads") == (native or (isinstance(dataset, ConcatDataset) and engine == "auto"))
         return list(loader)
 

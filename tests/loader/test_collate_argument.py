@@ -39,8 +39,7 @@ FIELDS = (
 )
 ROWS = ("boxes", "labels", "points", "masks")
 PICTURES = ("image", "mask")
-NATIVE = ("image", *(field.name for field in FIELDS if field.kind != "polygons"))
-"""What native threads make batches of."""
+NAMES = ("image", *(field.name for field in FIELDS))
 ENGINES = [("python", 0), ("python", 2), ("auto", 0), ("auto", 2)]
 
 
@@ -98,7 +97,7 @@ def framed(picture: torch.Tensor, height: int, width: int) -> torch.Tensor:
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: int) -> None:
     """Parts of fixed size are stacked, rows of any number have the form, the rest is lists."""
-    dataset = PackedDataset(folders["equal"], fields=None if engine == "python" else NATIVE)
+    dataset = PackedDataset(folders["equal"])
     for batch, samples in zip(batches(dataset, engine, workers, collate=form), chunks(dataset), strict=True):
         assert list(batch) == list(samples[0])
         for name in (*PICTURES, "vector"):
@@ -107,7 +106,7 @@ def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: 
         assert same(batch["weight"], torch.tensor([sample["weight"] for sample in samples], dtype=torch.float64))
         for name in ROWS:
             check_rows(batch[name], [sample[name] for sample in samples], form)
-        for name in {"lines", "note", "meta"} & set(dataset.fields):
+        for name in ("lines", "note", "meta"):
             assert same(batch[name], [sample[name] for sample in samples]), name
 
 
@@ -116,7 +115,7 @@ def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: 
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_different_sizes(folders: dict[str, Path], form: Any, pad_to: int, engine: str, workers: int) -> None:
     """Images and masks are padded to the largest of the batch, rounded up, and instances lie in the same frame."""
-    dataset = PackedDataset(folders["different"], fields=None if engine == "python" else NATIVE)
+    dataset = PackedDataset(folders["different"])
     for batch, samples in zip(batches(dataset, engine, workers, collate=form, pad_to=pad_to), chunks(dataset), strict=True):
         sizes = [tuple(sample["image"].shape[1:]) for sample in samples]
         frame = [-(-max(side) // pad_to) * pad_to for side in zip(*sizes, strict=True)]
@@ -132,7 +131,7 @@ def test_different_sizes(folders: dict[str, Path], form: Any, pad_to: int, engin
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_list(folders: dict[str, Path], engine: str, workers: int) -> None:
     """Tuples are turned over once; samples that are dicts stay one by one."""
-    dataset = PackedDataset(folders["different"], fields=None if engine == "python" else NATIVE)
+    dataset = PackedDataset(folders["different"])
     assert same(batches(dataset, engine, workers, collate="list"), chunks(dataset))
     pairs = PackedDataset(folders["different"], fields=["image", "label"])
     wanted = [[list(part) for part in zip(*samples, strict=True)] for samples in chunks(pairs)]
@@ -178,7 +177,7 @@ def test_native_slots(folders: dict[str, Path], name: str, form: Any, monkeypatc
     other memory formats and joined datasets included; it is not called there."""
     steps, pad_to = MOVING[name]
     options: dict[str, Any] = {"collate": form, "pad_to": None if form == "list" else pad_to, "seed": 5}
-    for fields in (NATIVE, ("image", {"b": "boxes", "m": "masks"}, ["labels", "mask"])):
+    for fields in (NAMES, ("image", {"b": "boxes", "m": "masks"}, ["labels", "mask"])):
         dataset = PackedDataset(folders["different"], steps, fields=fields)
         joined = ConcatDataset([Subset(dataset, [6, 2, 4]), dataset, PackedDataset(folders["equal"], steps, fields=fields)])
         for given in ({}, {"memory_format": torch.channels_last}):
@@ -198,7 +197,7 @@ def damaged(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     out = tmp_path_factory.mktemp("damaged") / "d"
     shutil.copytree(folders["different"], out)
     with DatasetReader(out) as reader:
-        [(_, _, data)] = [entry for entry in reader.record_fields(2) if entry[0] == NATIVE.index("boxes")]
+        [(_, _, data)] = [entry for entry in reader.record_fields(2) if entry[0] == NAMES.index("boxes")]
         stored = bytes(data)
     [shard] = out.glob("*.lmdb")
     content = shard.read_bytes()
@@ -212,7 +211,7 @@ def damaged(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 def test_bad_rows(damaged: Path, form: Any, pad_to: int | None, on_error: Any) -> None:
     """A row that is left out, or replaced, is so in every part of a batch, as on the Python engine."""
     steps = [] if pad_to or form == "list" else [T.Resize((20, 20))]
-    dataset = PackedDataset(damaged, steps, fields=NATIVE)
+    dataset = PackedDataset(damaged, steps)
     found = []
     for engine, workers in ENGINES:
         with FastLoader(
