@@ -18,6 +18,7 @@ LINKS = "links"
 BESIDE = "beside"
 FILES = "files"
 MEMBERS = "members"
+UNLISTED = "unlisted"
 NO_LABEL = "no label"
 INDEX = "index column"
 
@@ -29,6 +30,7 @@ TEXTS = {
     DEEP: "images of more than 8 bits a channel left out; convert them to 8 bits, which is all that is stored",
     LINKS: "links to nothing left out",
     MEMBERS: "members of the tars left out, which belong to no sample",
+    UNLISTED: "pictures left out that no line of fields.jsonl names; without fastload.json the class folders are packed as they are",
     BESIDE: "pictures beside the class folders left out; move them into one, or name them in a .csv of path,label",
     FILES: "other files left out",
     INDEX: "unnamed first column of a table left out, as pandas' index",

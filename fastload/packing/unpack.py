@@ -53,9 +53,9 @@ def unpack(
     Images of 16 bits and several channels are .npy files; without Pillow, raw pixels of 8-bit RGB are PPM files.
 
     - "folders": ``out/class/00000012.jpg``, numbered by index in the dataset; without an int field ``label`` the images lie in `out`
-      itself. Further images and masks lie in ``out/FIELD``. All fields besides image and label go into ``out/fields.jsonl``, one line a
-      sample: pictures as paths, arrays, boxes and keypoints as lists, instances as COCO's RLE, bytes in base64. With
-      ``out/fastload.json``, which has the fields and class names, ``pack(out, ...)`` makes a dataset of equal fields.
+      itself. Further images and masks lie in ``out/FIELD``. All fields go into ``out/fields.jsonl``, one line a sample: pictures as paths,
+      arrays, boxes and keypoints as lists, instances as COCO's RLE, bytes in base64. With ``out/fastload.json``, which has the fields and
+      class names, ``pack(out, ...)`` makes a dataset of equal fields. Both are left out where the class folders alone say all.
     - "pairs": ``out/images/00000012.jpg`` and ``out/masks/00000012.png``.
     - "coco": ``out/images`` and ``out/annotations/instances.json``. Boxes become [x, y, width, height]; fields that COCO does not know are
       further keys of annotations and images, which other programs keep and `pack` leaves out.

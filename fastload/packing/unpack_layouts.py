@@ -51,8 +51,8 @@ class UnpackLayout(Protocol):
 class ClassFolders:
     """A file for each image, in class folders; further images and masks in a folder of their field's name; and other fields as JSON.
 
-    Files are ``class/00000012.jpg``. Without an int field `label` they lie in the target itself. Unless there is nothing but image and
-    label, every value is in fields.jsonl, one line a sample, and fastload.json says which fields there are.
+    Files are ``class/00000012.jpg``. Without an int field `label` they lie in the target itself. Unless the class folders alone give the
+    dataset again, every value is in fields.jsonl, one line a sample, and fastload.json says which fields there are.
     """
 
     def __init__(self, samples: SampleFiles, target: Path) -> None:
@@ -65,7 +65,7 @@ class ClassFolders:
         self._classes = self._name_classes(used)
         self.folders = len(self._classes)
         self._pictures = {field.name: _unused(safe_name(field.name), used) for field in samples.others if field.kind in ("image", "mask")}
-        self._is_plain = not [field for field in samples.others if not (labelled and field.name == _LABEL)]
+        self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and self._are_in_order()
         self._key = "path"
         while any(field.name == self._key for field in schema):
             self._key += "_"
@@ -85,6 +85,13 @@ class ClassFolders:
             name = safe_name(classes[label]) if named and classes is not None else f"{label:0{digits}d}"
             folders[label] = _unused(f"{name}-{label}" if name.casefold() in used else name, used)
         return folders
+
+    def _are_in_order(self) -> bool:
+        """Whether class folders, in the order of their names, are samples, labels and class names in the order of the dataset."""
+        classes = self._samples.reader.manifest.classes
+        if self._labels is None or classes is None or list(self._classes) != list(range(len(classes))):
+            return False
+        return list(self._classes.values()) == sorted(classes) and bool((self._labels[1:] >= self._labels[:-1]).all())
 
     def open(self) -> None:
         for name in (*self._classes.values(), *self._pictures.values()):

@@ -135,13 +135,46 @@ def test_every_field_of_every_kind(seed: int, count: int) -> None:
         unpack(top / "first", top / "files", layout="folders", workers=1)
         export(top / "first", top / "out.tar", workers=1)
         export(top / "first", top / "out.parquet", workers=1)
-        if (top / "files" / "fastload.json").exists():
-            fastload.pack(top / "files", top / "again", workers=1)
-            assert_equal_datasets(top / "first", top / "again")
+        fastload.pack(top / "files", top / "again", workers=1)
+        assert_equal_datasets(top / "first", top / "again")
         fastload.pack(top / "out.parquet", top / "from_parquet", workers=1)
         assert_equal_datasets(top / "first", top / "from_parquet")
         fastload.pack(top / "out.tar", top / "from_tar", workers=1)
         assert_equal_datasets(top / "first", top / "from_tar", infinite=False)
+
+
+class Classed:
+    """Images of classes, in a given order of labels."""
+
+    def __init__(self, labels: list[int], classes: list[str] | None) -> None:
+        self._labels, self.classes = labels, classes
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full((2, 3, 3), index, np.uint8), self._labels[index]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "plain"),
+    [
+        ([0, 0, 1, 2], ["a", "b", "c"], True),
+        ([0, 1, 0, 2], ["a", "b", "c"], False),
+        ([0, 0, 2, 2], ["a", "b", "c"], False),
+        ([0, 1, 1, 2], ["c", "b", "a"], False),
+        ([0, 1, 1, 2], ["a", "a/b", "b"], False),
+        ([0, 1, 1, 2], None, False),
+        ([-3, 7, 7, 9], None, False),
+    ],
+)
+def test_class_folders(tmp_path: Path, labels: list[int], classes: list[str] | None, plain: bool) -> None:
+    """Images and labels come back in their order, with their class names; class folders that say all stand alone."""
+    fastload.pack(Classed(labels, classes), tmp_path / "first")
+    unpack(tmp_path / "first", tmp_path / "files")
+    assert (tmp_path / "files/fastload.json").exists() != plain
+    fastload.pack(tmp_path / "files", tmp_path / "again")
+    assert_equal_datasets(tmp_path / "first", tmp_path / "again")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +23,7 @@ from fastload.packing import Item, export, open_source, unpack
 from fastload.packing.sources.exported_tar import ExportedTar
 from fastload.packing.sources.tar import TarSource
 from fastload.packing.sources.unpacked import UnpackedSource
-from fastload.store import Field
+from fastload.store import DatasetWriter, Field, Schema
 
 
 class Few:
@@ -165,6 +167,80 @@ def test_a_folder_can_be_attached(files: Path, tmp_path: Path) -> None:
     first, found = PackedDataset(files / "few.fl"), PackedDataset(tmp_path / "attached")
     assert found.fields == first.fields
     assert all(np.array_equal(first[index]["mask"], found[index]["mask"]) for index in range(3))
+
+
+def test_pictures_that_were_added(files: Path, tmp_path: Path) -> None:
+    """A picture that no line names is left out, and the summary says so; masks are not among them."""
+    shutil.copytree(files / "folder", tmp_path / "folder")
+    for name in ("a/new.png", "a/notes.txt", "c/other.png"):
+        (tmp_path / "folder" / name).parent.mkdir(exist_ok=True)
+        shutil.copy(tmp_path / "folder/b/00000001.png", tmp_path / "folder" / name)
+    summary = fastload.pack(tmp_path / "folder", tmp_path / "out")
+    (notice,) = summary.notices
+    assert (summary.samples, notice.kind, notice.count) == (3, "unlisted", 2)
+    assert [Path(name).name for name in notice.examples] == ["new.png", "other.png"]
+
+
+def test_an_image_of_another_name(tmp_path: Path) -> None:
+    """A dataset of another writer, whose image has another name and is not its first field: the image is called image again."""
+    schema = Schema((Field("label", "int"), Field("photo", "image"), Field("size", "int")))
+    writer = DatasetWriter(tmp_path / "first", schema, shard_size=1 << 20, options={})
+    writer.append({"photo": np.zeros((2, 2, 3), np.uint8), "label": 4, "size": 5}, image_kind="raw", height=2, width=2)
+    writer.finish(None, {})
+    unpack(tmp_path / "first", tmp_path / "files")
+    export(tmp_path / "first", tmp_path / "out.tar")
+    export(tmp_path / "first", tmp_path / "out.parquet")
+    for source in ("files", "out.tar", "out.parquet"):
+        fastload.pack(tmp_path / source, tmp_path / f"{source}.fl")
+        sample = PackedDataset(tmp_path / f"{source}.fl")[0]
+        assert (list(sample), sample["label"], sample["size"]) == (["image", "label", "size"], 4, 5)
+
+
+def test_parquet_that_was_changed(files: Path, tmp_path: Path) -> None:
+    """Columns that are no longer those of the description are told by their names and types; a null is its sample's error."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    export(files / "few.fl", tmp_path / "few.parquet")
+    table = parquet.read_table(tmp_path / "few.parquet")
+    parquet.write_table(table.drop_columns(["boxes"]), tmp_path / "fewer.parquet")
+    assert [field.name for field in open_source(tmp_path / "fewer.parquet").fields] == ["label", "mask", "objects", "blob", "score"]
+    place = table.schema.get_field_index("boxes")
+    nulls = pa.array([None, *table["boxes"].to_pylist()[1:]], table.schema.field("boxes").type)
+    parquet.write_table(table.set_column(place, table.schema.field("boxes"), nulls), tmp_path / "null.parquet")
+    with pytest.raises(PackStoppedError, match="'boxes' is null"):
+        fastload.pack(tmp_path / "null.parquet", tmp_path / "out")
+    assert fastload.pack(tmp_path / "null.parquet", tmp_path / "some", on_error="skip").samples == 2
+
+
+def test_without_pillow(files: Path, tmp_path: Path) -> None:
+    """Masks need Pillow: the error says what to install, and nothing is taken for a dataset."""
+    code = """if True:
+        import sys
+        sys.modules["PIL"] = None
+        from fastload.errors import PackError
+        from fastload.packing import export, unpack
+        for call in (lambda: unpack(sys.argv[1], sys.argv[2] + "/u"), lambda: export(sys.argv[1], sys.argv[2] + "/e.tar")):
+            try:
+                call()
+            except PackError as error:
+                assert "pip install 'fastload[pack]'" in str(error), error
+            else:
+                raise SystemExit("no error")
+    """
+    command = [sys.executable, "-c", code, str(files / "few.fl"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "u/fastload.json").exists()
+    assert not (tmp_path / "e.tar").exists()
+
+
+def test_export_of_samples_with_objects(files: Path, tmp_path: Path) -> None:
+    """where= takes numbers of rows."""
+    pytest.importorskip("duckdb")
+    assert export(files / "few.fl", tmp_path / "some.tar", where="boxes_count > 0").samples == 2
+    fastload.pack(tmp_path / "some.tar", tmp_path / "some.fl")
+    assert PackedDataset(tmp_path / "some.fl").column("score").tolist() == [0.5, 1.0]
 
 
 def rewritten(path: Path, out: Path, change: Callable[[str, bytes], tuple[str, bytes] | None], comment: str | None = None) -> Path:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from fastload.packing.sources.protocol import IMAGE_FIELD
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_list, get_object, get_str
 
 
 def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
-    """The fields and class names that `declaration` wrote.
+    """The fields and class names that `declaration` wrote. The first field is an image; `image_of` is what a source has it as.
 
     Raises:
         Bad: it is something else.
@@ -28,3 +30,8 @@ def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
 def declaration(image: Field, others: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
     """What says which fields and classes a dataset has, for the source that reads it again."""
     return {"fields": Schema((image, *others)).to_json(), "classes": None if classes is None else list(classes)}
+
+
+def image_of(schema: Schema) -> Field:
+    """The field of the image as a source has it: the packer calls it image, whatever it was called."""
+    return replace(schema.fields[0], name=IMAGE_FIELD)

@@ -9,7 +9,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.field_json import from_json
 from fastload.packing.sources.arrow_columns import ArrowColumns, brief
-from fastload.packing.sources.declaration import declared
+from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import Value
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
@@ -31,14 +31,14 @@ class DeclaredColumns:
     """Columns that are fields by their names. It has the attributes and methods of `ArrowColumns`.
 
     Attributes:
-        image_field: the field of the image.
+        image: the column of the image.
+        image_field: its field.
     """
 
     has_pictures = False
 
     def __init__(self, schema: Schema, classes: tuple[str, ...] | None) -> None:
-        self.image_field, self.fields = schema.fields[0], schema.fields[1:]
-        self.image = self.image_field.name
+        self.image, self.image_field, self.fields = schema.fields[0].name, image_of(schema), schema.fields[1:]
         self.names = {field.name: field.name for field in self.fields}
         self.classes = classes
 

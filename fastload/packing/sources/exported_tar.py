@@ -9,7 +9,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.packing.field_json import from_json
-from fastload.packing.sources.declaration import declared
+from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import Item, Place, Value
 from fastload.packing.sources.tar_members import HEADER_BYTES, Part, Tars, TarSamples, member_value
 from fastload.store import Field, Schema
@@ -52,7 +52,7 @@ class ExportedTar(TarSamples):
     def __init__(self, tars: Tars, schema: Schema, classes: tuple[str, ...] | None) -> None:
         super().__init__(tars)
         self.classes = classes
-        self.image_field = schema.fields[0]
+        self.image_field = image_of(schema)
         self.fields = schema.fields[1:]
         self._names = member_names(self.fields)
         self._plain = [field for field in self.fields if field.name not in self._names and not self._is_label(field)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.field_json import from_json
-from fastload.packing.notices import Notice
-from fastload.packing.sources.declaration import declared
-from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
+from fastload.packing.folders import walk
+from fastload.packing.notices import UNLISTED, Notice, Notices
+from fastload.packing.sources.declaration import declared, image_of
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Item, Place, Value, file_stamp
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
 from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json
@@ -33,7 +35,6 @@ class UnpackedSource:
     """
 
     concurrent = True
-    notices: tuple[Notice, ...] = ()
 
     def __init__(self, folder: str) -> None:
         self.title = folder
@@ -46,7 +47,7 @@ class UnpackedSource:
             raise PackError(f"{about}: cannot be read: {error.strerror or error}") from error
         except (Bad, ValueError) as error:
             raise PackError(f"{about}: {error}: unpack the dataset again") from None
-        self.image_field = schema.fields[0]
+        self.image_field = image_of(schema)
         self.fields = schema.fields[1:]
         self._lines = os.path.join(folder, FIELDS_NAME)
         self._ranges = FileRanges([self._lines])
@@ -95,6 +96,20 @@ class UnpackedSource:
         if not isinstance(found, str) or not found or "\0" in found:
             raise PackError(f"{self._lines}, line {position + 1}: its {key!r} is no path")
         return found
+
+    @cached_property
+    def notices(self) -> tuple[Notice, ...]:
+        """Pictures in the folder, but for those of further fields, that no line names: they were added since."""
+        first, left_out = self._parsed(0), Notices()
+        further = [str(first.get(field.name)) for field in self.fields if field.kind in ("image", "mask")]
+        beside = {os.path.normpath(os.path.join(self.title, os.path.dirname(path))) for path in further}
+        named = {os.path.normpath(os.path.join(self.title, path)) for path in self._paths}
+        for folder, files in walk(self.title):
+            paths = [os.path.normpath(os.path.join(folder, name)) for name in files if name.lower().endswith(IMAGE_EXTENSIONS)]
+            for path in paths if os.path.normpath(folder) not in beside else ():
+                if path not in named:
+                    left_out.add(UNLISTED, path)
+        return left_out.all()
 
     def __len__(self) -> int:
         return len(self._paths)
