@@ -8,8 +8,10 @@
 | texts, bytes, JSON values, polygons | a list | a list | a list |
 
 Of packed data the schema says what each part is. Of other datasets it follows from the sample alone, so that all batches are alike: the
-image has three dimensions and stands first in a tuple, in a dict under the key "image" or else first; a tensor (height, width) as large as
-the image is a mask, (number, height, width) instances; every other tensor or array of one dimension or more has rows of any number.
+image has three dimensions and stands first in a tuple, in a dict under the key "image" or else first; a list or tuple of such is its
+views. What has the dtype and the channels of the image is an image too, if they are floats, or if the sample is a tuple that has no rows
+beside (two or one dimension), and so is each entry of a tuple of nothing else. Of what is left, a tensor (height, width) as large as the
+image is a mask, (number, height, width) instances, and every other tensor or array of one dimension or more has rows of any number.
 torchvision's tv_tensors say themselves what they are.
 """
 
@@ -89,6 +91,8 @@ class Collate:
         first = values[0]
         if isinstance(kinds, str) and (kinds in _LISTED or not isinstance(first, Mapping)):
             return self._part(values, kinds, path)
+        if image.has_views(values, path):
+            return self._part(values, "image", path)
         if isinstance(first, Mapping):
             inner = kinds if isinstance(kinds, Mapping) else {}
             return {key: self._collated(_at(values, key, path), inner.get(key), (*path, key), image) for key in first}
@@ -103,8 +107,8 @@ class Collate:
         if kind in _LISTED:
             return list(values)
         if kind in ("image", "mask"):
-            if isinstance(values[0], list | tuple):  # views
-                return [self._images(_tensors(views, path), path) for views in zip(*values, strict=True)]
+            if isinstance(values[0], list | tuple):
+                return [self._images(_tensors(views, (*path, at)), (*path, at)) for at, views in enumerate(_views_of(values, path))]
             return self._images(_tensors(values, path), path)
         if kind in _ROWS:
             tensors = _as_rows(_tensors(values, path))
@@ -192,10 +196,16 @@ class _Image(NamedTuple):
     Attributes:
         path: where it is in a sample; () for the sample itself.
         sizes: (height, width) by sample; None where it has not three dimensions.
+        like: dtype and number of channels, of its first view where it is a list or tuple of views; None where it is neither.
+        views: whether it is one.
+        integers: whether a further image may have integers: nothing tells it from instances but the sample around it.
     """
 
     path: tuple[Any, ...]
     sizes: list[tuple[int, ...]] | None
+    like: tuple[str, int] | None
+    views: bool
+    integers: bool
 
     @classmethod
     def of(cls, samples: Sequence[Any]) -> _Image:
@@ -203,13 +213,53 @@ class _Image(NamedTuple):
         first = samples[0]
         path: tuple[Any, ...] = ()
         if isinstance(first, Mapping):
-            path = (IMAGE,) if IMAGE in first else tuple(key for key, value in first.items() if _has_dims(value, 3))[:1]
+            path = (
+                (IMAGE,) if IMAGE in first else tuple(key for key, value in first.items() if _has_dims(value, 3) or _all_images(value))[:1]
+            )
         elif isinstance(first, list | tuple):
             path = (0,)
         images = list(samples)
         for key in path:
             images = [_part_of(image, key) for image in images]
-        return cls(path, [tuple(image.shape[-2:]) for image in images] if all(_has_dims(image, 3) for image in images) else None)
+        sizes = [tuple(image.shape[-2:]) for image in images] if all(_has_dims(image, 3) for image in images) else None
+        views = bool(path) and _all_images(images[0])
+        like = _like(images[0][0] if views else images[0]) if views or sizes is not None else None
+        integers = isinstance(first, list | tuple) and not any(_has_dims(each, 1) or _has_dims(each, 2) for each in first)
+        return cls(path, sizes, like, views, integers)
+
+    def has_views(self, values: Sequence[Any], path: tuple[Any, ...]) -> bool:
+        """Whether a part is views of the image: a list or tuple in its place or, as it has views itself, beside it; or another tuple."""
+        if len(path) != 1 or not all(_all_images(each) for each in values):
+            return False
+        if path == self.path:
+            return True
+        expected = self.views or isinstance(values[0], tuple)
+        return expected and all(_like(view) == self.like for views in values for view in views)
+
+    def is_image(self, values: Sequence[Any], path: tuple[Any, ...]) -> bool:
+        """Whether a part, a tensor in the first sample, is the image or a further one."""
+        if path == self.path:
+            return bool(values[0].ndim == 3)
+        known = len(path) == 1 and self.like is not None and (self.integers or "float" in self.like[0])
+        return known and all(_has_dims(each, 3) and _like(each) == self.like for each in values)
+
+
+def _all_images(value: Any) -> bool:
+    """Whether it is a list or tuple of images alone."""
+    return isinstance(value, list | tuple) and not hasattr(value, "_fields") and bool(value) and all(_has_dims(each, 3) for each in value)
+
+
+def _like(image: Tensor | np.ndarray[Any, Any]) -> tuple[str, int]:
+    """What images of one kind have in common: the name of their dtype, and their channels."""
+    return str(image.dtype).removeprefix("torch."), int(image.shape[0])
+
+
+def _views_of(values: Sequence[Any], path: tuple[Any, ...]) -> Iterable[Sequence[Any]]:
+    """The first view of each sample, the second, and so on. Raises ArgumentError where samples have different numbers of them."""
+    counts = sorted({len(views) for views in values})
+    if len(counts) > 1:
+        raise ArgumentError(f"{_named(path)}: samples of one batch have different numbers of views: {counts[0]} and {counts[-1]}")
+    return zip(*values, strict=True)
 
 
 def _part_of(sample: Any, key: Any) -> Any:
@@ -223,10 +273,8 @@ def _part_of(sample: Any, key: Any) -> Any:
 def _kind_of(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> str:
     """The kind of a part that no schema names."""
     first = values[0]
-    at_image = path == image.path
     if isinstance(first, list):
-        views = at_image and first and all(_has_dims(view, 3) for view in first)
-        return "image" if views else "json"
+        return "json"
     if isinstance(first, int | float) or (isinstance(first, np.generic | Tensor | np.ndarray) and first.ndim == 0):
         return "array"
     if not isinstance(first, Tensor | np.ndarray) or (isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"):
@@ -234,7 +282,7 @@ def _kind_of(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> str
     if type(first).__module__.startswith("torchvision.tv_tensors"):
         name = type(first).__name__
         return _TV_KINDS.get(name) or ("rows" if name != "Mask" else "mask" if first.ndim == 2 else "instances")
-    if at_image and first.ndim == 3:
+    if image.is_image(values, path):
         return "image"
     if image.sizes is None or any(not isinstance(each, Tensor | np.ndarray) for each in values):
         return "rows"

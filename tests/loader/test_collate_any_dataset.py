@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from collated import COUNT, Detections, Target, batches, check_rows, chunks, same
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, default_collate
 
-from fastload import Flat
+from fastload import Flat, Padded
 from fastload.collate import Collate
 from fastload.errors import ArgumentError, BatchShapeError
 
@@ -68,6 +68,64 @@ def test_other_forms_of_samples() -> None:
 def test_stream() -> None:
     """An IterableDataset's samples are collated as others."""
     assert same(batches(Stream(), collate="flat"), batches(Detections(), collate="flat"))
+
+
+VIEWS: dict[str, Any] = {
+    "a tuple": lambda large, small, index: (large, small),
+    "a list of one size": lambda large, small, index: [large, large + 1],
+    "views, then a label": lambda large, small, index: (large, large + 1, index),
+    "a tuple in its place": lambda large, small, index: ((large, small, small + 1), index),
+    "a list in its place": lambda large, small, index: ([large, small], index),
+    "a dict": lambda large, small, index: {"image": (large, small), "label": index},
+    "two lists": lambda large, small, index: {"large": [large, large], "small": [small] * 3, "label": index},
+    "a pair of images": lambda large, small, index: {"left": large, "right": large + 1, "label": index},
+    "a tuple beside the image": lambda large, small, index: (large, (small, small + 1), index),
+    "integers": lambda large, small, index: ((large * 9).to(torch.uint8), (small * 9).to(torch.uint8), index),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", VIEWS)
+def test_views(kind: str, workers: int) -> None:
+    """Several images of a sample, of sizes of their own, are stacked one by one, as default_collate does it; with "list" the sample's own
+    tuple is turned over, and with pad_to= each is padded for itself."""
+    samples = [VIEWS[kind](torch.rand(3, 8, 8), torch.rand(3, 4, 4), index) for index in range(3)]
+    for form in ("padded", "flat"):
+        assert same(batches(samples, workers=workers, collate=form), [default_collate(samples)])
+    listed = samples if isinstance(samples[0], dict) else [list(part) for part in zip(*samples, strict=True)]
+    assert same(batches(samples, workers=workers, collate="list"), [listed])
+    [framed] = batches(samples, workers=workers, collate="padded", pad_to=10)
+    stacked = default_collate(samples)
+    for whole, plain in zip(_images(framed), _images(stacked), strict=True):
+        assert whole.values.shape == (3, 3, 10, 10)
+        assert torch.equal(whole.values[..., : plain.shape[-2], : plain.shape[-1]], plain)
+        assert whole.lengths.tolist() == [list(plain.shape[-2:])] * 3
+
+
+def _images(batch: Any) -> list[Any]:
+    """The images of a batch, in order: tensors of four dimensions, or Padded."""
+    if isinstance(batch, Padded):
+        return [batch]
+    if isinstance(batch, torch.Tensor):
+        return [batch] if batch.ndim == 4 else []
+    parts = batch.values() if isinstance(batch, dict) else batch
+    return [image for part in parts for image in _images(part)]
+
+
+def test_what_is_no_view() -> None:
+    """Instances of integers stay rows beside boxes, or where their number is not the image's channels; lists in a target stay lists."""
+    image = torch.zeros(3, 4, 4, dtype=torch.uint8)
+    boxes = torch.ones(3, 4)
+    for samples in ([(image, image, boxes)] * 2, [(image, image[:2]), (image, image[:1])], [{"image": image, "masks": image}] * 2):
+        for batch in batches(samples, collate="padded"):
+            masks = batch["masks"] if isinstance(batch, dict) else batch[1]
+            assert type(masks) is Padded
+    frames = [(image, {"frames": [image] * count}) for count in (1, 2)]
+    assert [len(each) for each in batches(frames, collate="padded")[0][1]["frames"]] == [1, 2]
+    with pytest.raises(ArgumentError, match=r"sample\[0\]: samples of one batch have different numbers of views: 1 and 2"):
+        batches([([image] * count, 0) for count in (1, 2)], collate="padded")
+    with pytest.raises(BatchShapeError, match=r"sample\[0\]\[1\]: images of one batch have different sizes: \(3, 4, 4\) and \(3, 4, 2\)"):
+        batches([([image, image[..., :width]], 0) for width in (4, 2)], collate="padded")
 
 
 def test_tv_tensors() -> None:
