@@ -19,6 +19,7 @@ from fastload.global_generators import kept_state, seed_sample
 from fastload.resume.dataset_state import dataset_state_of, fetched, fetcher_at, is_stateful
 from fastload.resume.epoch_start import attach
 from fastload.resume.epoch_state import Progress
+from fastload.unequal_samples import AdvisedCollate
 
 
 class _Seeded:
@@ -44,6 +45,9 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._dataset: Any
         dataset, _ = plan.python_dataset(epoch)
         arguments = IteratorArguments.of(plan, dataset, length_called)
+        self._advised = AdvisedCollate(plan.data is not None)
+        if settings.by_default_collate:
+            arguments.collate_fn = self._advised
         super().__init__(arguments)
         self._iterable = settings.iterable
         follows = self._iterable or is_stateful(self._dataset)
@@ -107,6 +111,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
 
     def _fetch(self, index: Any) -> Any:
         self._lost = Lost()
+        self._advised.indices = None if self._iterable else index
         make = self._fetched if self._policy.raises else self._make
         if not self._by_sample:
             return make(index)
@@ -130,6 +135,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
             samples = self._policy.make(self._dataset, get, index, 0, self._lost)
         if samples is NOTHING:
             raise _NothingLeft
+        self._advised.indices = self._lost.among(index, self._auto_collation)
         return self._collate_fn(samples)
 
 

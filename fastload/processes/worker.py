@@ -34,6 +34,7 @@ from fastload.processes.job import Job
 from fastload.processes.serialization import INLINE_MOST, Arena, BatchPickler
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
 from fastload.thread_limits import hold_threads
+from fastload.unequal_samples import AdvisedError, advice_on
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
@@ -90,6 +91,7 @@ class Worker:
         self._slowest: tuple[float, Any] = (0.0, None)
         self._ended = False  # an iterable dataset's replica is exhausted
         self._failed: ExceptionWrapper | None = None
+        self._advice = ""  # on the exception that is being raised
         self._begin()
 
     def _begin(self) -> None:
@@ -231,7 +233,7 @@ class Worker:
                 samples = self._samples(index)
             else:
                 samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost)
-            made = NOTHING if samples is NOTHING else self._collate(samples)
+            made = NOTHING if samples is NOTHING else self._collate(samples, index)
         else:
             rewind, self._rewind = self._rewind, False
             made = fetched(self._fetcher, index, self._make_fetcher if rewind else None)
@@ -259,11 +261,16 @@ class Worker:
             self._slowest = (took, index)
         return sample
 
-    def _collate(self, samples: Any) -> Any:
+    def _collate(self, samples: Any, index: Any = None) -> Any:
         begun = time.perf_counter()
         self._in_place = self._job.collate_fn is default_collate
         try:
             return self._job.collate_fn(samples)
+        except RuntimeError as error:
+            if self._in_place:
+                indices = None if index is None else self._lost.among(index, True)
+                self._advice = advice_on(error, samples, indices, packed=self._policy.packed)
+            raise
         finally:
             self._in_place = False
             self._seconds[1] += time.perf_counter() - begun
@@ -373,7 +380,8 @@ class Worker:
 
     def _wrapped(self) -> ExceptionWrapper:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
-        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
+        advice, self._advice = self._advice, ""
+        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(advice, where)
 
 
 _HANDLERS: dict[type, Callable[[Worker, Any], None]] = {

@@ -27,6 +27,7 @@ from fastload.threads.engine import ThreadEngine
 from fastload.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
 from fastload.threads.native_rows import NativeValues, native_values
 from fastload.threads.slot_images import Alone, SlotImages
+from fastload.unequal_samples import advice_on
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row that failed; code 0: its image was made, but not its other fields."""
@@ -119,9 +120,7 @@ class BatchAssembler:
             fields = self._engine.row_fields
             native = {} if fields is None else native_values(batch, lease, fields, self.layout, instead, keep)
             rows = _Rows(images, sources, indices, rest, native)
-            if self._is_whole(batch, bool(alone), keep):
-                return _as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
-            return self._assemble(rows)
+            return self._whole(rows) if self._is_whole(batch, bool(alone), keep) else self._assemble(rows)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
@@ -238,20 +237,40 @@ class BatchAssembler:
             return False
         return keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
 
+    def _whole(self, rows: _Rows) -> Any:
+        """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be stacked."""
+        try:
+            return _as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
+        except RuntimeError as error:
+            if self._form is None:
+                advice_on(error, self._samples(rows), rows.indices.tolist(), packed=True)
+            raise
+
+    def _stacked(self, samples: list[Any], rows: _Rows) -> Any:
+        """The batch that default_collate makes of samples. Raises BatchShapeError where it cannot stack a part."""
+        try:
+            return default_collate(samples)
+        except RuntimeError as error:
+            advice_on(error, samples, rows.indices.tolist(), packed=True)
+            raise
+
     def _assemble(self, rows: _Rows) -> Any:
+        collate, samples = self._collate, self._samples(rows)
+        if collate is not None:
+            return collate(samples if self._batched else samples[0])
+        if not self._batched:
+            return _as_collated(samples[0])
+        require_one_size({name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist())
+        return self._stacked(samples, rows)
+
+    def _samples(self, rows: _Rows) -> list[Any]:
+        """The samples of a batch, one by one."""
         first = self._engine.view.datasets[0]
-        collate = self._collate
         values: dict[str, Any] = dict(self._engine.column_values(rows.sources, rows.indices))
         values |= {name: [row[name] for row in rows.stored] for name in first.stored_fields}
         values |= {name: _unbound(image) for name, image in rows.images.items()}
         values |= {name: own.samples() for name, own in rows.native.items()}
-        samples = [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
-        if self._batched and collate is None:
-            require_one_size({name: values[name] for name in rows.images}, rows.indices.tolist())
-            collate = default_collate
-        if self._batched and collate is not None:
-            return collate(samples)
-        return _as_collated(samples[0]) if collate is None else collate(samples[0])
+        return [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
 
     def _columns(self, rows: _Rows) -> dict[str, Any]:
         """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
