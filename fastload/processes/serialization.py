@@ -1,7 +1,8 @@
 """Serialization of a batch into a slot, which holds its tensors and arrays, and an envelope, a small pickle of everything else.
 
-Any structure that pickle can handle works. The pickle holds a tensor's place in the slot. Tensors that are more than dense numbers (sparse,
-quantized, with a gradient, subclasses) are pickled by value, and counted.
+Any structure that pickle can handle works. The pickle holds a tensor's place in the slot. torchvision's tv_tensors are such tensors with
+attributes. Tensors that are more than dense numbers (sparse, quantized, with a gradient, other subclasses) are pickled by value, and
+counted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import io
 import pickle
 import threading
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ DTYPES: tuple[torch.dtype, ...] = (
     *(getattr(torch, name) for name in ("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8", "bits16") if hasattr(torch, name)),
 )
 _CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+_TV_TENSORS = "torchvision.tv_tensors"
 
 
 def aligned(size: int) -> int:
@@ -99,6 +101,19 @@ class Arena:
         return at if self.slot is not None and 0 <= at and at + size <= self.room else None
 
 
+class _Reducers(ChainMap[type, Callable[[Any], Any]]):
+    """A pickler's table of reducers by type, with one for torchvision's tv_tensors, which are recognised without importing them."""
+
+    def __init__(self, of_tv_tensors: Callable[[Any], Any], *maps: Any) -> None:
+        super().__init__(*maps)
+        self._of_tv_tensors = of_tv_tensors
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        if issubclass(kind, torch.Tensor) and kind.__module__.startswith(_TV_TENSORS):
+            return self._of_tv_tensors
+        raise KeyError(kind)
+
+
 class BatchPickler:
     """Pickler of batches, which puts their tensors into an arena and returns the rest as an envelope."""
 
@@ -124,9 +139,16 @@ class BatchPickler:
         self.by_value = 0
         out = io.BytesIO()
         pickler = kind(out, pickle.HIGHEST_PROTOCOL)
-        pickler.dispatch_table = ChainMap({torch.Tensor: self._tensor, np.ndarray: self._array}, table)  # type: ignore[arg-type]
+        own = {torch.Tensor: self._tensor, np.ndarray: self._array}
+        pickler.dispatch_table = _Reducers(self._tv_tensor, own, table)
         pickler.dump(batch)
         return out.getvalue()
+
+    def _tv_tensor(self, tensor: torch.Tensor) -> Any:
+        if tensor.requires_grad:
+            self.by_value += 1
+            return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+        return rebuild_subclass, (type(tensor), tensor.as_subclass(torch.Tensor), vars(tensor))
 
     def _tensor(self, tensor: torch.Tensor) -> Any:
         code = _CODES.get(tensor.dtype)
@@ -229,6 +251,13 @@ def rebuild_tensor(at: int, code: int, shape: tuple[int, ...], order: tuple[int,
         return tensor
     back = sorted(range(len(order)), key=order.__getitem__)
     return tensor.permute(back)
+
+
+def rebuild_subclass(kind: type[torch.Tensor], tensor: torch.Tensor, attributes: dict[str, Any]) -> torch.Tensor:
+    """A tensor of a subclass, with its attributes, that views the plain one's memory."""
+    rebuilt = tensor.as_subclass(kind)
+    vars(rebuilt).update(attributes)
+    return rebuilt
 
 
 def rebuild_array(at: int, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> np.ndarray[Any, Any]:

@@ -142,6 +142,23 @@ def test_what_goes_by_value_is_counted() -> None:
     assert packer.by_value == 0
 
 
+@pytest.mark.parametrize("dtype", PLAIN, ids=str)
+def test_tv_tensors_lie_in_the_slot(dtype: torch.dtype) -> None:
+    """torchvision's tensors keep their class and attributes, of every dtype, and view the slot; one that is there twice is one object."""
+    tv = pytest.importorskip("torchvision.tv_tensors")
+    slot, packer, values = core.SharedSlot(1 << 16), BatchPickler(), numbers((6, 4), dtype, 1)
+    boxes = tv.BoundingBoxes(values, format="XYWH", canvas_size=(7, 9))
+    got = unpack(packer.pack([boxes, {"mask": tv.Mask(values)}, tv.Mask(values[:, 1:3]), boxes], Arena(slot)), slot)
+    assert packer.by_value == 0
+    assert (type(got[0]), type(got[1]["mask"])) == (tv.BoundingBoxes, tv.Mask)
+    assert got[3] is got[0]
+    assert vars(got[0]) == vars(boxes)
+    assert got[0].canvas_size == (7, 9)
+    for tensor, wanted in ((got[0], values), (got[1]["mask"], values), (got[2], values[:, 1:3])):
+        assert slot.address <= tensor.data_ptr() < slot.address + slot.bytes
+        assert torch.equal(tensor.as_subclass(torch.Tensor), wanted)
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_large_arrays_lie_in_the_slot(order: Any) -> None:
     """Arrays from ARRAY_LEAST bytes on are views of the slot, writable, in their own order."""
