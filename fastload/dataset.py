@@ -32,6 +32,7 @@ from fastload.sample_form import SampleForm
 from fastload.store.entries import checked_base
 from fastload.stored_values import StoredValues, check_transform
 from fastload.whole_samples import finished
+from fastload.word_flips import word_flips
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,6 +110,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         self.form.check(opened.form, self.path)
         self._form = None if self._form is None else opened.own_form(self._form)
         self._has_boxes = opened.has_boxes
+        self._is_whole = self.image_field in self.fields and not opened.in_image.isdisjoint(self.fields)
         super().__init__(transform)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,7 +126,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._files = OpenOnUse(*state["_files"])
-        self._plan, self._planned = self._compiled(), fingerprint(self._transform)
+        self._plan, self._planned = self._compiled(self._transform), fingerprint(self._transform)
 
     def __repr__(self) -> str:
         version = "" if self.version == 1 else f", version={self.version}"
@@ -273,7 +275,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         if plan.python and self.takes_whole_samples:
             return finished(plan, self.opened.reader.schema, values, self.assemble)
         if (image := self.image_field) in values:
-            values[image] = plan.finish(values[image])
+            with word_flips([values[image]]):
+                values[image] = plan.finish(values[image])
         return self.assemble(values)
 
     def before_python(self, index: int, seed: int, epoch: int) -> dict[str, Any]:
@@ -286,7 +289,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def takes_whole_samples(self) -> bool:
         """Whether Python steps get whole samples: fields lie in the image, or are images beside it."""
-        return bool(self.plan.python) and self.image_field in self.fields and not self.opened.in_image.isdisjoint(self.fields)
+        return bool(self.plan.python) and self._is_whole
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""

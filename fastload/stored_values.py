@@ -11,7 +11,9 @@ import torch
 from fastload._native import core
 from fastload.errors import SampleError, TransformError
 from fastload.plan import Plan
+from fastload.plan.torchvision import known, takes_image_alone
 from fastload.store import DatasetReader, Field, Schema, StoredImage
+from fastload.store.field import ROTATED
 from fastload.store.parse import stored_size
 
 _RAW_HEADER = 12
@@ -104,6 +106,7 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], whole: bo
     Raises:
         TransformError: there is such a step; the message names it and the field.
     """
+    _check_steps(plan, schema, fields)
     left = [name for name in fields if plan.views and schema[name].kind != "image"]
     allowed = ("nothing",) if plan.views else ("nothing", "python")
     for stage in plan.stages:
@@ -118,3 +121,24 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], whole: bo
                 f"{stage.name} runs in Python, on the image and what lies in it, and {fields[0]!r} is delivered without the image: add "
                 "the image to fields=, or leave the step out"
             )
+
+
+def _check_steps(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
+    """Refuses steps that cannot take such fields at all, as check_transform() raises it."""
+    beside = fields[0]
+    for step in plan.python:
+        if takes_image_alone(step):
+            name = type(step).__name__
+            raise TransformError(
+                f"{name} of torchvision.transforms takes an image alone, and {beside!r} ({schema[beside]}) goes with it: use "
+                f"torchvision.transforms.v2.{name}, or leave the field out with fields=[...]"
+            )
+    formats = [plan.box_format] if plan.box_format else []
+    found = [each for step in plan.python if (each := known(step)) is not None and each.name == "ConvertBoundingBoxFormat"]
+    formats += [str(getattr(each.values["format"], "name", each.values["format"])).lower() for each in found]
+    boxes = [schema[name] for name in fields if schema[name].kind == "boxes"]
+    for field, to in ((field, to) for field in boxes for to in formats if (field.format in ROTATED) != (to in ROTATED)):
+        raise TransformError(
+            f"ConvertBoundingBoxFormat makes {to} of boxes, and {field.name!r} has {field.format}: as in torchvision rotated boxes do not "
+            "become upright ones, nor upright ones rotated; drop the step, or leave the field out with fields=[...]"
+        )

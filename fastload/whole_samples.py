@@ -4,8 +4,9 @@ NOTE [ whole samples: what a step gets ]
 A sample with masks, boxes or other fields that lie in its image goes to every Python step as a whole: one argument, in the structure that
 `fields=` asks for, where images are tv_tensors.Image (never Pillow's), masks and instances Mask, boxes BoundingBoxes, keypoints KeyPoints,
 and parts of polygons fastload.outlines.Outline, all of the canvas that the native steps have left. What the last step returns is the
-sample. KeyPoints have x and y alone: a visibility waits outside and is put back to its points. torchvision is imported by this module and
-by fastload.outlines alone, and only where there are such steps.
+sample. KeyPoints have x and y alone: a visibility waits outside and is put back to its points. torchvision's ToTensor, which
+means Pillow images, makes floats of the images here. torchvision is imported by this module and by fastload.outlines alone, and only
+where there are such steps.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastload.batch_tree import Path, has_part, part_at, with_part
+from fastload.batch_tree import Path, each_tensor, has_part, part_at, with_part
 from fastload.errors import TransformError
 from fastload.plan import Plan
+from fastload.plan.torchvision import makes_floats
 from fastload.store import Field, Schema
+from fastload.word_flips import word_flips
 
 Assemble = Callable[[dict[str, Any]], Any]
 
@@ -38,8 +41,9 @@ def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: As
         Whatever a step raises.
     """
     sample = wrapped(plan, schema, values, assemble)
-    for step in plan.python:
-        sample = step(sample)
+    with word_flips(values.values()):
+        for step in steps_of(plan):
+            sample = step(sample)
     visible = {name: values[name] for name in values if schema[name].kind == "keypoints" and schema[name].shape[-1] == 3}
     if not visible:
         return sample
@@ -48,6 +52,24 @@ def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: As
         if has_part(sample, paths[name]):
             sample = _with_visibility(sample, paths[name], name, points[..., 2:])
     return sample
+
+
+def steps_of(plan: Plan) -> list[Callable[[Any], Any]]:
+    """The Python steps of a plan, for whole samples."""
+    return [_to_floats if makes_floats(step) else step for step in plan.python]
+
+
+def _to_floats(sample: Any) -> Any:
+    """The sample with its images as floats 0..1."""
+    from torchvision import tv_tensors  # type: ignore[import-untyped]
+
+    def change(tensor: Tensor) -> Tensor:
+        if not isinstance(tensor, tv_tensors.Image) or tensor.is_floating_point():
+            return tensor
+        floats: Tensor = tv_tensors.Image(tensor.as_subclass(Tensor).to(torch.float32) / torch.iinfo(tensor.dtype).max)
+        return floats
+
+    return each_tensor(sample, change)
 
 
 def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Assemble) -> Any:
@@ -60,7 +82,7 @@ def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Ass
 
 def _wrapped(field: Field, value: Any, canvas: tuple[int, int], box_format: str) -> Any:
     """A field's value as a tv_tensor. `box_format`: of boxes that the native part has converted, or ""."""
-    from torchvision import tv_tensors  # type: ignore[import-untyped]
+    from torchvision import tv_tensors
 
     if field.kind == "image":
         return tv_tensors.Image(value)

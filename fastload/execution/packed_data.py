@@ -153,10 +153,11 @@ def _native(view: PackedView, device: bool) -> PackedView | None:
     """The rows with what the native engine does; None if another engine has to run.
 
     Raises:
-        TransformError: several views of an image leave a delivered field behind that lies in it, as dataset[i] raises it.
+        TransformError: several views of an image leave a delivered field behind that lies in it, or rotated boxes are to become upright
+            ones, as dataset[i] raises it.
     """
     for each in view.datasets:
-        if each.plan.views and isinstance(each, PackedDataset):
+        if (each.plan.views or each.plan.box_format) and isinstance(each, PackedDataset):
             each.check_fields(each.plan)
     if not all(each.is_batched_natively for each in view.datasets):
         return None

@@ -22,7 +22,8 @@ from fastload.packed_view import NativeDataset, PackedView
 from fastload.plan import Plan
 from fastload.plan.spec import to_pillow
 from fastload.threads.engine import ThreadEngine
-from fastload.whole_samples import wrapped
+from fastload.whole_samples import steps_of, wrapped
+from fastload.word_flips import word_flips
 
 SAMPLES = 64
 """At most, evenly spaced over the dataset; the first WARM are run once before."""
@@ -115,9 +116,10 @@ def _python(plan: Plan, dataset: PackedDataset, index: int) -> tuple[Any, list[f
     elif plan.pillow:
         image = to_pillow(image)
     times.append(time.perf_counter())
-    for step in plan.python:
-        image = step(image)
-        times.append(time.perf_counter())
+    with word_flips(values.values()):
+        for step in steps_of(plan) if dataset.takes_whole_samples else plan.python:
+            image = step(image)
+            times.append(time.perf_counter())
     return image, [b - a for a, b in pairwise(times)]
 
 

@@ -77,16 +77,17 @@ class TransformedDataset:
     """
 
     _has_boxes = False  # whether the engine has the boxes of each sample
+    _is_whole = False  # whether Python steps get whole samples
 
     def __init__(self, transform: Any) -> None:
         self._transform: Any = transform
         self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
         self._leaves = False  # whether the plan leaves ops to the device
         self._source: tuple[Any, ...] | None = None  # what the engine reads, and what that was made of
-        self._plan, self._planned = self._compiled(), fingerprint(transform)
+        self._plan, self._planned = self._compiled(transform), fingerprint(transform)
 
-    def _compiled(self) -> Plan:
-        return compile_plan(self._transform, device=self._leaves, boxes=self._has_boxes)
+    def _compiled(self, transform: Any) -> Plan:
+        return compile_plan(transform, device=self._leaves, boxes=self._has_boxes, whole=self._is_whole)
 
     @property
     def transform(self) -> Any:
@@ -95,7 +96,7 @@ class TransformedDataset:
 
     @transform.setter
     def transform(self, transform: Any) -> None:
-        plan = compile_plan(transform, device=self._leaves, boxes=self._has_boxes)
+        plan = self._compiled(transform)
         self._plan, self._planned, self._transform = plan, fingerprint(transform), transform
 
     @property
@@ -104,7 +105,7 @@ class TransformedDataset:
         if not self._fixed:
             seen = fingerprint(self._transform)
             if seen != self._planned:
-                self._plan, self._planned = compile_plan(self._transform, boxes=self._has_boxes), seen
+                self._plan, self._planned = self._compiled(self._transform), seen
         return self._plan
 
     def snapshot(self, *, device: bool = False) -> Self:
@@ -115,7 +116,7 @@ class TransformedDataset:
         """
         plan, out = self.plan, self._copied()
         out._fixed, out._leaves, out._source = True, device and plan.movable, None
-        out._plan = out._compiled() if out._leaves else plan
+        out._plan = out._compiled(self._transform) if out._leaves else plan
         return out
 
     def _copied(self) -> Self:

@@ -17,14 +17,15 @@ from fastload.plan.torchvision import class_mistake, converts, entries_of, flatt
 from fastload.rng import VIEW_STREAMS
 
 
-def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -> Plan:
+def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, whole: bool = False) -> Plan:
     """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested mixture.
 
     1. fastload's transforms, and those of torchvision's that mean the same, are native as far as the list goes without interruption.
     2. From the first step that is not, either all the rest runs on whole batches (with `device`, where all of it can, in its order), or all
        the rest runs per sample in Python, in its order; `why` of its first stage says what is in the way of a device.
     3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
-       the list is torchvision's alone. Otherwise with the CHW tensor.
+       the list is torchvision's alone. Otherwise with the CHW tensor. Native steps mean the same: torchvision's ToDtype lets a Pillow image
+       pass, and converts a tensor.
     4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and so is what is left of each.
     5. torchvision's FiveCrop and TenCrop make views, too; what comes after them draws once for all. Where that is not all native, they are
        Python's as any other step.
@@ -34,6 +35,7 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -
         transform: the list.
         device: whether ops on batches may be left to the device; see Plan.device.
         boxes: whether the engine is given the boxes of each sample.
+        whole: whether Python steps get whole samples, in which no image is Pillow's.
 
     Raises:
         TransformError: fastload's own transforms in an order that has no native meaning; the message says what to change.
@@ -45,14 +47,15 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False) -
         if isinstance(step, T.Views) and step is not steps[-1]:
             raise TransformError(f"{step!r} is not the last step: put what follows it into each of its entries")
     entries = entries_of(steps[-1]) if steps else None
-    views = None if entries is None else _compile_views(steps, entries, device)
+    views = None if entries is None else _compile_views(steps, entries, device, whole)
     if views is None:
-        views = _compile_crops(steps, device)
-    return _compile(steps, range(1, len(steps) + 1), device, boxes) if views is None else views
+        views = _compile_crops(steps, device, whole)
+    return _compile(steps, range(1, len(steps) + 1), device, boxes, whole) if views is None else views
 
 
-def _compile_crops(steps: Sequence[Any], device: bool) -> Plan | None:
+def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | None:
     """The plan of a list with FiveCrop or TenCrop; None where there is none, or not all of it is native."""
+    is_tensor = whole or not _are_for_pillow(steps, steps)  # of the list as it was given: the crops are fastload's
     for place, step in enumerate(steps):
         found = known(step)
         crops = crops_of(found) if found else None
@@ -64,7 +67,7 @@ def _compile_crops(steps: Sequence[Any], device: bool) -> Plan | None:
         views = []
         for crop in crops:
             streams = [*range(1, place + 1), *[place + 1] * len(crop), *range(place + 2, len(steps) + 1)]
-            view = _compile([*before, *crop, *after], streams, device)
+            view = _compile([*before, *crop, *after], streams, device, whole=is_tensor)
             if not view.native or view.device:
                 return None
             views.append(view)
@@ -72,7 +75,7 @@ def _compile_crops(steps: Sequence[Any], device: bool) -> Plan | None:
     return None
 
 
-def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool) -> Plan | None:
+def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, whole: bool) -> Plan | None:
     """The plan of a list that ends in several views of the image: each of them is planned as the list with its entry at the end.
 
     Each view has random streams of its own, which follow from its number and the place in its entry, and shares those of what comes before.
@@ -81,9 +84,8 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool) -
         None where something before makes Python of it all: then a step that is not fastload's own runs as the callable that it is.
     """
     before, step = list(steps[:-1]), steps[-1]
-    late = next(
-        (stage for stage in _compile(before, range(1, len(steps)), device).stages if stage.where not in ("native", "nothing")), None
-    )
+    stages = _compile(before, range(1, len(steps)), device, whole=whole).stages
+    late = next((stage for stage in stages if stage.where not in ("native", "nothing")), None)
     if late is not None:
         if not isinstance(step, T.Views):
             return None
@@ -95,7 +97,7 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool) -
             raise TransformError(f"{step!r}: at most {T.MOST_VIEWS} views, each of fewer than {VIEW_STREAMS} steps")
         own = number * VIEW_STREAMS
         try:
-            view = _compile(each, [*range(1, len(steps)), *range(own + len(steps), own + len(each) + 1)], device)
+            view = _compile(each, [*range(1, len(steps)), *range(own + len(steps), own + len(each) + 1)], device, whole=whole)
         except TransformError as error:
             raise TransformError(f"view {number + 1}: {error}") from None
         views.append(view)
@@ -136,20 +138,21 @@ def _joined(views: Sequence[Plan], before: int) -> Plan:
     )
 
 
-def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: bool = False) -> Plan:
+def _compile(steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: bool = False, whole: bool = False) -> Plan:
     """Plans a list that makes one image of an image; `streams`: the random stream of each step."""
-    part = NativePart(boxes=boxes)
+    is_tensor = whole or not _are_for_pillow(steps, steps)
+    part = NativePart(is_tensor=is_tensor, boxes=boxes)
     stages, floats, reason = _take_all(steps, streams, part)
     done = len(stages)
     rest, first = steps[done:], done + 1
-    ops = device_part(rest, first, part.form)
+    ops = device_part(rest, first, part.form, is_tensor)
     if device and isinstance(ops, tuple):
         stages += _device_stages(rest, first, ops)
         return _plan(part, stages, floats, device=ops)
     for step in rest:
         _check_python(step, rest[0])
     stages += _python_stages(rest, first, reason, ops if isinstance(ops, int) else None)
-    pillow = _begins_with_pillow(steps, done, part)
+    pillow = bool(rest) and part.form == "image" and _are_for_pillow(steps, rest)
     return _plan(part, stages, floats, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple))
 
 
@@ -198,11 +201,9 @@ def _check_python(step: Any, first: Any) -> None:
         raise TransformError(f"{step!r} is neither a fastload transform nor callable")
 
 
-def _begins_with_pillow(steps: Sequence[Any], done: int, part: NativePart) -> bool:
-    """Rule 3 of compile_plan."""
-    if done == len(steps) or part.form != "image":
-        return False
-    if any(converts(step) for step in steps[done:]):
+def _are_for_pillow(steps: Sequence[Any], rest: Sequence[Any]) -> bool:
+    """Rule 3 of compile_plan: whether `rest`, the end of a list in which nothing has made a tensor yet, begins with a Pillow image."""
+    if any(converts(step) for step in rest):
         return True
     return any(is_torchvisions(step) for step in steps) and not any(isinstance(step, T.Transform) for step in steps)
 

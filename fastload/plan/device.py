@@ -16,7 +16,7 @@ _BYTES = ("image", "uint8")
 _ZERO = (0, 0.0, None, (0,), (0.0,), (0, 0, 0), (0.0, 0.0, 0.0))
 
 
-def device_part(rest: Sequence[Any], first: int, form: Form) -> tuple[DeviceOp, ...] | int:
+def device_part(rest: Sequence[Any], first: int, form: Form, is_tensor: bool = False) -> tuple[DeviceOp, ...] | int:
     """The rest of a list as ops on batches, in its order, or the position of the first step that is no such op in its place.
 
     Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
@@ -26,8 +26,9 @@ def device_part(rest: Sequence[Any], first: int, form: Form) -> tuple[DeviceOp, 
         rest: the steps from the first that the native part does not have.
         first: its position, from 1.
         form: what the list holds there.
+        is_tensor: as NativePart has it.
     """
-    values = NativePart()
+    values = NativePart(is_tensor=is_tensor)
     values.form = form
     values.to_float = form in ("float", "normalized")
     if form == "normalized":

@@ -86,13 +86,14 @@ def _to_dtypes(given: Mapping[Any, Any], scale: Any, position: int, part: Native
 
 
 def _image_to_dtype(dtype: str, scale: Any, position: int, part: NativePart, v2: bool) -> str | None:
-    if part.form == "image":
+    if part.form == "image" and not part.is_tensor:
         if v2 and dtype.startswith("torch."):
             return None  # v2 converts tensors only, and lets a Pillow image pass
         raise TransformError("the image is no tensor yet")
-    if dtype == ("torch.uint8" if part.form == "uint8" else "torch.float32"):
+    is_bytes = part.form in ("image", "uint8")
+    if dtype == ("torch.uint8" if is_bytes else "torch.float32"):
         return None
-    if part.form != "uint8" or dtype != "torch.float32" or scale is not True:
+    if not is_bytes or dtype != "torch.float32" or scale is not True:
         raise TransformError("natively bytes become float32 scaled to 0..1, and nothing else")
     part.add(T.ToFloat(), position)
     part.reciprocal = v2

@@ -32,6 +32,7 @@ class NativePart:
 
     Attributes:
         form: what the list holds here.
+        is_tensor: whether "image" is a tensor for steps in Python, too, and never Pillow's.
         size: (height, width) of every sample here, or None where it depends on the sample.
         drawn_size: whether the size here depends on the random draws.
         boxed_size: whether it depends on the sample's boxes: it is then known no sooner than the sample is made, and before that its bound.
@@ -43,10 +44,12 @@ class NativePart:
         of_boxes: positions of the steps that need the sample's boxes.
 
     Args:
+        is_tensor: the attribute.
         boxes: whether the engine has the sample's boxes.
     """
 
-    def __init__(self, *, boxes: bool = False) -> None:
+    def __init__(self, *, is_tensor: bool = False, boxes: bool = False) -> None:
+        self.is_tensor = is_tensor
         self._boxes = boxes
         self.form: Form = "image"
         self.ops: list[dict[str, Any]] = []

@@ -20,6 +20,8 @@ _BASE = ("lightly.transforms.multi_view_transform", "MultiViewTransform")
 _ONE_VIEW = re.compile(r"\w*View\d?Transform|ToTensor")
 """lightly's classes that only call the torchvision transform that they hold as `transform`."""
 _MIXES = ("MixUp", "CutMix")
+_CALLERS = ("Lambda", "RandomApply", "RandomChoice", "RandomOrder")
+"""torchvision's v1 classes that only call what they were given."""
 
 _POLICY = ("interpolation", "fill")
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
@@ -165,6 +167,18 @@ def read_of(step: Any) -> tuple[Mapping[str, Any], tuple[Any, ...] | None]:
 def is_torchvisions(step: Any) -> bool:
     """Whether its class, or one that it derives from, is torchvision's."""
     return any(_ours(kind) for kind in type(step).__mro__)
+
+
+def takes_image_alone(step: Any) -> bool:
+    """Whether it is one of torchvision.transforms (v1) that takes an image and nothing else."""
+    kind = type(step)
+    return _ours(kind) and ".v2." not in f"{kind.__module__}." and kind.__name__ not in _CALLERS
+
+
+def makes_floats(step: Any) -> bool:
+    """Whether it is v2's ToTensor, which makes floats of Pillow images."""
+    found = known(step)
+    return found is not None and found.v2 and found.name == "ToTensor"
 
 
 def converts(step: Any) -> bool:

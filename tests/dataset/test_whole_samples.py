@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import fastload
+import fastload.transforms as T
 from fastload import FastLoader, PackedDataset
 from fastload.errors import TransformError
 from fastload.packing import Item
@@ -139,6 +140,63 @@ def test_outlines_move_as_natively(folder: Path) -> None:
             assert isinstance(wanted, tv.KeyPoints)
             assert wanted.canvas_size == (10, 40)
             torch.testing.assert_close(part, torch.Tensor(wanted), rtol=0, atol=1e-4)
+
+
+def kept(sample: Any) -> Any:
+    """A step that is Python and changes nothing."""
+    return sample
+
+
+@pytest.mark.parametrize("before", [[], [kept], [T.CenterCrop(20)], [T.CenterCrop(20), kept]])
+def test_to_dtype_without_to_image(folder: Path, before: list[Any]) -> None:
+    """ToDtype converts an image that is no Pillow image, on its own and after a step in Python, natively and not, with the same values."""
+    step = v2.ToDtype({tv.Image: torch.float32, tv.Mask: torch.int64, "others": None}, scale=True)
+    fields = ["image", "seg", "right", "boxes"]
+    plain = PackedDataset(folder, [each for each in before if each is not kept], fields=fields)
+    dataset = PackedDataset(folder, [*before, step], fields=fields)
+    assert dataset.plan.native == (kept not in before)
+    for index in range(COUNT):
+        sample = dataset[index]
+        wanted = step({name: value if name == "boxes" else _wrap(name, value) for name, value in plain[index].items()})
+        for name in fields:
+            assert same(sample[name].as_subclass(torch.Tensor), wanted[name].as_subclass(torch.Tensor)), name
+    assert wanted["image"].dtype == torch.float32
+
+
+def _wrap(name: str, value: torch.Tensor) -> torch.Tensor:
+    return tv.Mask(value) if name == "seg" else tv.Image(value)  # type: ignore[no-any-return]
+
+
+def test_to_dtype_of_images_alone(folder: Path) -> None:
+    """Of images alone it lets pass what torchvision's list gets as a Pillow image; beside fastload's transforms the image is a tensor."""
+    step, fields = v2.ToDtype(torch.float32, scale=True), ["image", "note"]
+    plain = PackedDataset(folder, fields=fields)[1]["image"]
+    assert same(PackedDataset(folder, [v2.RandomHorizontalFlip(0.0), step], fields=fields)[1]["image"], plain)
+    seen: list[Any] = []
+    PackedDataset(folder, [lambda image: seen.append(image) or image, step, seen.append], fields=fields)[1]
+    assert [type(each).__name__ for each in seen] == ["Image", "Image"]
+    for before in ([T.RandomHorizontalFlip(0.0)], [T.RandomHorizontalFlip(0.0), kept]):
+        assert same(PackedDataset(folder, [*before, step], fields=fields)[1]["image"], step(plain))
+
+
+@pytest.mark.filterwarnings("ignore:The transform `ToTensor")
+@pytest.mark.parametrize("before", [[], [kept]])
+def test_to_tensor(folder: Path, before: list[Any]) -> None:
+    """v2.ToTensor makes floats of images, as of the Pillow images that it stands for, natively and after a step in Python."""
+    sample, plain = PackedDataset(folder, [*before, v2.ToTensor()])[2], PackedDataset(folder)[2]
+    for name in ("image", "right"):
+        assert same(sample[name].as_subclass(torch.Tensor), plain[name] / 255), name
+    assert same(sample["seg"].as_subclass(torch.Tensor), plain["seg"])
+
+
+def test_first_version_of_torchvisions_transforms(folder: Path) -> None:
+    """A step of torchvision.transforms that runs in Python takes images alone: refused where more goes with the image, and named."""
+    v1 = pytest.importorskip("torchvision.transforms")
+    dataset = PackedDataset(folder, [v1.RandomHorizontalFlip(0.0), v1.ColorJitter(0.5)], fields=["image", "seg"])
+    with pytest.raises(TransformError, match=r"ColorJitter.* takes an image alone, and 'seg' .*v2\.ColorJitter"):
+        dataset[0]
+    assert PackedDataset(folder, [v1.RandomHorizontalFlip(0.0), v1.Lambda(kept)], fields=["image", "seg"])[0][0].shape == (3, *CANVAS)
+    assert PackedDataset(folder, [v1.ColorJitter(0.5), v1.ToTensor()], fields=["image", "note"])[0]["image"].dtype == torch.float32
 
 
 def test_structures(folder: Path) -> None:

@@ -1,0 +1,34 @@
+"""word_flips: lets steps in Python flip tensors of 16-bit integers, of which torch has no flip on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_FLIPS = (
+    *(torch.flip, torch.fliplr, torch.flipud, torch.rot90),
+    *(torch.Tensor.flip, torch.Tensor.fliplr, torch.Tensor.flipud, torch.Tensor.rot90),
+)
+
+
+class WordFlips(TorchFunctionMode):
+    """While it is entered, uint16 tensors are flipped as int16 ones, which have the same bytes."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if func in _FLIPS and args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.uint16:
+            words = args[0].as_subclass(torch.Tensor).view(torch.int16)
+            return func(words, *args[1:], **given).view(torch.uint16)
+        return func(*args, **given)
+
+
+def word_flips(values: Iterable[Any]) -> AbstractContextManager[Any]:
+    """What the steps of a sample of these values run in."""
+    wide = any(isinstance(each, torch.Tensor) and each.dtype == torch.uint16 for each in values)
+    return WordFlips() if wide else nullcontext()
