@@ -62,6 +62,8 @@ def _coco(root: Path, count: int) -> None:
     path = root / "coco/annotations/instances_train2017.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    captions = [{"id": n, "image_id": n, "caption": f"image {n}"} for n in range(count)]
+    (root / "captions_train2017.json").write_text(json.dumps({"images": images, "annotations": captions}))
 
 
 def _panoptic(root: Path, count: int) -> None:

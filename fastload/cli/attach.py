@@ -89,7 +89,7 @@ def attach(
             key_pattern=key_pattern,
             label_pattern=label_pattern,
             format=format,
-            annotations=annotations,
+            annotations=annotations or None,
             masks=masks,
             split=split,
             overwrite=overwrite,

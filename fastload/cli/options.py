@@ -37,7 +37,12 @@ LayoutFormat = Annotated[
     Format | None,
     typer.Option("--format", help="The layout of a folder, where it is not recognised.", show_default=False),
 ]
-Annotations = Annotated[str | None, typer.Option(metavar="FILE", help="Of a COCO dataset: the JSON file; SRC is the folder of its images.")]
+Annotations = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE", help="Of a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: files are merged."
+    ),
+]
 Masks = Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the masks of the images in SRC, or of panoptic PNGs.")]
 Split = Annotated[str | None, typer.Option(help="The part of a dataset that has several: train, val, train2017, ...")]
 StorageOptions = Annotated[

@@ -145,7 +145,7 @@ def pack(
             key_pattern=key_pattern,
             label_pattern=label_pattern,
             format=format,
-            annotations=annotations,
+            annotations=annotations or None,
             masks=masks,
             split=split,
             overwrite=overwrite,

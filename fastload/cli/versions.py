@@ -103,7 +103,7 @@ def append(
             key_pattern=key_pattern,
             label_pattern=label_pattern,
             format=format,
-            annotations=annotations,
+            annotations=annotations or None,
             masks=masks,
             split=split,
             resume=resume,

@@ -18,7 +18,7 @@ from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.options import Check, Format, OnError, PackOptions, RunOptions, layout_options, lmdb_options, table_options
+from fastload.packing.options import Check, Format, OnError, PackOptions, Paths, RunOptions, layout_options, lmdb_options, table_options
 from fastload.packing.packer import refuse_source_inside
 from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
@@ -47,7 +47,7 @@ def attach(
     key_pattern: str | None = None,
     label_pattern: str | None = None,
     format: Format | None = None,
-    annotations: str | os.PathLike[str] | None = None,
+    annotations: Paths | None = None,
     masks: str | os.PathLike[str] | None = None,
     split: str | None = None,
     overwrite: bool = False,

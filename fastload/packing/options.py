@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from fastload.errors import ArgumentError
+from fastload.files import expanded
 from fastload.limits import MAX_PIXELS, checked_max_pixels
 from fastload.sizes import parse_size
 from fastload.store.journal import SHARD_SIZE_LIMIT
@@ -25,6 +26,7 @@ Check = Literal["structure", "entropy"]
 OnError = Literal["raise", "skip"]
 Layout = Literal["folders", "pairs", "coco"]
 """Layouts that `unpack` writes."""
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs"]
 
 CHOICES = {"encode": Encode, "subsampling": Subsampling, "exif": Exif, "check": Check, "on_error": OnError}
@@ -146,7 +148,7 @@ class LayoutOptions:
 
     Attributes:
         format: the layout of the folder; None: recognised.
-        annotations: the JSON file of a dataset in COCO's form; None: found in the folder.
+        annotations: the JSON file of a dataset in COCO's form, or several; None: found in the folder.
         masks: the folder of the masks of a folder of images, or of the PNGs of a panoptic dataset; None: found beside the images.
         split: the part of the dataset, as the layout names it: train, val, train2017, ...; None: there is only one.
 
@@ -155,7 +157,7 @@ class LayoutOptions:
     """
 
     format: Format | None = None
-    annotations: str | os.PathLike[str] | None = None
+    annotations: Paths | None = None
     masks: str | os.PathLike[str] | None = None
     split: str | None = None
 
@@ -164,12 +166,22 @@ class LayoutOptions:
             raise ArgumentError(f"format={self.format!r} is none of {', '.join(get_args(Format))}")
         for name in ("annotations", "masks", "split"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
+            several = list(value) if name == "annotations" and isinstance(value, list | tuple) else [value]
+            if value is not None and not (several and all(isinstance(each, str | os.PathLike) and os.fspath(each) for each in several)):
                 raise ArgumentError(f"{name}={value!r} is no {'name' if name == 'split' else 'path'}")
             if value is not None and self.format is not None and self.format not in _TAKEN_BY[name]:
                 raise ArgumentError(f"{name} is for the formats {', '.join(_TAKEN_BY[name])}, and format={self.format!r}")
         if self.annotations is not None and self.split is not None:
             raise ArgumentError("annotations and split both say which part of the dataset is packed: give one")
+        files = self.annotation_files
+        if len(set(files)) < len(files):
+            raise ArgumentError(f"annotations names a file twice: {', '.join(files)}")
+
+    @property
+    def annotation_files(self) -> tuple[str, ...]:
+        """The paths of `annotations`; () for None."""
+        given = self.annotations
+        return () if given is None else tuple(expanded(each) for each in (given if isinstance(given, list | tuple) else (given,)))
 
 
 _TAKEN_BY = {
@@ -251,7 +263,7 @@ def lmdb_options(key_pattern: str | None, label_pattern: str | None) -> LmdbOpti
 
 def layout_options(
     format: Format | None,
-    annotations: str | os.PathLike[str] | None,
+    annotations: Paths | None,
     masks: str | os.PathLike[str] | None,
     split: str | None,
 ) -> LayoutOptions | None:

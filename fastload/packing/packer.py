@@ -16,6 +16,7 @@ from fastload.packing.options import (
     Format,
     OnError,
     PackOptions,
+    Paths,
     RunOptions,
     Subsampling,
     layout_options,
@@ -54,7 +55,7 @@ def pack(
     key_pattern: str | None = None,
     label_pattern: str | None = None,
     format: Format | None = None,
-    annotations: str | os.PathLike[str] | None = None,
+    annotations: Paths | None = None,
     masks: str | os.PathLike[str] | None = None,
     split: str | None = None,
     overwrite: bool = False,
@@ -107,7 +108,8 @@ def pack(
         format: the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), "voc-segmentation", "yolo", "cityscapes",
             "ade20k" or "pairs" (of images and masks). Usual ones are recognised.
         annotations: the JSON file of a dataset in COCO's form (instances, keypoints, captions, panoptic); `source` is the folder of its
-            images, or one above it. It may be left out where the folder has only one.
+            images, or one above it. It may be left out where the folder has only one. A list of several: of other images, or of other
+            kinds of the same images, which are one by their ids.
         masks: the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset.
         split: which part of a dataset is packed, where its layout has several: "train", "val", "train2017", ...
         overwrite: replace a dataset, finished or half-written, at `out`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, numbers, rows
-from fastload.packing.sources.coco_index import CocoImage, CocoIndex
+from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex
+from fastload.packing.sources.coco_merged import MergedIndex
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
 from fastload.store import Field
 
@@ -18,22 +20,34 @@ CATEGORY_ID = "category_id"
 
 
 class CocoFiles(AnnotatedFiles):
-    """The images of an annotation file; also those that have no annotations.
+    """The images of an annotation file, or of several; also those that have no annotations.
 
     Attributes:
-        index: the annotation file.
+        index: the annotation file, or files.
+        categories: by their ids, in ascending order.
         labels: the label of each category id: 0, 1, ... in the order of the ids, which need not be contiguous.
+
+    Args:
+        folder: of the images of one file; of several files the index has the paths.
+        categories: of the dataset, where they are more than those of the index.
     """
 
-    def __init__(self, title: str, index: CocoIndex, folder: str) -> None:
-        super().__init__(title, [os.path.join(folder, image.file) if image.id >= 0 or image.file else "" for image in index.images])
+    def __init__(
+        self, title: str, index: CocoIndex | MergedIndex, folder: str = "", categories: Mapping[int, Category] | None = None
+    ) -> None:
+        if isinstance(index, MergedIndex):
+            paths, self.notices = index.paths, index.notices()
+        else:
+            paths = [os.path.join(folder, image.file) if image.id >= 0 or image.file else "" for image in index.images]
+        super().__init__(title, paths)
         self.index = index
-        self.labels = {own: label for label, own in enumerate(index.categories)}
-        self.classes = tuple(category.name for category in index.categories.values()) or None
+        self.categories = index.categories if categories is None else categories
+        self.labels = {own: label for label, own in enumerate(self.categories)}
+        self.classes = tuple(category.name for category in self.categories.values()) or None
 
     def name(self, position: int) -> str:
         image = self.index.images[position]
-        return self._images[position] or f"{self.index.path}: {image.wrong}"
+        return self._images[position] or f"{self.index.file_of(position)}: {image.wrong}"
 
     def key(self, position: int) -> str:
         return self.index.images[position].file or self.index.images[position].wrong
@@ -70,8 +84,10 @@ class CocoSource(CocoFiles):
         PackError: the categories have different numbers of keypoints.
     """
 
-    def __init__(self, title: str, index: CocoIndex, folder: str) -> None:
-        super().__init__(title, index, folder)
+    def __init__(
+        self, title: str, index: CocoIndex | MergedIndex, folder: str = "", categories: Mapping[int, Category] | None = None
+    ) -> None:
+        super().__init__(title, index, folder, categories)
         self._keys = index.keys
         self._points = self._keypoints()
         of = BOXES if self._keys["bbox"] else ""
@@ -79,7 +95,7 @@ class CocoSource(CocoFiles):
         fields = [Field("image_id", "int")]
         if of:
             fields.append(Field(BOXES, "boxes", format="xywh"))
-        if objects and index.categories:
+        if objects and self.categories:
             fields += [rows(LABELS, "int64", of), rows(CATEGORY_ID, "int64", of)]
         if objects:
             fields += [rows("area", "float32", of), rows("iscrowd", "int64", of)]
@@ -94,7 +110,7 @@ class CocoSource(CocoFiles):
 
     def _keypoints(self) -> int:
         """Keypoints of an object; 0: there are none."""
-        counts = {category.keypoints for category in self.index.categories.values() if category.keypoints}
+        counts = {category.keypoints for category in self.categories.values() if category.keypoints}
         if not self._keys["keypoints"]:
             return 0
         if len(counts) != 1:

@@ -1,15 +1,17 @@
-"""The files of a dataset in COCO's form: which annotation file, and in which folder its images and panoptic masks are."""
+"""The files of a dataset in COCO's form: which annotation files, and in which folders their images and panoptic masks are."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from fastload.errors import ArgumentError, PackError
 from fastload.files import expanded
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.coco import CocoFiles, CocoSource
-from fastload.packing.sources.coco_index import CocoIndex
-from fastload.packing.sources.coco_panoptic import CocoPanopticSource
+from fastload.packing.sources.coco_index import Category, CocoIndex
+from fastload.packing.sources.coco_merged import MergedIndex
+from fastload.packing.sources.coco_panoptic import CocoPanopticSource, CocoSegmentsSource
 
 ROBOFLOW = "_annotations.coco.json"
 """Name of the annotation file beside its images, as Roboflow exports a split."""
@@ -34,25 +36,36 @@ def coco_source(path: str, options: LayoutOptions) -> CocoFiles:
         options: `annotations`, or the `split` whose annotation file in the folder is meant; `masks`, of a panoptic file.
 
     Raises:
-        PackError: there is no annotation file, or there are several; the message names them.
+        PackError: there is no annotation file, or there are several, and none is named; the message names them. Or several that are
+            named contradict each other in their categories.
     """
-    file = _annotation_file(path, options)
-    root = path if os.path.isdir(path) else os.path.dirname(file)
-    index = CocoIndex(file)
-    folder = _folder_of(root, file, [image.file for image in index.images[:_TRIED] if image.file])
-    if index.keys["segments_info"] and not index.keys["bbox"]:
-        masks = expanded(options.masks) if options.masks is not None else os.path.splitext(file)[0]
-        if not os.path.isdir(masks):
-            raise PackError(f"{masks}: no such folder, where the PNGs of {file} are looked for; --masks (masks=) names another one")
-        return CocoPanopticSource(path, index, folder, masks)
-    if options.masks is not None:
-        raise ArgumentError(f"masks is for the PNGs of a panoptic dataset, and {file} is none")
-    return CocoSource(path, index, folder)
+    files = options.annotation_files or (_annotation_file(path, options),)
+    indices, folders = [CocoIndex(file) for file in files], []
+    for file, index in zip(files, indices, strict=True):
+        root = path if os.path.isdir(path) else os.path.dirname(file)
+        folders.append(_folder_of(root, file, [image.file for image in index.images[:_TRIED] if image.file]))
+    panoptic = [number for number, index in enumerate(indices) if index.is_panoptic]
+    if options.masks is not None and not panoptic:
+        raise ArgumentError(f"masks is for the PNGs of a panoptic dataset, and {files[0]} is none")
+    if len(files) == 1:
+        return _panoptic_source(path, indices[0], folders[0], options) if panoptic else CocoSource(path, indices[0], folders[0])
+    merged = MergedIndex(indices, folders)
+    if not panoptic:
+        return CocoSource(path, merged)
+    segments = {number: _panoptic_source(path, indices[number], folders[number], options, merged.categories) for number in panoptic}
+    return CocoSegmentsSource(path, merged, segments)
+
+
+def _panoptic_source(
+    path: str, index: CocoIndex, folder: str, options: LayoutOptions, categories: Mapping[int, Category] | None = None
+) -> CocoPanopticSource:
+    masks = expanded(options.masks) if options.masks is not None else os.path.splitext(index.path)[0]
+    if not os.path.isdir(masks):
+        raise PackError(f"{masks}: no such folder, where the PNGs of {index.path} are looked for; --masks (masks=) names another one")
+    return CocoPanopticSource(path, index, folder, masks, categories)
 
 
 def _annotation_file(path: str, options: LayoutOptions) -> str:
-    if options.annotations is not None:
-        return expanded(options.annotations)
     if not os.path.isdir(path):
         return path
     found = annotation_files(path)
@@ -65,7 +78,9 @@ def _annotation_file(path: str, options: LayoutOptions) -> str:
             "(annotations= in Python)"
         )
     several = "several annotation files" if chosen else f"no annotation file for the split {options.split!r}"
-    raise PackError(f"{path}: {several}: {', '.join(os.path.basename(each) for each in chosen or found)}; name one with --annotations FILE")
+    raise PackError(
+        f"{path}: {several}: {', '.join(os.path.basename(each) for each in chosen or found)}; name one, or several, with --annotations FILE"
+    )
 
 
 def _part(file: str) -> str:

@@ -185,6 +185,15 @@ class CocoIndex:
             found.append((f"{self.path}: {what} of image {image.id} ({os.path.basename(image.file)})", entry))
         return found
 
+    @property
+    def is_panoptic(self) -> bool:
+        """Whether its annotations are segments, whose pixels are in PNGs."""
+        return bool(self.keys["segments_info"]) and not self.keys["bbox"]
+
+    def file_of(self, position: int) -> str:
+        """The file that has an image, for messages."""
+        return self.path
+
     def time(self) -> int:
         """When the file was changed, in nanoseconds. Raises OSError."""
         return file_stamp(self.path)[1]

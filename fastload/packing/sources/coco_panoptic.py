@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,9 @@ from fastload.files import read_regular
 from fastload.limits import checked_max_pixels
 from fastload.packing.pixels import MissingLibrary, read_other
 from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, VOID, Values, numbers, rows
-from fastload.packing.sources.coco import CATEGORY_ID, CocoFiles
-from fastload.packing.sources.coco_index import CocoImage, CocoIndex
+from fastload.packing.sources.coco import CATEGORY_ID, CocoFiles, CocoSource
+from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex
+from fastload.packing.sources.coco_merged import MergedIndex
 from fastload.packing.sources.protocol import Value
 from fastload.store import Field
 
@@ -36,8 +39,8 @@ class CocoPanopticSource(CocoFiles):
         PackError: the file has no categories.
     """
 
-    def __init__(self, title: str, index: CocoIndex, folder: str, masks: str) -> None:
-        super().__init__(title, index, folder)
+    def __init__(self, title: str, index: CocoIndex, folder: str, masks: str, categories: Mapping[int, Category] | None = None) -> None:
+        super().__init__(title, index, folder, categories)
         if not index.categories:
             raise PackError(f"{index.path}: it has no categories")
         self._masks = masks
@@ -53,8 +56,10 @@ class CocoPanopticSource(CocoFiles):
         )
 
     def values(self, position: int, image: bytes) -> Values:
-        entry = self.index.images[position]
-        found = self.index.annotations(position)
+        return self.segments(self.index.images[position], self.index.annotations(position))
+
+    def segments(self, entry: CocoImage, found: list[tuple[str, dict[str, Any]]]) -> Values:
+        """The fields of an image of these annotations, of which there is one, or none."""
         if len(found) > 1:
             raise PackError(f"{found[1][0]}: the image has another one ({len(found)} in all); a panoptic file has one for each image")
         what, annotation = found[0] if found else ("", {"segments_info": []})
@@ -110,6 +115,41 @@ class CocoPanopticSource(CocoFiles):
         labels = [np.iinfo(self._dtype).max, *(self.label(what, each) for each in segments)]
         numbered: npt.NDArray[np.uint16] = numbers_of[inverse].reshape(ids.shape)
         return numbered, np.array(labels, self._dtype)[numbered]
+
+
+class CocoSegmentsSource(CocoSource):
+    """Images of several files, some of them panoptic: the fields of `CocoSource`, and those of `CocoPanopticSource`.
+
+    Where the other files have objects, fields of segments that go by the same names begin with `segment_`: `segment_boxes`, ...
+
+    Args:
+        panoptic: the panoptic files, by their numbers in the index.
+    """
+
+    def __init__(self, title: str, index: MergedIndex, panoptic: Mapping[int, CocoPanopticSource]) -> None:
+        super().__init__(title, index)
+        self._merged, self._panoptic = index, panoptic
+        self._own = next(iter(panoptic.values()))
+        names = {field.name for field in self.fields}
+        self._renamed = {field.name: field.name for field in self._own.fields if field.name != "image_id"}
+        if names & self._renamed.keys():
+            self._renamed |= {name: f"segment_{name}" for name in (BOXES, LABELS, CATEGORY_ID, "area", "iscrowd")}
+        new = [replace(f, name=self._renamed[f.name], of=self._renamed.get(f.of, "")) for f in self._own.fields if f.name in self._renamed]
+        self.fields = (*self.fields, *new)
+
+    @property
+    def label_limits(self) -> dict[str, int]:
+        return super().label_limits | {self._renamed[LABELS]: len(self.categories)}
+
+    def values(self, position: int, image: bytes) -> Values:
+        values, objects = super().values(position, image)
+        at = self._merged.segments_at(position)
+        if at is None:
+            own, segments = self._own.segments(self.index.images[position], [])
+        else:
+            own, segments = self._panoptic[at[0]].values(at[1], image)
+        values |= {self._renamed[name]: value for name, value in own.items() if name in self._renamed}
+        return values, () if objects and segments else objects or segments
 
 
 def _listed(ids: npt.NDArray[np.int64]) -> str:
