@@ -13,8 +13,10 @@ from fastload.plan.device import device_part
 from fastload.plan.mapping import mapped, take
 from fastload.plan.native import NativePart
 from fastload.plan.spec import DeviceOp, Plan, Stage, ViewSteps, Where
-from fastload.plan.torchvision import class_mistake, converts, entries_of, flatten, is_torchvisions, known
+from fastload.plan.torchvision import class_mistake, converts, entries_of, flatten, is_torchvisions, known, passes_pillow
 from fastload.rng import VIEW_STREAMS
+
+_PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
 
 
 def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, whole: bool = False) -> Plan:
@@ -165,7 +167,8 @@ def _take_all(steps: Sequence[Any], streams: Sequence[int], part: NativePart) ->
         note = take(step, stream, part)
         if isinstance(note, TransformError):
             return stages, floats, str(note)
-        stages.append(Stage(position, label(step), "nothing" if note is None else "native", note or ""))
+        why = _PASSES if note is None and passes_pillow(step) and part.form == "image" and not part.is_tensor else note or ""
+        stages.append(Stage(position, label(step), "nothing" if note is None else "native", why))
         if (part.to_float, part.mean) != before:
             floats.append(position)
     return stages, floats, ""

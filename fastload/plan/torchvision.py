@@ -175,6 +175,12 @@ def takes_image_alone(step: Any) -> bool:
     return _ours(kind) and ".v2." not in f"{kind.__module__}." and kind.__name__ not in _CALLERS
 
 
+def passes_pillow(step: Any) -> bool:
+    """Whether it is v2's ToDtype, which converts tensors and lets Pillow images pass."""
+    found = known(step)
+    return found is not None and found.v2 and found.name == "ToDtype"
+
+
 def makes_floats(step: Any) -> bool:
     """Whether it is v2's ToTensor, which makes floats of Pillow images."""
     found = known(step)

@@ -172,6 +172,8 @@ def test_to_dtype_of_images_alone(folder: Path) -> None:
     step, fields = v2.ToDtype(torch.float32, scale=True), ["image", "note"]
     plain = PackedDataset(folder, fields=fields)[1]["image"]
     assert same(PackedDataset(folder, [v2.RandomHorizontalFlip(0.0), step], fields=fields)[1]["image"], plain)
+    with FastLoader(PackedDataset(folder, step, fields=fields), batch_size=2) as loader:
+        assert "put v2.ToImage() before it to convert" in loader.explain()
     seen: list[Any] = []
     PackedDataset(folder, [lambda image: seen.append(image) or image, step, seen.append], fields=fields)[1]
     assert [type(each).__name__ for each in seen] == ["Image", "Image"]

@@ -95,6 +95,26 @@ def test_detection_targets(tmp_path: Path) -> None:
         assert all(same(found[name], value) for name, value in wanted.items())
 
 
+@pytest.mark.parametrize("bare", [{0}, {0, 1, 3}, {4}])
+def test_targets_without_boxes(bare: set[int], tmp_path: Path) -> None:
+    """A target that lacks its keys, as torchvision's wrapped CocoDetection gives of an image without annotations, has no objects."""
+
+    def make(index: int, rng: np.random.Generator) -> Any:
+        image, given = target(index, rng)
+        return image, {"image_id": given["image_id"]} if index in bare else given
+
+    found, whole = packed(Made(make), tmp_path / "one"), packed(Made(target), tmp_path / "other")
+    assert set(found.fields) == set(whole.fields)
+    for index in range(5):
+        sample, wanted = found[index], whole[index]
+        for name in whole.fields:
+            if index in bare and whole.kinds[name] != "int" and name != "image":
+                assert (len(sample[name]), sample[name].shape[1:]) == (0, wanted[name].shape[1:]), name
+                assert sample[name].dtype == wanted[name].dtype, name
+            else:
+                assert same(sample[name], wanted[name]), name
+
+
 def test_tv_tensors(tmp_path: Path) -> None:
     """A dict of tv_tensors: images of any form, masks, instances, boxes of any format, keypoints."""
     tv = pytest.importorskip("torchvision.tv_tensors")

@@ -14,7 +14,7 @@ from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.files import FILE_BYTES, read_regular
 from fastload.packing.pillow_images import Pixels, to_rgb
 from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
-from fastload.packing.sources.spatial import has_boxes, is_target, is_tv_image, second_name, spatial_fields, value_of
+from fastload.packing.sources.spatial import empty_value, has_boxes, is_target, is_tv_image, second_name, spatial_fields, value_of
 from fastload.store import Field
 
 _LOOKED_AT = 32
@@ -46,9 +46,27 @@ class DatasetSource:
             self.classes = tuple(names)
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
-        first = first_readable(lambda position: self._split(self._get(position), position)[1], len(dataset))
+        self._targets = False  # whether the second part of a sample is a target, also where it has no boxes
+        first = self._first()
         self._spatial: dict[str, Field] = spatial_fields([first]) and spatial_fields([first, *self._more(first)])
         self.fields = tuple(self._spatial.get(name) or _field(name, _plain(value)) for name, value in first.items())
+
+    def _first(self) -> dict[str, Any]:
+        """Values of the first sample; of the first one with boxes, where the first has a dict without: an image without objects."""
+        first, values = first_readable(self._item_and_values, len(self._dataset))
+        self._targets = _has_dict(first) and is_target(first[1])
+        if _has_dict(first) and not self._targets:
+            for position in range(1, min(_LOOKED_AT, len(self._dataset))):
+                with suppress(PackError):
+                    item, found = self._item_and_values(position)
+                    if _has_dict(item) and is_target(item[1]):
+                        self._targets = True
+                        return found
+        return values
+
+    def _item_and_values(self, position: int) -> tuple[Any, dict[str, Any]]:
+        item = self._get(position)
+        return item, self._split(item, position)[1]
 
     def _more(self, first: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Values of further samples, which show what has any number of rows."""
@@ -76,6 +94,7 @@ class DatasetSource:
         with self._named(position, "its item raised", OSError):
             image_key, found = self._split(item, position)
             values = {name: self._value(name, value) for name, value in found.items()}
+            values |= {name: empty_value(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
             raw = item if image_key is None else item[image_key]
             if _is_pil(raw) and raw.mode != "L":
                 pixels, lost = to_rgb(raw, oriented=False)
@@ -114,12 +133,17 @@ class DatasetSource:
             label_key = next((key for key in LABEL_KEYS if key in item), None)
             renamed = {} if label_key is None or has_boxes(item) else {label_key: "label"}
             return image_key, {renamed.get(key, str(key)): value for key, value in item.items() if key != image_key}
-        if isinstance(item, tuple | list) and len(item) == 2 and is_target(item[1]):
+        if _has_dict(item) and (self._targets or is_target(item[1])):
             return 0, {str(key): value for key, value in item[1].items()}
         if isinstance(item, tuple | list):
             names = [second_name(item[1]) if len(item) > 1 else "", *(f"field{i}" for i in range(2, len(item)))]
             return 0, dict(zip(names, item[1:], strict=False))
         return None, {}
+
+
+def _has_dict(item: Any) -> bool:
+    """Whether it is a pair whose second part is a dict."""
+    return isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], Mapping)
 
 
 def _plain(value: Any) -> Value:

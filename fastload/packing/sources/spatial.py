@@ -82,6 +82,11 @@ def value_of(field: Field, value: Any) -> Any:
     return array[:, None] if field.kind == "keypoints" and array.ndim == 2 else array
 
 
+def empty_value(field: Field) -> Any:
+    """No rows of a field that has any number of them, as a target without its key means it."""
+    return [] if field.kind == "instances" else np.zeros((0, *field.row_shape), field.stored_dtype)
+
+
 def _field(name: str, values: Sequence[Any], boxes: Sequence[int], owner: str) -> Field | None:
     """The field of a value, from those of some samples and the number of boxes in each; None: it is not spatial."""
     first, kind = values[0], _tv_class(values[0])
