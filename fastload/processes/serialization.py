@@ -102,14 +102,17 @@ class Arena:
 
 
 class _Reducers(ChainMap[type, Callable[[Any], Any]]):
-    """A pickler's table of reducers by type, with one for torchvision's tv_tensors, which are recognised without importing them."""
+    """A pickler's table of reducers by type, with one for torchvision's tv_tensors, which are recognised without importing them, and for
+    subclasses of theirs that pickle as they do."""
 
     def __init__(self, of_tv_tensors: Callable[[Any], Any], *maps: Any) -> None:
         super().__init__(*maps)
         self._of_tv_tensors = of_tv_tensors
 
     def __missing__(self, kind: type) -> Callable[[Any], Any]:
-        if issubclass(kind, torch.Tensor) and kind.__module__.startswith(_TV_TENSORS):
+        ways = ("__reduce_ex__", "__reduce__")
+        as_torch = all(getattr(kind, way, None) is getattr(torch.Tensor, way) for way in ways)
+        if as_torch and any(each.__module__.startswith(_TV_TENSORS) for each in kind.__mro__):
             return self._of_tv_tensors
         raise KeyError(kind)
 
