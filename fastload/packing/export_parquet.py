@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
 import numpy as np
 
 from fastload.packing.sample_files import SampleFiles, StoredSample
-from fastload.packing.sources.declaration import declaration
+from fastload.packing.sources.declaration import LABEL, declaration, is_label
 from fastload.query import arrow_array, arrow_type, optional
 from fastload.store import Field
 
@@ -42,6 +43,15 @@ class _Sink(io.RawIOBase):
         return self._written
 
 
+def _features(fields: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
+    """What Hugging Face's datasets takes further pictures and the label for, by the column; all others follow from their types."""
+    pictures = [field for field in fields if field.kind in ("image", "mask") and (field.channels == 1 or field.dtype != "uint16")]
+    found: dict[str, Any] = {field.name: {"_type": "Image"} for field in pictures}
+    if classes is not None and len(set(classes)) == len(classes) and any(map(is_label, fields)):
+        found[LABEL] = {"names": list(classes), "_type": "ClassLabel"}
+    return found
+
+
 class ParquetWriter:
     """Parquet, row group by row group. Fields and class names are in the schema's metadata."""
 
@@ -53,6 +63,8 @@ class ParquetWriter:
         classes = samples.reader.manifest.classes
         metadata = {"fastload.fields": json.dumps(declaration(samples.image, samples.others, classes))}
         metadata |= {} if classes is None else {"fastload.classes": json.dumps(list(classes))}
+        if features := _features(samples.others, classes):
+            metadata["huggingface"] = json.dumps({"info": {"features": features}})
         self._schema = self._arrow.schema([(field.name, self._type(field)) for field in self._fields], metadata=metadata)
         texts = [field.name for field in self._fields if field.kind in ("text", "json")]
         self._sink = _Sink(file)

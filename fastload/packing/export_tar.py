@@ -19,11 +19,9 @@ import numpy as np
 
 from fastload.packing.field_json import as_json
 from fastload.packing.sample_files import SampleFiles, StoredSample
-from fastload.packing.sources.declaration import declaration
+from fastload.packing.sources.declaration import LABEL, declaration, is_label
 from fastload.packing.sources.exported_tar import COMMENT_MOST, member_names
 from fastload.store import Field
-
-_LABEL = "label"
 
 
 class TarWriter:
@@ -44,7 +42,7 @@ class TarWriter:
         key, image = self._samples.stem(sample.index), self._samples.image.name
         self._member(f"{key}.{sample.files[image].extension}", sample.files[image].content)
         if self._labelled:
-            self._member(f"{key}.cls", b"%d" % int(sample.values[_LABEL]))
+            self._member(f"{key}.cls", b"%d" % int(sample.values[LABEL]))
         for field in self._samples.others:
             if field.name in self._names:
                 extension, content = self._own_member(field, sample)
@@ -75,11 +73,6 @@ class TarWriter:
 
     def abort(self) -> None:
         pass
-
-
-def is_label(field: Field) -> bool:
-    """Whether a field is the label, which has a member of its own."""
-    return field.name == _LABEL and field.kind == "int"
 
 
 def finite(value: Any) -> Any:

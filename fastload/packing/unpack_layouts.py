@@ -17,13 +17,12 @@ import numpy as np
 
 from fastload.packing.field_json import as_json
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
-from fastload.packing.sources.declaration import declaration
+from fastload.packing.sources.declaration import LABEL, declaration, is_label
 from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME
 from fastload.store import Field
 
 _NAME_BYTES = 200
 _RESERVED = '<>:"/\\|?*'
-_LABEL = "label"
 
 
 class UnpackLayout(Protocol):
@@ -59,9 +58,9 @@ class ClassFolders:
         self._samples = samples
         self._target = target
         schema = samples.reader.schema
-        labelled = any(field.name == _LABEL and field.kind == "int" for field in schema)
+        labelled = any(map(is_label, schema))
         used = {FIELDS_NAME.casefold(), SCHEMA_NAME.casefold()}
-        self._labels = samples.reader.column(_LABEL) if labelled else None
+        self._labels = samples.reader.column(LABEL) if labelled else None
         self._classes = self._name_classes(used)
         self.folders = len(self._classes)
         self._pictures = {field.name: _unused(safe_name(field.name), used) for field in samples.others if field.kind in ("image", "mask")}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from annotated_folders import SIZE, write_layouts
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_helpers import encoded, picture
 from stored_equal import assert_equal_datasets
@@ -192,3 +193,40 @@ def test_category_ids(ids: list[int], data: st.DataObject) -> None:
     assert all(found[label] == ordered[label] for label in seen)
     assert found == sorted(set(found))
     assert len(found) == len(ids)
+
+
+def annotations_of(rng: np.random.Generator, ids: list[int], points: bool, captions: bool) -> list[dict[str, Any]]:
+    """Annotations of three images of 40 x 50 pixels: of polygons, run lengths or a box alone, with or without area, crowds among them."""
+    found: list[dict[str, Any]] = []
+    for number in range(int(rng.integers(1, 8))):
+        box = (rng.random(4) * (20, 15, 30, 25)).round(int(rng.integers(0, 4))).tolist()
+        entry = {"id": number + 1, "image_id": int(rng.integers(10, 13)), "category_id": int(rng.choice(ids)), "bbox": box}
+        form = int(rng.integers(3))
+        if form == 0:
+            entry["segmentation"] = [(rng.random(2 * rng.integers(3, 6)) * 40).round(2).tolist() for _ in range(rng.integers(1, 3))]
+        elif form == 1:
+            ends = np.sort(rng.integers(0, 2001, int(rng.integers(0, 9))))
+            entry["segmentation"] = {"size": [40, 50], "counts": np.diff(ends, prepend=0, append=2000).tolist()}
+        entry |= {"area": float(rng.random() * 99)} if rng.random() < 0.5 else {}
+        entry |= {"iscrowd": int(rng.integers(2))} if rng.random() < 0.5 else {}
+        if points and rng.random() < 0.7:
+            entry["keypoints"] = np.concatenate([rng.random((2, 2)) * 40, rng.integers(0, 3, (2, 1))], 1).round(3).reshape(-1).tolist()
+        found.append(entry)
+    if captions:
+        found += [{"id": 90 + n, "image_id": int(rng.integers(10, 13)), "caption": f"\u732b {n}"} for n in range(rng.integers(1, 4))]
+    return found
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 90), min_size=1, max_size=6, unique=True), st.booleans(), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_any_coco_comes_back(seed: int, ids: list[int], points: bool, captions: bool) -> None:
+    """Packed, unpacked and packed again, a COCO dataset has equal fields, labels and class names; its layout is COCO's."""
+    names = {"keypoints": ["eye", "beak"]} if points else {}
+    categories = [{"id": own, "name": f"class {own}", **names} for own in ids]
+    annotations = annotations_of(np.random.default_rng(seed), ids, points, captions)
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder)
+        fastload.pack(write_coco(top / "source", annotations, categories), top / "first", workers=1)
+        assert unpack(top / "first", top / "files", workers=1).layout == "coco"
+        fastload.pack(top / "files", top / "again", workers=1)
+        assert_equal_datasets(top / "first", top / "again")

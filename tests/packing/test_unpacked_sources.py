@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from packing_helpers import stored_samples
 
 import fastload
 from fastload import PackedDataset
-from fastload.errors import PackError, PackStoppedError
+from fastload.errors import FastloadError, PackError, PackStoppedError
 from fastload.packing import Item, export, open_source, unpack
 from fastload.packing.sources.exported_tar import ExportedTar
 from fastload.packing.sources.tar import TarSource
@@ -213,6 +215,24 @@ def test_parquet_that_was_changed(files: Path, tmp_path: Path) -> None:
     assert fastload.pack(tmp_path / "null.parquet", tmp_path / "some", on_error="skip").samples == 2
 
 
+def test_hugging_face_reads_it(files: Path, tmp_path: Path) -> None:
+    """Hugging Face's datasets finds the class names, masks as images, and boxes as lists."""
+    code = """if True:
+        import json, sys
+        import numpy as np
+        from datasets import load_dataset
+        found = load_dataset("parquet", data_files=sys.argv[1], cache_dir=sys.argv[2], split="train")
+        print(json.dumps([found.features["label"].names, [np.asarray(row["mask"]).max().item() for row in found], found["boxes"][:]]))
+    """
+    pytest.importorskip("datasets")
+    export(files / "few.fl", tmp_path / "few.parquet")
+    command = [sys.executable, "-c", code, str(tmp_path / "few.parquet"), str(tmp_path / "cache")]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [["a", "b"], [0, 1, 2], [[[2, 2, 1, 1]] * count for count in range(3)]]
+
+
 def test_without_pillow(files: Path, tmp_path: Path) -> None:
     """Masks need Pillow: the error says what to install, and nothing is taken for a dataset."""
     code = """if True:
@@ -233,6 +253,34 @@ def test_without_pillow(files: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "u/fastload.json").exists()
     assert not (tmp_path / "e.tar").exists()
+
+
+@pytest.mark.parametrize("name", ["folder/fields.jsonl", "folder/fastload.json", "few.tar", "few.parquet"])
+def test_flipped_bytes(files: Path, tmp_path: Path, name: str) -> None:
+    """Whatever bytes are damaged, opening and reading gives samples, or errors of the packer's own; and packing under skip ends."""
+    pytest.importorskip("pyarrow")
+    export(files / "few.fl", tmp_path / "few.parquet")
+    shutil.copytree(files / "folder", tmp_path / "folder")
+    shutil.copy(files / "few.tar", tmp_path / "few.tar")
+    path = tmp_path / name
+    source, good = (path.parent if name.startswith("folder") else path), path.read_bytes()
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        data = bytearray(good)
+        for at in rng.integers(0, len(data), rng.integers(1, 4)):
+            data[at] = rng.integers(0, 256)
+        path.write_bytes(data[: rng.integers(len(data))] if seed % 10 == 0 else data)
+        try:
+            with suppress(FastloadError, OSError):
+                opened = open_source(source)
+                for position in range(len(opened)):
+                    with suppress(FastloadError, OSError):
+                        opened.read(position)
+            if seed % 15 == 1:
+                with suppress(FastloadError):
+                    fastload.pack(source, tmp_path / f"out{seed}", on_error="skip")
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
 
 
 def test_export_of_samples_with_objects(files: Path, tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from fastload.packing.sources.protocol import IMAGE_FIELD
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_list, get_object, get_str
 
+LABEL = "label"
+"""Name of the field of a sample's class."""
+
 
 def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
     """The fields and class names that `declaration` wrote. The first field is an image; `image_of` is what a source has it as.
@@ -35,3 +38,8 @@ def declaration(image: Field, others: Iterable[Field], classes: Sequence[str] | 
 def image_of(schema: Schema) -> Field:
     """The field of the image as a source has it: the packer calls it image, whatever it was called."""
     return replace(schema.fields[0], name=IMAGE_FIELD)
+
+
+def is_label(field: Field) -> bool:
+    """Whether a field is the label, which files of samples have apart from other numbers."""
+    return field.name == LABEL and field.kind == "int"

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.packing.field_json import from_json
-from fastload.packing.sources.declaration import declared, image_of
+from fastload.packing.sources.declaration import declared, image_of, is_label
 from fastload.packing.sources.protocol import Item, Place, Value
 from fastload.packing.sources.tar_members import HEADER_BYTES, Part, Tars, TarSamples, member_value
 from fastload.store import Field, Schema
@@ -17,7 +17,6 @@ from fastload.store.checked import Bad, get_object, parse_json
 
 COMMENT_MOST = HEADER_BYTES // 2
 """Characters of a description that a tar has: it is left out where it is longer."""
-_LABEL = "label"
 _PICTURES = ("jpg", "png", "npy")
 
 
@@ -55,11 +54,7 @@ class ExportedTar(TarSamples):
         self.image_field = image_of(schema)
         self.fields = schema.fields[1:]
         self._names = member_names(self.fields)
-        self._plain = [field for field in self.fields if field.name not in self._names and not self._is_label(field)]
-
-    @staticmethod
-    def _is_label(field: Field) -> bool:
-        return field.name == _LABEL and field.kind == "int"
+        self._plain = [field for field in self.fields if field.name not in self._names and not is_label(field)]
 
     def _found(self, position: int, name: str, endings: tuple[str, ...]) -> Part:
         """The member whose extension is `name` and one of the endings; raises PackError if there is none."""
@@ -99,7 +94,7 @@ class ExportedTar(TarSamples):
             return self._parsed(position, field, self._value(position, self._names[field.name], ("json",)))
         if field.is_varying:
             return self._value(position, self._names[field.name], ("npy",))
-        if self._is_label(field):
+        if is_label(field):
             return self._value(position, "", ("cls",))
         if field.name not in plain:
             raise PackError(f"its .json has no value of {field.name!r}")
