@@ -9,15 +9,19 @@
 #include "jpeg/decoder.h"
 #include "jpeg/libjpeg.h"
 #include "resize/axis.h"
+#include "resize/halve.h"
 #include "resize/resize_planes.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
 #include "store/planes.h"
 
+enum { HALVES = 3 /* from 8/8 to 1/8 */ };
+
 /* One part of one image: what its program drew, and where it goes. */
 typedef struct planned {
     fl_geometry g;
     fl_sink sink;
+    int eighths; /* the scale that its geometry allows: NOTE [ render: several views of one image ] */
     fl_box source; /* what it needs of the image; empty: it is all padding */
     fl_rect canvas; /* where padding came before the resize: what it needs of the canvas; else empty */
 } planned;
@@ -28,6 +32,7 @@ struct fl_renderer {
     fl_resize_planes *planes_resizer; /* made for the first planes */
     fl_planes planes; /* that were opened; of no channels where a JPEG was */
     fl_buffer pixels, scratch; /* of planes */
+    fl_buffer halves[HALVES]; /* of the image in work */
     fl_buffer canvas; /* of the part in work, where padding comes before its resize */
     planned parts[FL_PARTS_MAX]; /* of the image in work */
 };
@@ -57,6 +62,7 @@ void fl_renderer_free(fl_renderer *renderer) {
     if (!renderer) return;
     fl_buffer_free(&renderer->canvas);
     fl_buffer_free(&renderer->pixels);
+    for (int i = 0; i < HALVES; i++) fl_buffer_free(&renderer->halves[i]);
     fl_buffer_free(&renderer->scratch);
     fl_resize_planes_free(renderer->planes_resizer);
     fl_resizer_free(renderer->resizer);
@@ -152,6 +158,7 @@ static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t
     fl_sink sink = fl_target_sink(target, row);
     sink.hflip = g->hflip, sink.vflip = g->vflip;
     part->sink = sink;
+    part->eighths = 8;
     part->source = (fl_box){0, 0, 0, 0};
     part->canvas = (fl_rect){0, 0, 0, 0};
     fl_box shown = {0, 0, 0, 0}; /* in the sink */
@@ -190,21 +197,31 @@ static fl_code decode_planes(fl_renderer *renderer, uint32_t count, decoded *out
     return fl_planes_box(planes, out->box, renderer->pixels.bytes, out->view.stride, &renderer->scratch, err);
 }
 
+/* The box from whole blocks of 8 pixels on: there a half, a quarter and an eighth begin with a whole pixel, too. */
+static fl_box from_block(fl_box box) {
+    const uint32_t x = box.x % 8, y = box.y % 8;
+    return (fl_box){box.x - x, box.y - y, box.width + x, box.height + y};
+}
+
 /* Decodes what the parts need of a JPEG. See NOTE [ render: several views of one image ]. An empty box: they need nothing. */
 static fl_code decode_jpeg(fl_renderer *renderer, uint32_t count, decoded *out, fl_rendered *report, fl_error *err) {
     out->eighths = 1, out->box = (fl_box){0, 0, 0, 0};
+    bool halved = false;
     for (uint32_t i = 0; i < count; i++) {
-        const planned *part = &renderer->parts[i];
-        int eighths = part->source.width ? scale_of(&part->g) : 1;
-        if (eighths > out->eighths) out->eighths = eighths;
+        planned *part = &renderer->parts[i];
+        if (!part->source.width) continue;
+        part->eighths = scale_of(&part->g);
+        if (part->eighths > out->eighths) out->eighths = part->eighths;
     }
     for (uint32_t i = 0; i < count; i++) {
         planned *part = &renderer->parts[i];
         if (!part->source.width) continue;
-        if (!part->canvas.width) part->source = source_of(&part->g, out->eighths);
+        if (!part->canvas.width) part->source = source_of(&part->g, part->eighths);
         out->box = join(out->box, part->source);
+        halved = halved || part->eighths < out->eighths;
     }
     if (!out->box.width) return FL_OK;
+    if (halved) out->box = from_block(out->box);
     fl_code code = fl_jpeg_decoder_decode(renderer->decoder, &out->box, out->eighths, &out->view, err);
     report->fell_back = fl_jpeg_decoder_fell_back(renderer->decoder);
     report->warnings = fl_jpeg_decoder_warnings(renderer->decoder);
@@ -229,6 +246,20 @@ static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_re
     const fl_code code =
         renderer->planes.channels ? decode_planes(renderer, count, out, err) : decode_jpeg(renderer, count, out, report, err);
     report->decode_ns = (uint64_t)(fl_clock_ns() - start);
+    return code;
+}
+
+/* What was decoded, levels[0], at a part's own scale: a half, or a half of that, which are made once. */
+static fl_code at_scale(fl_renderer *renderer, decoded levels[HALVES + 1], int eighths, const decoded **out, fl_error *err) {
+    fl_code code = FL_OK;
+    int level = 0;
+    for (; levels[level].eighths > eighths && !code; level++) {
+        decoded *half = &levels[level + 1];
+        if (half->view.pixels) continue;
+        *half = (decoded){.box = levels[level].box, .eighths = levels[level].eighths / 2};
+        code = fl_resize_halve(&levels[level].view, &renderer->halves[level], &half->view, err);
+    }
+    *out = &levels[level];
     return code;
 }
 
@@ -285,7 +316,7 @@ static fl_code make_canvas(fl_renderer *renderer, const planned *part, const dec
 }
 
 /* Resamples a part's window from what it needs of its canvas, or of the image. */
-static fl_code resample(fl_renderer *renderer, const planned *part, const decoded *from, fl_error *err) {
+static fl_code resample(fl_renderer *renderer, const planned *part, decoded levels[HALVES + 1], fl_error *err) {
     const fl_geometry *g = &part->g;
     fl_view view;
     fl_resize_spec spec = {
@@ -298,11 +329,14 @@ static fl_code resample(fl_renderer *renderer, const planned *part, const decode
         .antialias = g->antialias,
     };
     if (part->canvas.width) {
-        const fl_code code = make_canvas(renderer, part, from, &view, err);
+        const fl_code code = make_canvas(renderer, part, &levels[0], &view, err);
         if (code) return code;
         spec.x = (double)(g->canvas.x - part->canvas.x), spec.y = (double)(g->canvas.y - part->canvas.y);
         spec.width = (double)g->canvas.width, spec.height = (double)g->canvas.height;
     } else {
+        const decoded *from;
+        const fl_code code = at_scale(renderer, levels, part->eighths, &from, err);
+        if (code) return code;
         double left, top, s = from->eighths / 8.0;
         view = inside(from, part->source, &left, &top);
         spec.x = g->box.x * s - left, spec.y = g->box.y * s - top;
@@ -326,12 +360,12 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
         code = plan(&renderer->parts[i], &parts[i], width, height, key, i ? NULL : boxes, &targets[i], row, err);
     if (!code) code = check_form(renderer, count, raw != NULL, err);
     if (code) return code;
-    decoded from = {.box = {0, 0, width, height}, .eighths = 8};
-    if (raw) from.view = *raw;
-    else code = decode(renderer, count, &from, report, err);
+    decoded levels[HALVES + 1] = {{.box = {0, 0, width, height}, .eighths = 8}};
+    if (raw) levels[0].view = *raw;
+    else code = decode(renderer, count, &levels[0], report, err);
     int64_t start = fl_clock_ns();
     for (uint32_t i = 0; i < count && !code; i++)
-        if (renderer->parts[i].source.width || renderer->parts[i].canvas.width) code = resample(renderer, &renderer->parts[i], &from, err);
+        if (renderer->parts[i].source.width || renderer->parts[i].canvas.width) code = resample(renderer, &renderer->parts[i], levels, err);
     report->resize_ns = (uint64_t)(fl_clock_ns() - start);
     return code;
 }

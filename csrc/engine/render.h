@@ -6,8 +6,9 @@
  * NOTE [ render: several views of one image ]
  * Every part has its own program and draw, so that boxes differ. One decode has the smallest box that holds what all of them need, at the
  * largest DCT scale that any of them needs: both follow from the sample's draws alone. A part is then resampled from its own box of the
- * decoded pixels and sees nothing beyond it. Unscaled (dct_scale=False in one of them) that gives the bytes that a decode for the part alone
- * gives; where the scale is larger than the part alone would have, it is nearer to them than that.
+ * decoded pixels and sees nothing beyond it: one that needs this scale, and so each with dct_scale=False, gets the bytes that a decode for it
+ * alone gives. A part to which a smaller scale is enough is resampled from these pixels halved, once or more often, by means of 2 x 2. That
+ * costs what its own decode's pixels would cost, and they are as near to the unscaled image.
  */
 #ifndef FL_ENGINE_RENDER_H
 #define FL_ENGINE_RENDER_H

@@ -50,6 +50,8 @@ typedef struct fl_resize_kernels {
     void (*mirror)(const uint8_t *rgb, uint8_t *dst, size_t n);
     /* n RGB pixels into three planes. */
     void (*split)(const uint8_t *rgb, uint8_t *const plane[3], size_t n);
+    /* Two rows of 2 n RGB pixels to n: rounded means of four. */
+    void (*halve)(const uint8_t *top, const uint8_t *bottom, uint8_t *dst, size_t n);
 } fl_resize_kernels;
 
 #endif

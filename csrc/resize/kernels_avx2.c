@@ -249,8 +249,30 @@ FL_AVX2 static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n)
     fl_resize_kernels_scalar.split(rgb + 3 * i, (uint8_t *const[3]){plane[0] + i, plane[1] + i, plane[2] + i}, n - i);
 }
 
+/* Sums of a pixel and its neighbour, two in each lane. */
+FL_AVX2_INLINE __m256i neighbours(const uint8_t *low, const uint8_t *high, __m256i pairs) {
+    return _mm256_maddubs_epi16(_mm256_shuffle_epi8(load_pair(low, high), pairs), _mm256_set1_epi8(1));
+}
+
+/* Four pixels of eight in each row: one load begins with these, the other ends with them. Four bytes too many are stored, which the next
+ * pixels overwrite. */
+FL_AVX2 static void halve(const uint8_t *top, const uint8_t *bottom, uint8_t *dst, size_t n) {
+    const __m256i pairs = _mm256_setr_epi8(0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11, NONE, NONE, NONE, NONE, 4, 7, 5, 8, 6, 9, 10, 13, 11, 14,
+                                           12, 15, NONE, NONE, NONE, NONE);
+    const __m256i join = _mm256_setr_epi8(0, 1, 2, 3, 4, 5, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
+                                          NONE, NONE, NONE, 0, 1, 2, 3, 4, 5, NONE, NONE, NONE, NONE);
+    const __m256i two = _mm256_set1_epi16(2);
+    for (; n >= 6; n -= 4, top += 24, bottom += 24, dst += 12) {
+        const __m256i sum = _mm256_add_epi16(neighbours(top, top + 8, pairs), neighbours(bottom, bottom + 8, pairs));
+        const __m256i mean = _mm256_srli_epi16(_mm256_add_epi16(sum, two), 2);
+        const __m256i bytes = _mm256_shuffle_epi8(_mm256_packus_epi16(mean, mean), join);
+        _mm_storeu_si128((__m128i *)dst, _mm_or_si128(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
+    }
+    fl_resize_kernels_scalar.halve(top, bottom, dst, n);
+}
+
 const fl_resize_kernels *fl_resize_kernels_avx2(void) {
-    static const fl_resize_kernels kernels = {quad_down, quad_across, long_across, long_down, mirror, split};
+    static const fl_resize_kernels kernels = {quad_down, quad_across, long_across, long_down, mirror, split, halve};
     return &kernels;
 }
 

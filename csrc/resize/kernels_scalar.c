@@ -95,4 +95,9 @@ static void split(const uint8_t *rgb, uint8_t *const plane[3], size_t n) {
     }
 }
 
-const fl_resize_kernels fl_resize_kernels_scalar = {quad_down, quad_across, long_across, long_down, mirror, split};
+static void halve(const uint8_t *top, const uint8_t *bottom, uint8_t *dst, size_t n) {
+    for (size_t i = 0; i < n; i++, top += 6, bottom += 6, dst += 3)
+        for (size_t c = 0; c < 3; c++) dst[c] = (uint8_t)((top[c] + top[c + 3] + bottom[c] + bottom[c + 3] + 2) >> 2);
+}
+
+const fl_resize_kernels fl_resize_kernels_scalar = {quad_down, quad_across, long_across, long_down, mirror, split, halve};

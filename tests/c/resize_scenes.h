@@ -9,6 +9,7 @@
 
 #include "draws.h"
 #include "common/cpu.h"
+#include "resize/halve.h"
 #include "resize/resize.h"
 #include "resize/sink.h"
 
@@ -350,11 +351,42 @@ static void test_fill_is_the_colour_around_the_box(void) {
     free_scene(&s);
 }
 
+/* A half has the means of 2 x 2 pixels, or of those that there are, by the CPU's kernels and in plain C; the view is allocated to its last byte. */
+static void test_a_half_is_means(void) {
+    scene s;
+    make_view(&s, between(1, 70), between(1, 9));
+    fl_buffer room[2] = {{NULL, 0}, {NULL, 0}};
+    for (int plain = 0; plain < 2; plain++) {
+        fl_view half;
+        fl_error err;
+        use_plain(plain);
+        CHECK(fl_resize_halve(&s.view, &room[plain], &half, &err) == FL_OK, "%s", err.text);
+        CHECK(half.width == (s.view.width + 1) / 2 && half.height == (s.view.height + 1) / 2, "%u x %u", half.width, half.height);
+        for (uint32_t y = 0; y < half.height; y++)
+            for (uint32_t x = 0; x < half.width; x++)
+                for (uint32_t c = 0; c < 3; c++) {
+                    uint32_t sum = 0, count = 0;
+                    for (uint32_t j = 2 * y; j < 2 * y + 2 && j < s.view.height; j++)
+                        for (uint32_t i = 2 * x; i < 2 * x + 2 && i < s.view.width; i++, count++)
+                            sum += s.pixels[j * s.view.stride + 3 * (size_t)i + c];
+                    const uint8_t got = half.pixels[y * half.stride + 3 * (size_t)x + c];
+                    CHECK(got == (sum + count / 2) / count, "(%u, %u) is %d, not %u / %u", x, y, got, sum, count);
+                }
+    }
+    use_plain(false);
+    for (int i = 0; i < 2; i++) fl_buffer_free(&room[i]);
+    free(s.pixels);
+}
+
 typedef void (*resize_property)(void);
 static const resize_property resize_properties[] = {
-    test_every_way_equals_the_reference,     test_a_constant_image_stays_constant,
-    test_a_box_of_the_output_size_is_copied, test_a_part_of_the_view_is_enough_for_a_window,
-    test_within_one_of_the_definition,       test_fill_is_the_colour_around_the_box,
+    test_every_way_equals_the_reference,
+    test_a_constant_image_stays_constant,
+    test_a_box_of_the_output_size_is_copied,
+    test_a_part_of_the_view_is_enough_for_a_window,
+    test_within_one_of_the_definition,
+    test_fill_is_the_colour_around_the_box,
+    test_a_half_is_means,
 };
 enum { RESIZE_PROPERTIES = sizeof resize_properties / sizeof *resize_properties };
 

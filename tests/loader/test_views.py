@@ -71,6 +71,19 @@ def test_scaled_views_are_near_the_unscaled(packed: Path) -> None:
             assert (a.float() - b.float()).abs().mean() < 6
 
 
+def test_small_views_beside_large_ones_are_as_near_as_alone(packed: Path) -> None:
+    """A view that allows a smaller scale than another is no further from the unscaled view than with that scale; the other is as alone."""
+    entries = [[T.Resize((120, 120), dct_scale=scaled), T.RandomHorizontalFlip()] for scaled in (True, False)]
+    small = [[T.RandomResizedCrop(9, scale=(0.5, 1.0), dct_scale=scaled)] for scaled in (True, False)]
+    halved, exact = (PackedDataset(packed, transform=T.Views([entries[i], small[i]]), seed=3) for i in range(2))
+    error = torch.zeros(2)
+    for index in range(len(exact)):
+        want = exact[index][0][1].float()
+        assert torch.equal(halved[index][0][0], alone(halved, index, 0, 3, 0))
+        error += torch.stack([(got.float() - want).square().mean() for got in (halved[index][0][1], alone(halved, index, 1, 3, 0))])
+    assert 0 < error[0] < 1.2 * error[1]
+
+
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_batches_are_the_collated_samples(packed: Path, threads: int) -> None:
     """A batch is [[view 1, ..., view N], labels] with default_collate's values, for any number of threads, over two epochs."""
