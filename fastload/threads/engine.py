@@ -99,7 +99,7 @@ class ThreadEngine:
         sizes = self._one_size
         if sizes is not None and layout.kind != "padded":
             batch = core.Batch(self.core, sources, indices, _wide(sizes), self.outputs, seed, epoch, even=layout.even)
-            if batch.bytes > self._largest:
+            if self._is_more(batch):
                 self._require_room(batch, "with the rows of their fields")
         else:
             batch = self._different(sources, indices, seed, epoch, layout)
@@ -115,17 +115,21 @@ class ThreadEngine:
         batch = core.Batch(self.core, sources, indices, found.for_batch, self.outputs, seed, epoch, *found.layout)
         for row, reason in found.failed:
             batch.fail(row, reason, remote=False)
-        if batch.bytes > self._largest:
+        if self._is_more(batch):
             self._require_room(batch, "padded to their largest" if layout.kind == "padded" else "of different sizes")
         return batch
 
+    def _is_more(self, batch: core.Batch) -> bool:
+        """Whether a batch is larger than all before it, or than all slots that are left, since the ring gives back what a huge one took."""
+        return batch.bytes > self._largest or (batch.bytes >= ASKED_FROM and batch.bytes > self.ring.counts()["bytes"])
+
     def _require_room(self, batch: core.Batch, of: str) -> None:
-        """Raises ResourceError where a batch, larger than all before it, needs more memory than is free: the system may not refuse it."""
+        """Raises ResourceError where a batch for which memory must be mapped needs more than is free: the system may not refuse it."""
         free = available_memory()
         if free is not None and batch.bytes > free:
             need = f"a batch of {batch.rows} images {of} needs {batch.bytes} bytes"
             raise ResourceError(f"{need} and {free} are available: lower batch_size")
-        self._largest = batch.bytes
+        self._largest = max(self._largest, batch.bytes)
 
     def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
         """Makes one sample in the calling thread, as a ready batch of its own; None where it cannot be made. Raises RemoteError."""

@@ -228,6 +228,19 @@ def test_a_batch_that_memory_does_not_hold_is_refused(packed: Path, monkeypatch:
         list(loader)
 
 
+def test_memory_that_was_given_back_is_asked_for_again(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A huge batch whose memory went back to the system in the meantime is refused like the first one, if there is no room for it now."""
+    monkeypatch.setattr(engine_module, "ASKED_FROM", 1_000_000)
+    huge = list(range(COUNT)) * 20
+    batches = [[0], huge, *[[number % COUNT] for number in range(900)], huge]
+    with FastLoader(PackedDataset(packed, [T.Resize((32, 32))]), batch_sampler=batches, num_workers=1, engine="native") as loader:
+        batch_of = iter(loader)
+        assert [len(next(batch_of)[0]) for _ in range(590)] == [len(rows) for rows in batches[:590]]
+        monkeypatch.setattr(engine_module, "available_memory", lambda: 20_000)
+        with pytest.raises(ResourceError, match=r"needs \d+ bytes and 20000 are available: lower batch_size"):
+            list(batch_of)
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @by_hypothesis(st.data())
 def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
