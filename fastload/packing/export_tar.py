@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import tarfile
 import time
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from fastload.packing.field_json import as_json
+from fastload.packing.field_json import as_json, finite
 from fastload.packing.sample_files import SampleFiles, StoredSample
 from fastload.packing.sources.declaration import LABEL, declaration, is_label
 from fastload.packing.sources.exported_tar import COMMENT_MOST, member_names
@@ -73,12 +72,3 @@ class TarWriter:
 
     def abort(self) -> None:
         pass
-
-
-def finite(value: Any) -> Any:
-    """Value with None for floats that JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(each) for key, each in value.items()}
-    return [finite(each) for each in value] if isinstance(value, list) else value

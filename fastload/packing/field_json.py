@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,15 @@ def decimals(values: npt.NDArray[Any] | np.generic) -> Any:
         with np.errstate(over="ignore"):
             array = np.where(short.astype(array.dtype) == array, short, array.astype(np.float64))
     return array.tolist()
+
+
+def finite(value: Any) -> Any:
+    """Value with None for floats that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in value.items()}
+    return [finite(each) for each in value] if isinstance(value, list) else value
 
 
 def from_json(field: Field, value: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.packing.field_json import as_json, decimals
+from fastload.packing.field_json import as_json, decimals, finite
 from fastload.packing.sample_files import SampleFiles, StoredSample
 from fastload.packing.sources.annotated import BOXES, LABELS, rows
 from fastload.packing.sources.coco import CATEGORY_ID
@@ -26,6 +26,11 @@ from fastload.store import COUNT_COLUMN, DatasetReader, Field
 
 _IMAGE_ID, _AREA, _CROWD, _CAPTIONS = "image_id", "area", "iscrowd", "captions"
 _OWN = ("id", "file_name", "width", "height", "bbox", "segmentation", "num_keypoints", "caption", "license")
+_OF_OBJECTS = (LABELS, CATEGORY_ID, _AREA, _CROWD)
+_LABEL_MOST = 1 << 20
+"""Limit on a label, as each up to the largest one is a category of the file."""
+_ONLY_CATEGORY: dict[str, Any] = {"id": 1, "name": "object"}
+"""The category of objects that have keypoints and no label: a category names the points."""
 _UPRIGHT = ("xyxy", "xywh", "cxcywh")
 
 
@@ -82,7 +87,7 @@ class CocoLayout:
         """Whether a field has one row for each annotation."""
         if self._boxes is not None:
             return field.of == self._boxes.name
-        return self._outline is not None and field.kind == "array" and field.name in (LABELS, CATEGORY_ID, _AREA, _CROWD)
+        return self._outline is not None and field.kind == "array" and field.name in _OF_OBJECTS
 
     @staticmethod
     def missing(image: Field, others: Sequence[Field]) -> list[str]:
@@ -94,6 +99,7 @@ class CocoLayout:
             fits = kind not in ("image", "mask", "bytes") and field.name not in _OWN
             fits &= kind != "boxes" or field.format in _UPRIGHT
             fits &= kind != "keypoints" or field.shape[1:] == (3,)
+            fits &= _is_of_its_name(field)
             if not fits or (kind in ("boxes", "keypoints", "instances") and kind in seen):
                 left.append(f"the field {field.name!r} ({field})")
             seen.add(kind)
@@ -116,7 +122,7 @@ class CocoLayout:
         height, width = (int(column[sample.index]) for column in sizes)
         own = sample.index if self._image_ids is None else int(self._image_ids[sample.index])
         image = {"id": own, "file_name": name, "height": height, "width": width}
-        image |= {field.name: as_json(field, sample.values[field.name]) for field in self._of_images}
+        image |= {field.name: finite(as_json(field, sample.values[field.name])) for field in self._of_images}
         return len(picture.content), (sample.index, json.dumps(image), self._annotations(sample, own))
 
     def _annotations(self, sample: StoredSample, own: int) -> list[dict[str, Any]]:
@@ -136,10 +142,17 @@ class CocoLayout:
             columns["keypoints"] = decimals(points.reshape(len(points), points[0].size if len(points) else 0))
             columns["num_keypoints"] = (points[:, :, 2] > 0).sum(1).tolist()
         for field in self._of_objects:
-            columns[field.name] = as_json(field, sample.values[field.name])
+            columns[field.name] = finite(as_json(field, sample.values[field.name]))
         if self._is_labelled and CATEGORY_ID not in columns:
             columns[CATEGORY_ID] = [label + 1 for label in columns[LABELS]]
+        elif self._points is not None and CATEGORY_ID not in columns:
+            columns[CATEGORY_ID] = [_ONLY_CATEGORY["id"]] * len(columns["keypoints"])
         count = len(next(iter(columns.values()), []))
+        if other := next((key for key, values in columns.items() if len(values) != count), None):
+            numbers = f"{len(columns[other])} of {other} and {count} of {next(iter(columns))}"
+            raise PackError(
+                f"sample {sample.index}: it has {numbers}, of which COCO's form has one for each object; choose the layout folders"
+            )
         found = [{"image_id": own} | {key: values[row] for key, values in columns.items()} for row in range(count)]
         captions = [] if self._captions is None else json.loads(sample.values[_CAPTIONS])
         if not isinstance(captions, list) or not all(isinstance(text, str) for text in captions):
@@ -152,6 +165,8 @@ class CocoLayout:
         self._images.append(image)
         for each in annotations:
             label = each.pop(LABELS, None) if self._is_labelled else None
+            if label is not None and label > _LABEL_MOST:
+                raise PackError(f"sample {index}: the label {label} is larger than {_LABEL_MOST:,}; choose the layout folders")
             if label is not None and (label < 0 or self._ids.setdefault(label, each[CATEGORY_ID]) != each[CATEGORY_ID]):
                 ids = f"the label {label} has the category ids {self._ids.get(label, '')} and {each[CATEGORY_ID]}"
                 raise PackError(f"sample {index}: {ids}, which COCO's form cannot hold; choose the layout folders")
@@ -161,7 +176,7 @@ class CocoLayout:
     def close(self) -> None:
         assert self._file is not None
         self._file.write('\n],\n"images": [\n' + ",\n".join(self._images) + "\n]")
-        if self._is_labelled:
+        if self._is_labelled or self._points is not None:
             self._file.write(',\n"categories": [\n' + ",\n".join(json.dumps(each) for each in self._categories()) + "\n]")
         self._file.write("}\n")
         self._file.close()
@@ -171,6 +186,8 @@ class CocoLayout:
         most = max([*self._ids, -1 if classes is None else len(classes) - 1], default=-1)
         names = [classes[label] if classes is not None and label < len(classes) else str(label) for label in range(most + 1)]
         points = {"keypoints": [str(number) for number in range(self._points.shape[0] or 0)]} if self._points is not None else {}
+        if not self._is_labelled:
+            return [_ONLY_CATEGORY | points]
         return [{"id": own, "name": name, **points} for own, name in zip(self._category_ids(most + 1), names, strict=True)]
 
     def _category_ids(self, count: int) -> list[int]:
@@ -186,6 +203,13 @@ class CocoLayout:
     def abort(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _is_of_its_name(field: Field) -> bool:
+    """Whether a field whose name is a key of COCO's is what COCO has under it."""
+    if field.name in (LABELS, CATEGORY_ID) and field.is_varying:
+        return field.kind == "array" and field.shape == (None,) and np.dtype(field.dtype).kind in "iu"
+    return field.kind == {_IMAGE_ID: "int", "keypoints": "keypoints"}.get(field.name, field.kind)
 
 
 def _unique(ids: npt.NDArray[Any]) -> npt.NDArray[Any] | None:

@@ -182,6 +182,76 @@ def test_fields_without_a_place(tmp_path: Path, field: Field) -> None:
     assert not (tmp_path / "files").exists()
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        Field("labels", "array", "float32", (None,), of="boxes"),
+        Field("category_id", "array", "int64", (None, 2), of="boxes"),
+        Field("image_id", "array", "int64", (None,), of="boxes"),
+        Field("image_id", "text"),
+        Field("keypoints", "array", "int64", (None,), of="boxes"),
+    ],
+    ids=str,
+)
+def test_other_values_under_names_of_coco(tmp_path: Path, field: Field) -> None:
+    """A field that has the name of one of COCO's keys, and is something else, is named."""
+    shape = (1, *(field.row_shape)) if field.is_varying else ()
+    value: Any = np.zeros(shape, field.dtype) if shape else "text"
+    fields = (Field("boxes", "boxes", format="xywh"), field)
+    fastload.pack(Samples(fields, {"boxes": [[0, 0, 1, 1]], field.name: value}), tmp_path / "d")
+    with pytest.raises(ArgumentError, match=f"has the field '{field.name}' .* the layout coco has no place"):
+        unpack(tmp_path / "d", tmp_path / "files", layout="coco")
+
+
+class Samples:
+    """One sample of given fields."""
+
+    title, concurrent, classes = "samples", True, None
+
+    def __init__(self, fields: tuple[Field, ...], values: dict[str, Any]) -> None:
+        self.fields, self._values = fields, values
+
+    def __len__(self) -> int:
+        return 1
+
+    def name(self, position: int) -> str:
+        return f"sample-{position}"
+
+    def read(self, position: int) -> Item:
+        return Item(self.name(position), np.zeros((2, 2, 3), np.uint8), self._values)
+
+
+@pytest.mark.parametrize(("boxes", "masks"), [(1, 2), (2, 1), (0, 1), (1, 0)])
+def test_numbers_of_objects_that_differ(tmp_path: Path, boxes: int, masks: int) -> None:
+    """Instances that are not those of the boxes are not cut to their number, but refused."""
+    fields = (Field("boxes", "boxes", format="xywh"), Field("instances", "instances"))
+    values = {"boxes": [[0, 0, 1, 1]] * boxes, "instances": np.ones((masks, 2, 2), np.uint8)}
+    fastload.pack(Samples(fields, values), tmp_path / "d")
+    with pytest.raises(PackError, match=f"sample 0: it has {masks} of segmentation and {boxes} of bbox"):
+        unpack(tmp_path / "d", tmp_path / "files", layout="coco")
+
+
+def test_a_label_far_beyond_classes(tmp_path: Path) -> None:
+    """A huge label is refused before a category is made of each number below it."""
+    fields = (Field("boxes", "boxes", format="xywh"), Field("labels", "array", "int64", (None,), of="boxes"))
+    fastload.pack(Samples(fields, {"boxes": [[0, 0, 1, 1]], "labels": [2**62]}), tmp_path / "d")
+    with pytest.raises(PackError, match=f"sample 0: the label {2**62} is larger than 1,048,576; choose the layout folders"):
+        unpack(tmp_path / "d", tmp_path / "files", layout="coco")
+
+
+def test_keypoints_without_labels(tmp_path: Path) -> None:
+    """A category names the points of objects that have no label, without which `pack` would not take them; and NaN is null."""
+    fields = (Field("keypoints", "keypoints", shape=(2, 3)), Field("instances", "instances"), Field("score", "float"))
+    points = np.arange(12).reshape(2, 2, 3)
+    fastload.pack(Samples(fields, {"keypoints": points, "instances": np.ones((2, 2, 2), np.uint8), "score": float("nan")}), tmp_path / "d")
+    unpack(tmp_path / "d", tmp_path / "files", layout="coco")
+    found = json.loads((tmp_path / "files/annotations/instances.json").read_text(), parse_constant=pytest.fail)
+    assert found["categories"] == [{"id": 1, "name": "object", "keypoints": ["0", "1"]}]
+    assert found["images"][0]["score"] is None
+    fastload.pack(tmp_path / "files", tmp_path / "again")
+    assert np.array_equal(PackedDataset(tmp_path / "again")[0]["keypoints"], points)
+
+
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12, unique=True), st.data())
 def test_category_ids(ids: list[int], data: st.DataObject) -> None:
     """Any ascending ids, of which only some have objects, become ids by whose order every label is what it was."""
