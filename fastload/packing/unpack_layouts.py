@@ -18,6 +18,7 @@ import numpy as np
 from fastload.packing.field_json import as_json
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
 from fastload.packing.sources.declaration import LABEL, declaration, is_label
+from fastload.packing.sources.layouts import TELLING_FOLDERS
 from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME
 from fastload.store import Field
 
@@ -63,7 +64,11 @@ class ClassFolders:
         self._labels = samples.reader.column(LABEL) if labelled else None
         self._classes = self._name_classes(used)
         self.folders = len(self._classes)
-        self._pictures = {field.name: _unused(safe_name(field.name), used) for field in samples.others if field.kind in ("image", "mask")}
+        self._pictures = {
+            field.name: _unused(safe_name(field.name.replace(".", "_")), used)
+            for field in samples.others
+            if field.kind in ("image", "mask")
+        }
         self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and self._are_in_order()
         self._key = "path"
         while any(field.name == self._key for field in schema):
@@ -86,9 +91,14 @@ class ClassFolders:
         return folders
 
     def _are_in_order(self) -> bool:
-        """Whether class folders, in the order of their names, are samples, labels and class names in the order of the dataset."""
+        """Whether class folders, in the order of their names, are samples, labels and class names in the order of the dataset.
+
+        They are not where `pack` would take their names for those of another layout.
+        """
         classes = self._samples.reader.manifest.classes
         if self._labels is None or classes is None or list(self._classes) != list(range(len(classes))):
+            return False
+        if not TELLING_FOLDERS.isdisjoint(self._classes.values()):
             return False
         return list(self._classes.values()) == sorted(classes) and bool((self._labels[1:] >= self._labels[:-1]).all())
 

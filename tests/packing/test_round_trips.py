@@ -21,7 +21,23 @@ from fastload.store.field import ARRAY_DTYPES
 
 pytest.importorskip("pyarrow")
 
-NAMES = ("mask", "boxes", "path", "json", "jpg", "Boxes", "a/b", "..", "x.y", "\u732b", "label", "fields.jsonl", "image2", "cls")
+NAMES = (
+    "00000000.png",
+    "mask",
+    "boxes",
+    "path",
+    "json",
+    "jpg",
+    "Boxes",
+    "a/b",
+    "..",
+    "x.y",
+    "\u732b",
+    "label",
+    "fields.jsonl",
+    "image2",
+    "cls",
+)
 
 
 def fields_of(rng: np.random.Generator) -> tuple[Field, ...]:
@@ -164,6 +180,12 @@ class Classed:
         ([0, 0, 2, 2], ["a", "b", "c"], False),
         ([0, 1, 1, 2], ["c", "b", "a"], False),
         ([0, 1, 1, 2], ["a", "a/b", "b"], False),
+        ([0, 1, 1], ["images", "labels"], False),
+        ([0, 0, 1], ["img", "mask"], False),
+        ([0, 1, 1], ["gtFine", "leftImg8bit"], False),
+        ([0, 1, 1], ["Annotations", "JPEGImages"], False),
+        ([0, 1, 1], ["train", "val"], True),
+        ([0, 1, 1], [".git", "data.mdb"], True),
         ([0, 1, 1, 2], None, False),
         ([-3, 7, 7, 9], None, False),
     ],

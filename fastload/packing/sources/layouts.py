@@ -28,6 +28,8 @@ from fastload.packing.sources.splits import files_in, subfolders
 from fastload.packing.sources.voc import voc_segmentation_source, voc_source
 from fastload.packing.sources.yolo import YAML_NAMES, yolo_source
 
+TELLING_FOLDERS = frozenset((*IMAGE_FOLDERS, "leftImg8bit", "JPEGImages"))
+"""Folders of which a folder of class folders has none, if it is not to be taken for another layout."""
 _LOOKED_INTO = 10
 """Folders that are looked into for what tells a layout: VOC2012 in VOCdevkit, labels/train; a folder of class folders has many more."""
 
