@@ -9,10 +9,10 @@
 
 Of packed data the schema says what each part is. Of other datasets it follows from the sample alone, so that all batches are alike: the
 image has three dimensions and stands first in a tuple, in a dict under the key "image" or else first; a list or tuple of such is its
-views. What has the dtype and the channels of the image is an image too, if they are floats, or if the sample is a tuple that has no rows
-beside (two or one dimension), and so is each entry of a tuple of nothing else. Of what is left, a tensor (height, width) as large as the
-image is a mask, (number, height, width) instances, and every other tensor or array of one dimension or more has rows of any number.
-torchvision's tv_tensors say themselves what they are.
+views. What has the dtype and the channels of the image is an image too, if they are floats, or if the sample has no rows beside (two or
+one dimension) and no key calls it a mask, and so is each entry of a tuple of nothing else. Of what is left, a tensor (height, width) as
+large as the image is a mask, (number, height, width) instances, and every other tensor or array of one dimension or more has rows of any
+number; an empty list among tensors has none. torchvision's tv_tensors say themselves what they are.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ IMAGE = "image"
 """Key of the image in samples that are dicts, where no schema says it."""
 _LISTED = ("text", "bytes", "json", "polygons")
 _ROWS = ("boxes", "keypoints", "instances", "rows")
+_MASKS = ("mask", "instance", "segment")
+"""Words by which a dict's key says that integers are no image."""
 _TV_KINDS = {"Image": "image", "BoundingBoxes": "boxes", "KeyPoints": "keypoints"}
 
 
@@ -88,6 +90,7 @@ class Collate:
         return self._collated(samples, self.kinds, (), _Image.of(samples))
 
     def _collated(self, values: Sequence[Any], kinds: Any, path: tuple[Any, ...], image: _Image) -> Any:
+        values = _without_lists(values)
         first = values[0]
         if isinstance(kinds, str) and (kinds in _LISTED or not isinstance(first, Mapping)):
             return self._part(values, kinds, path)
@@ -198,7 +201,7 @@ class _Image(NamedTuple):
         sizes: (height, width) by sample; None where it has not three dimensions.
         like: dtype and number of channels, of its first view where it is a list or tuple of views; None where it is neither.
         views: whether it is one.
-        integers: whether a further image may have integers: nothing tells it from instances but the sample around it.
+        integers: whether a further image may have integers: nothing tells it from instances but the sample around it, and its key.
     """
 
     path: tuple[Any, ...]
@@ -224,7 +227,8 @@ class _Image(NamedTuple):
         sizes = [tuple(image.shape[-2:]) for image in images] if all(_has_dims(image, 3) for image in images) else None
         views = bool(path) and _all_images(images[0])
         like = _like(images[0][0] if views else images[0]) if views or sizes is not None else None
-        integers = isinstance(first, list | tuple) and not any(_has_dims(each, 1) or _has_dims(each, 2) for each in first)
+        parts = first.values() if isinstance(first, Mapping) else first if isinstance(first, list | tuple) else ()
+        integers = not any(_has_dims(each, 1) or _has_dims(each, 2) for each in parts)
         return cls(path, sizes, like, views, integers)
 
     def has_views(self, values: Sequence[Any], path: tuple[Any, ...]) -> bool:
@@ -240,7 +244,10 @@ class _Image(NamedTuple):
         """Whether a part, a tensor in the first sample, is the image or a further one."""
         if path == self.path:
             return bool(values[0].ndim == 3)
-        known = len(path) == 1 and self.like is not None and (self.integers or "float" in self.like[0])
+        if len(path) != 1 or self.like is None:
+            return False
+        is_mask = isinstance(path[0], str) and any(word in path[0].lower() for word in _MASKS)
+        known = "float" in self.like[0] or (self.integers and not is_mask)
         return known and all(_has_dims(each, 3) and _like(each) == self.like for each in values)
 
 
@@ -252,6 +259,15 @@ def _all_images(value: Any) -> bool:
 def _like(image: Tensor | np.ndarray[Any, Any]) -> tuple[str, int]:
     """What images of one kind have in common: the name of their dtype, and their channels."""
     return str(image.dtype).removeprefix("torch."), int(image.shape[0])
+
+
+def _without_lists(values: Sequence[Any]) -> Sequence[Any]:
+    """Empty lists among tensors as tensors without rows, as Hugging Face's datasets write no rows."""
+    like = next((each for each in values if isinstance(each, Tensor | np.ndarray)), None)
+    if like is None or not any(isinstance(each, list) and not each for each in values):
+        return values
+    empty = torch.as_tensor(like).new_zeros(0)
+    return [empty if isinstance(each, list) and not each else each for each in values]
 
 
 def _views_of(values: Sequence[Any], path: tuple[Any, ...]) -> Iterable[Sequence[Any]]:

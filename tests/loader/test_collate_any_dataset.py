@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from collated import COUNT, Detections, Target, batches, check_rows, chunks, same
@@ -80,6 +81,11 @@ VIEWS: dict[str, Any] = {
     "two lists": lambda large, small, index: {"large": [large, large], "small": [small] * 3, "label": index},
     "a pair of images": lambda large, small, index: {"left": large, "right": large + 1, "label": index},
     "a tuple beside the image": lambda large, small, index: (large, (small, small + 1), index),
+    "integers in a dict": lambda large, small, index: {
+        "image": (large * 9).to(torch.uint8),
+        "right": (small * 9).to(torch.uint8),
+        "y": index,
+    },
     "integers": lambda large, small, index: ((large * 9).to(torch.uint8), (small * 9).to(torch.uint8), index),
 }
 
@@ -112,6 +118,18 @@ def _images(batch: Any) -> list[Any]:
     return [image for part in parts for image in _images(part)]
 
 
+def test_no_rows_as_a_list() -> None:
+    """An empty list is no rows where other samples have tensors, wherever it stands, as in Hugging Face's torch format."""
+    samples: list[Any] = [
+        {"image": torch.ones(3, 4, 4), "objects": {"bbox": rows}} for rows in ([], torch.ones(2, 4), np.ones((1, 4), "f4"))
+    ]
+    for at in range(3):
+        samples.insert(at, samples.pop(0))
+        [batch] = batches(samples, collate="flat")
+        counts = [len(each["objects"]["bbox"]) for each in samples]
+        check_rows(batch["objects"]["bbox"], [torch.ones(count, 4) for count in counts], "flat")
+
+
 def test_what_is_no_view() -> None:
     """Instances of integers stay rows beside boxes, or where their number is not the image's channels; lists in a target stay lists."""
     image = torch.zeros(3, 4, 4, dtype=torch.uint8)
@@ -120,6 +138,7 @@ def test_what_is_no_view() -> None:
         for batch in batches(samples, collate="padded"):
             masks = batch["masks"] if isinstance(batch, dict) else batch[1]
             assert type(masks) is Padded
+    assert type(batches([{"image": image, "other": image, "boxes": boxes}] * 2, collate="padded")[0]["other"]) is Padded
     frames = [(image, {"frames": [image] * count}) for count in (1, 2)]
     assert [len(each) for each in batches(frames, collate="padded")[0][1]["frames"]] == [1, 2]
     with pytest.raises(ArgumentError, match=r"sample\[0\]: samples of one batch have different numbers of views: 1 and 2"):
