@@ -9,7 +9,9 @@ from typing import Any
 import lmdb
 import numpy as np
 import pytest
-from test_record_sources import JPEGS, example, feature, mds, sized, tfrecord, varint, write_lmdb
+from record_helpers import JPEGS
+from test_record_sources import mds, write_lmdb
+from test_tfrecord_source import example, feature, sized, tfrecord, varint
 
 from fastload.errors import PackError
 from fastload.packing import open_source
