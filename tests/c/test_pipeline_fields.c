@@ -148,7 +148,7 @@ static void test_known(fl_fields *fields) {
     CHECK(b.kept[BOXES][1] == 0 && fl_bytes_le16(b.bytes[MASK] + 16) == 0);
 }
 
-/* Masks and instances in the corner of a larger frame; the rest of it is zeros. */
+/* Masks and instances in the corner of a larger frame; the rest of it is zeros. Then in the frame that their image turned out to need. */
 static void test_frames(fl_fields *fields) {
     static made m;
     static batch b;
@@ -170,6 +170,17 @@ static void test_frames(fl_fields *fields) {
         CHECK(b.bytes[MASKS][b.start[MASKS][1] + at] == (x == 3 && y < 2));
     }
     CHECK(b.bytes[MASK][0] == 0xEE && b.bytes[MASKS][0] == 0xEE); /* the other row */
+    const fl_target image = {.sink = {.width = 4, .height = 2, .pitch = 4, .plane = 8}, .bounded = true, .places = places};
+    for (int i = MASK; i < ITEMS; i++) fl_rooms_narrow(&items[i], &b.rooms[i], 2, &image);
+    CHECK(b.start[MASKS][1] == 8 * OBJECTS && b.start[MASKS][2] == 16 * OBJECTS && b.start[BOXES][1] == 16 * OBJECTS);
+    CHECK(b.rooms[MASK].target.row_bytes == 16 && places[1].at == 16);
+    for (uint32_t at = 0; at < 8; at++) {
+        CHECK(fl_bytes_le16(b.bytes[MASK] + 16 + 2 * at) == 100 * (at / 4 + 1) + 4 - at % 4);
+        CHECK(b.bytes[MASKS][b.start[MASKS][1] + at] == (at % 4 == 3) && b.bytes[MASKS][b.start[MASKS][1] + 8 + at] == (at % 4 == 2));
+    }
+    fl_rooms_compact(&items[MASKS], &b.rooms[MASKS], 2);
+    CHECK(b.kept[MASKS][0] == 0 && b.start[MASKS][1] == 0 && b.start[MASKS][2] == 8 * (OBJECTS - 1));
+    for (uint32_t at = 0; at < 8; at++) CHECK(b.bytes[MASKS][at] == (at % 4 == 3));
 }
 
 /* Other numbers of rows than the column says, less room than rows, fills that no label is, other sizes than the image. */
