@@ -17,7 +17,7 @@ import fastload
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import core
-from fastload.errors import TransformError
+from fastload.errors import BatchShapeError, TransformError
 
 COUNT, SEED = 20, 4
 FIELDS = ["image", *(field.name for field in OUTLINED)]
@@ -182,9 +182,11 @@ def test_bad_samples(tmp_path: Path, policy: Any) -> None:
             assert batches.skipped + batches.replaced > 0
 
 
-def test_a_mixture_of_batches_without_collate(folder: Path) -> None:
-    """Outlines of different numbers are an error that names a field, its samples and collate=, as for any other Dataset."""
-    with loader(folder, "letterbox", num_workers=1) as batches, pytest.raises(RuntimeError, match=r"index 0 and .* pass collate="):
+@pytest.mark.parametrize(("engine", "workers"), [("native", 1), ("python", 0)])
+def test_batches_without_collate(folder: Path, engine: Any, workers: int) -> None:
+    """Outlines of different numbers are no tensor: the error names the field, and the way out."""
+    dataset = PackedDataset(folder, LISTS["letterbox"](), fields=["image", "lines"])
+    with FastLoader(dataset, 4, num_workers=workers, engine=engine) as batches, pytest.raises(BatchShapeError, match=r"'lines'.*collate="):
         list(batches)
 
 
