@@ -34,6 +34,8 @@ all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
+# --no-compile: modules are compiled when something imports them, and most of what is installed never is.
+
 $(STAMPS)/system: tools/system_packages.sh
 	@PYTHON=$(PYTHON) sh tools/system_packages.sh
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -42,22 +44,22 @@ $(STAMPS)/system: tools/system_packages.sh
 # Torch first: what follows depends on it, and must not choose another build of it.
 $(STAMPS)/torch: $(STAMPS)/system
 	@echo "installing $(TORCH)"
-	@$(PIP) install "$(TORCH)" "setuptools>=77" wheel "Cython>=3,<4"
+	@$(PIP) install --no-compile "$(TORCH)" "setuptools>=77" wheel "Cython>=3,<4"
 	@touch $@
 
 $(STAMPS)/demo: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and what the demo needs"
-	@$(PIP) install --no-build-isolation -e ".[demo]"
+	@$(PIP) install --no-compile --no-build-isolation -e ".[demo]"
 	@touch $@
 
 $(STAMPS)/demo-remote: $(STAMPS)/demo
 	@echo "installing what reads buckets, and SeaweedFS"
-	@$(PIP) install --no-build-isolation -e ".[demo-remote]"
+	@$(PIP) install --no-compile --no-build-isolation -e ".[demo-remote]"
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/torch pyproject.toml
 	@echo "installing fastload and the tools of its developers"
-	@$(PIP) install --no-build-isolation -e ".[dev]"
+	@$(PIP) install --no-compile --no-build-isolation -e ".[dev]"
 	@touch $@
 
 # setup.py itself knows which objects are stale, also when only FASTLOAD_SANITIZE or FASTLOAD_WERROR changed.
@@ -105,12 +107,12 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff format $(PY_FILES)
 	$(BIN)/clang-format -i $(C_FILES)
 
-# In as many processes as JOBS and one more, which computes while others wait for what their tests wait for.
+# In as many processes as JOBS and two more, which compute while others wait for what their tests wait for.
 # They keep compiled modules, whatever the shell around says: the programs that tests start import what these have compiled.
 pytest: export PYTHONDONTWRITEBYTECODE :=
 pytest: build
 	$(PY) -m pytest $(if $(strip $(PYTEST)),$(PYTEST),$(SPREAD))
-SPREAD = -n $(shell expr $(JOBS) + 1) --dist worksteal
+SPREAD = -n $(shell expr $(JOBS) + 2) --dist worksteal
 
 # Whole rooms that take seconds, and of the others the files that touch most of the package.
 QUICK := $(addprefix tests/,dataset explain health native plan store system conformance/test_argument_table.py device/test_image_form.py \
