@@ -156,6 +156,14 @@ WRONG: dict[str, tuple[Json, str]] = {
         {"annotations": [box(3, 4, 1, keypoints=POINTS, bbox=[0, 0, 1, 1])]},
         r"annotation 3 of image 4 \(train4.jpg\): its bbox is another one than that of .*instances_train.json: annotation 3",
     ),
+    "another crowd": (
+        {"annotations": [box(3, 4, 1, keypoints=POINTS, iscrowd=1)]},
+        r"annotation 3 of image 4 \(train4.jpg\): its iscrowd is another one than that of .*instances_train.json: annotation 3",
+    ),
+    "another id": (
+        {"images": [*images(8, 10), {"id": 5, "file_name": "train4.jpg", **SIZE}], "annotations": [box(2, 10, 1, keypoints=POINTS)]},
+        r"train4.jpg' has the image id 5 in .*keypoints_train.json and 4 in .*instances_train.json; where parts have the same file names",
+    ),
     "another file": (
         {"images": [*images(8, 10), {"id": 4, "file_name": "train10.jpg", **SIZE}]},
         r"the image id 4 is '.*train10.jpg' in .*keypoints_train.json, and in .*instances_train.json '.*train4.jpg'",

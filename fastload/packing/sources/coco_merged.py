@@ -1,9 +1,9 @@
 """Several annotation files of COCO's form as one: parts of a dataset, and instances, keypoints and captions of the same images.
 
 NOTE [ coco: merged files ]
-Images are one by their id, and must then be one file on the disk. Annotations of objects are one where they have the same id and are of the
-same image: COCO's person_keypoints has the objects of instances again, with keypoints. What both have must be equal. Captions are never
-merged, for their ids are counted anew. Categories are one by their id, and must have one name.
+Images are one by their id, and must then be one file on the disk, which has no other id in another file. Annotations of objects are one
+where they have the same id and are of the same image: COCO's person_keypoints has the objects of instances again, with keypoints. What both
+have must be equal. Captions are never merged, for their ids are counted anew. Categories are one by their id, and must have one name.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class MergedIndex:
 
     def _merge_images(self, folders: Sequence[str]) -> None:
         position: dict[int, int] = {}
+        of_path: dict[str, int] = {}
         for number, (index, folder) in enumerate(zip(self._indices, folders, strict=True)):
             own: set[int] = set()  # ids of this file: one that is there twice is two samples, each with its error
             for place, image in enumerate(index.images):
@@ -59,9 +60,21 @@ class MergedIndex:
                     self.images.append(replace(image))
                     self.paths.append(path)
                     self._places.append({number: place})
+                    self._refuse_other_id(of_path.setdefault(path, at), at, number)
                     continue
                 self._places[at][number] = place
                 self._merge_image(at, number, image, path)
+
+    def _refuse_other_id(self, first: int, at: int, number: int) -> None:
+        """Marks an image, and the first one of the same path, if that is of another file and id: parts in folders of their own, perhaps."""
+        one, other = self.images[first], self.images[at]
+        if one.id == other.id or not other.file or number in self._places[first]:
+            return
+        ids = f"{other.id} in {self._indices[number].path} and {one.id} in {self.file_of(first)}"
+        wrong = (
+            f"{self.paths[at]!r} has the image id {ids}; where parts have the same file names, give the folder above theirs as the source"
+        )
+        one.wrong, other.wrong = one.wrong or wrong, other.wrong or wrong
 
     def _merge_image(self, at: int, number: int, image: CocoImage, path: str) -> None:
         """Adds what a further file says of an image."""
@@ -158,6 +171,11 @@ def merged_categories(indices: Sequence[CocoIndex]) -> dict[int, Category]:
 def _merged(first: str, known: dict[str, Any], what: str, entry: dict[str, Any]) -> dict[str, Any]:
     """One annotation of two. Raises PackError where they contradict each other."""
     for key in _SHARED:
-        if known.get(key) and entry.get(key) and known[key] != entry[key]:
+        if _says(known.get(key)) and _says(entry.get(key)) and known[key] != entry[key]:
             raise PackError(f"{what}: its {key} is another one than that of {first}; annotations of one image and one id are one object")
-    return {**entry, **{key: value for key, value in known.items() if value or not entry.get(key)}}
+    return {**entry, **{key: value for key, value in known.items() if _says(value) or not _says(entry.get(key))}}
+
+
+def _says(value: object) -> bool:
+    """Whether a value of an annotation says something: an empty list is as none."""
+    return value is not None and value != [] and value != {}
