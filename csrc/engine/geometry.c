@@ -11,7 +11,9 @@ typedef struct resolving {
     fl_key key;
     fl_error *err;
     bool largest; /* no boxes are known, and crops that depend on them take nothing away: the window is the largest that it can be */
-    double aspect; /* then, past such a crop, the most that the longer side can be of the shorter one; 0: the window is what it will be */
+    double wide,
+        high; /* then, past such a crop, the most that the width can be of the height, and the height of the width; 0: the window is
+                        * what it will be */
 } resolving;
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -95,6 +97,14 @@ static fl_code resize_largest(resolving *r, const fl_op *op, double width, doubl
     return resize(r, op, side_of(roomy(width)), side_of(roomy(height)));
 }
 
+/* The same, of the shorter side to `size` (0: any), the longer to max_size at most (0: any). */
+static fl_code resize_largest_shorter(resolving *r, const fl_op *op, double size) {
+    double width = size * fmax(r->wide, 1), height = size * fmax(r->high, 1);
+    if (!size) width = op->max_size * fmin(r->wide, 1), height = op->max_size * fmin(r->high, 1);
+    else if (op->max_size) width = fmin(width, op->max_size), height = fmin(height, op->max_size);
+    return resize_largest(r, op, width, height);
+}
+
 /* As torchvision, which does nothing where the size is reached already; but padding so far is then part of the canvas, with its own fill. */
 static fl_code resize_to(resolving *r, const fl_op *op, uint32_t width, uint32_t height) {
     if (width == r->g->window.width && height == r->g->window.height && whole(r->g)) return FL_OK;
@@ -144,11 +154,7 @@ static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t 
 }
 
 static fl_code resize_shorter(resolving *r, const fl_op *op, uint32_t size) {
-    if (r->aspect > 0) {
-        double most = size ? size * r->aspect : op->max_size;
-        if (op->max_size && most > op->max_size) most = op->max_size;
-        return resize_largest(r, op, most, most);
-    }
+    if (r->wide > 0) return resize_largest_shorter(r, op, size);
     uint32_t width, height;
     shorter_side(op, size, r->g->window.width, r->g->window.height, &width, &height);
     return resize_to(r, op, width, height);
@@ -162,7 +168,7 @@ static fl_code op_scale_jitter(resolving *r, const fl_op *op) {
     fl_rng rng = fl_rng_start(r->key, op->stream);
     const double width = (double)r->g->window.width, height = (double)r->g->window.height;
     const double scale = op->scale[0] + fl_rng_uniform(&rng) * (op->scale[1] - op->scale[0]);
-    if (r->aspect > 0) return resize_largest(r, op, op->width * scale, op->height * scale);
+    if (r->wide > 0) return resize_largest(r, op, op->width * scale, op->height * scale);
     const double by = fmin(op->height / height, op->width / width) * scale;
     return resize_to(r, op, side_of(width * by), side_of(height * by));
 }
@@ -173,10 +179,7 @@ static fl_code op_shortest_size(resolving *r, const fl_op *op) {
     fl_rng rng = fl_rng_start(r->key, op->stream);
     const double width = (double)r->g->window.width, height = (double)r->g->window.height;
     const double size = op->options[fl_rng_below(&rng, op->option_count)];
-    if (r->aspect > 0) {
-        const double most = op->max_size ? fmin(size * r->aspect, op->max_size) : size * r->aspect;
-        return resize_largest(r, op, most, most);
-    }
+    if (r->wide > 0) return resize_largest_shorter(r, op, size);
     double by = size / fmin(width, height);
     if (op->max_size) by = fmin(by, op->max_size / fmax(width, height));
     return resize_to(r, op, side_of(width * by), side_of(height * by));
@@ -259,9 +262,9 @@ static fl_code op_zoom_out(resolving *r, const fl_op *op) {
     const int64_t old_width = r->g->window.width, old_height = r->g->window.height;
     double width = trunc(fmax((double)old_width * by, (double)old_width)),
            height = trunc(fmax((double)old_height * by, (double)old_height));
-    if (r->aspect > 0) { /* a side is truncated to no less than its half */
+    if (r->wide > 0) { /* a side is truncated to no less than its half */
         width = fmin(width, FL_IMAGE_SIDE_MAX), height = fmin(height, FL_IMAGE_SIDE_MAX);
-        r->aspect *= 2;
+        r->wide *= 2, r->high *= 2;
     }
     if (!(width <= FL_IMAGE_SIDE_MAX && height <= FL_IMAGE_SIDE_MAX))
         return fl_fail(r->err, FL_ELIMIT, "RandomZoomOut makes %g x %g pixels of it; a side has at most %d", width, height,
@@ -295,8 +298,8 @@ static fl_code op_iou_crop(resolving *r, const fl_op *op) {
         return fl_fail(r->err, FL_EARG, "RandomIoUCrop of %u options, %u trials", op->option_count, op->trials);
     if (r->largest) {
         const double width = (double)r->g->window.width, height = (double)r->g->window.height;
-        const double image = r->aspect > 0 ? r->aspect : fmax(width / height, height / width);
-        r->aspect = fmax(image, fmax(op->ratio[1], 1 / op->ratio[0]));
+        const double wide = r->wide > 0 ? r->wide : width / height, high = r->high > 0 ? r->high : height / width;
+        r->wide = fmax(wide, fmin(op->ratio[1], width)), r->high = fmax(high, fmin(1 / op->ratio[0], height));
         return FL_OK;
     }
     fl_rng rng = fl_rng_start(r->key, op->stream);
@@ -374,10 +377,10 @@ static fl_code resolve(const fl_program *program, uint32_t width, uint32_t heigh
     out->width = width, out->height = height;
     out->antialias = true;
     out->canvas = out->window = out->visible = (fl_rect){0, 0, width, height};
-    resolving r = {out, boxes, key, err, largest, 0};
+    resolving r = {out, boxes, key, err, largest, 0, 0};
     for (uint32_t i = 0; i < program->count && !code; i++) {
         code = run(&r, &program->ops[i], i);
-        if (fixes_size(&program->ops[i])) r.aspect = 0;
+        if (fixes_size(&program->ops[i])) r.wide = r.high = 0;
     }
     return code;
 }

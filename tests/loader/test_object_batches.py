@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from pictures import photo
 from scenes import Scenes
 from torch.utils.data import ConcatDataset, Subset
 
@@ -18,6 +21,8 @@ from fastload import augment as A
 from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import BatchShapeError
+from fastload.packing import Item
+from fastload.store import Field
 
 COUNT, BATCH, SEED = 26, 4, 7
 ENGINES = [("auto", 0), ("auto", 1), ("auto", 2), ("auto", 3), ("python", 0), ("python", 2)]
@@ -220,6 +225,29 @@ def test_one_tensor_of_crops_by_boxes(path: Path) -> None:
     with FastLoader(data, batch_size=3, seed=SEED, num_workers=2, engine="native") as equal:
         (batch,) = equal
     assert batch[0].shape[0] == 3
+
+
+class Panoramas(Scenes):
+    """Images of 8000 x 100 pixels, and their boxes."""
+
+    fields = (Field("boxes", "boxes", format="xyxy"),)
+
+    def read(self, position: int) -> Item:
+        out = io.BytesIO()
+        photo(position, 100, 8000).save(out, "JPEG")
+        return Item(self.name(position), out.getvalue(), {"boxes": np.array([[50, 10, 90, 60], [7000, 0, 7400, 100]], np.float32)})
+
+
+@pytest.mark.parametrize("step", [T.Resize(256), T.RandomShortestSize(256), T.RandomResize(200, 256)])
+def test_crops_by_boxes_of_long_images(tmp_path: Path, step: Any) -> None:
+    """The room for a panorama, of which no more is known than that, is not a square of its longer side, which no batch would hold."""
+    fastload.pack(Panoramas(2), tmp_path / "d")
+    transform = [T.RandomIoUCrop(), step]
+    wanted = PackedDataset(tmp_path / "d", transform, seed=SEED)
+    with loader(tmp_path / "d", transform, shuffle=False, num_workers=1, engine="native", collate="list") as batches:
+        (batch,) = batches
+    for index, sample in enumerate(batch):
+        same(sample, wanted[index])
 
 
 def test_a_sample_that_cannot_be_read(path: Path, tmp_path: Path) -> None:

@@ -76,3 +76,13 @@ def test_no_boxes_make_more(transform: list[Any], height: int, width: int, seed:
 def test_bounds_are_close(transform: list[Any], bound: tuple[int, int]) -> None:
     """A bound is at most a pixel above what some boxes make; after a step that ends at one size it is that size."""
     assert compile_plan(transform, boxes=True).program.size(200, 100) == bound
+
+
+def test_bounds_of_long_images_are_close() -> None:
+    """A side that is long in the image alone is long in the bound alone: crops have ratios of their own."""
+    program = compile_plan([T.RandomIoUCrop(), T.Resize(50)], boxes=True).program
+    assert program.size(8000, 100) == (4001, 101)
+    assert program.size(100, 8000) == (101, 4001)
+    assert compile_plan([T.RandomIoUCrop(), T.Resize(None, max_size=60)], boxes=True).program.size(8000, 100) == (61, 61)
+    free = compile_plan([T.RandomIoUCrop(min_aspect_ratio=0.001), T.Resize(50)], boxes=True).program
+    assert free.size(90, 60) == (101, 3001)
