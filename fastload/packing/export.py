@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
-from fastload.files import expanded
 from fastload.packing.export_parquet import ParquetWriter
 from fastload.packing.export_tar import TarWriter
 from fastload.packing.options import OnError
@@ -26,6 +25,7 @@ from fastload.packing.sample_files import SampleFiles, StoredSample, ahead
 from fastload.packing.verify_report import BadSample
 from fastload.query import Columns, ConditionEngine
 from fastload.store import DatasetReader
+from fastload.store.manifest import output_path
 from fastload.system import available_cpus
 
 _BLOCK = 16
@@ -87,7 +87,7 @@ def export(
         SampleError: one of its samples cannot, with on_error="raise".
         PackError: `out` is in the way, or cannot be written: the disk is full.
     """
-    target = Path(expanded(out))
+    target = output_path(out)
     if on_error not in ("raise", "skip"):
         raise ArgumentError(f"on_error={on_error!r} is none of raise, skip")
     if target.suffix.lower() not in _WRITERS:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from fastload.errors import ArgumentError, DatasetError, PackError
-from fastload.files import expanded
 from fastload.packing.options import Layout
 from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, ahead
 from fastload.packing.unpack_coco import CocoLayout, exact
 from fastload.packing.unpack_layouts import ClassFolders, Pairs, UnpackLayout
 from fastload.store import DatasetReader
+from fastload.store.manifest import output_path
 from fastload.system import available_cpus
 
 _BLOCK = 64
@@ -76,7 +76,7 @@ def unpack(
     """
     if layout is not None and layout not in get_args(Layout):
         raise ArgumentError(f"layout={layout!r} is none of {', '.join(get_args(Layout))}")
-    target = Path(expanded(out))
+    target = output_path(out)
     with DatasetReader(path) as reader:
         samples = SampleFiles(reader, "unpack")
         name = _chosen(samples, layout)

@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Literal, TypeVar
 
 from fastload.errors import DatasetError, PackError
-from fastload.files import expanded
 from fastload.store.entries import SHARD_NAME, SIDE_NAME, file_number, file_path
 from fastload.store.lock import lock_folder
-from fastload.store.manifest import MANIFEST_NAME, VERSION_NAME, Manifest, old_versions, sync_folder, version_name
+from fastload.store.manifest import MANIFEST_NAME, VERSION_NAME, Manifest, dataset_folder, old_versions, sync_folder, version_name
 from fastload.store.shard import write_error
 
 Locked = TypeVar("Locked", bound="LockedDataset")
@@ -41,7 +40,7 @@ class LockedDataset:
             DatasetError: there is no finished dataset, or its manifest, or that of an older version, is invalid.
             PackError: another process is writing there, or the folder is not writable.
         """
-        self.path = Path(expanded(path))
+        self.path = dataset_folder(path)
         self.go_on = go_on
         self._older: set[str] | None = None
         Manifest.load(self.path)  # before the lock: its errors say more about a wrong path

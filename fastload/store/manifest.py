@@ -17,13 +17,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import DatasetError
+from fastload.errors import ArgumentError, DatasetError
 from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, Segment, ShardEntry, parse_shards, parse_sidecars
 from fastload.store.schema import Schema
-from fastload.urls import is_url
+from fastload.urls import is_url, local_path
 from fastload.urls import shown as without_secrets
 
 FORMAT = "fastload"
@@ -166,10 +166,7 @@ class Manifest:
             DatasetError: there is no such folder, or no finished dataset or no such version in it, or its manifest is damaged or of a later
                 format.
         """
-        if is_url(path):
-            url = without_secrets(str(path))
-            raise DatasetError(f"{url} is a URL, and this needs a dataset in a folder: `fastload pull {url} OUT` makes one")
-        folder = Path(expanded(path))
+        folder = dataset_folder(path)
         try:
             now = cls._read(folder, MANIFEST_NAME)
             if version is None or version == now.version:
@@ -217,6 +214,25 @@ def old_versions(folder: Path, now: int) -> list[int]:
     found = (VERSION_NAME.fullmatch(name) for name in os.listdir(folder))
     numbers = (int(match[1]) for match in found if match is not None)
     return sorted(number for number in numbers if 1 <= number < now)
+
+
+def dataset_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of a dataset that is on the disk, of a path or a file:// URL. Raises DatasetError if it is another URL."""
+    if not isinstance(path, str) or not is_url(path):
+        return Path(expanded(path))
+    if (local := local_path(path)) is not None:
+        return Path(local)
+    url = without_secrets(path)
+    raise DatasetError(f"{url} is a URL, and this needs a dataset in a folder: `fastload pull {url} OUT` makes one")
+
+
+def output_path(out: str | os.PathLike[str]) -> Path:
+    """Where files are written that go to a disk alone, of a path or a file:// URL. Raises ArgumentError if it is another URL."""
+    if not isinstance(out, str) or not is_url(out):
+        return Path(expanded(out))
+    if (local := local_path(out)) is not None:
+        return Path(local)
+    raise ArgumentError(f"{without_secrets(out)} is a URL, and this writes to a disk: give a path, and copy what is written there")
 
 
 def _missing(folder: Path) -> DatasetError:

@@ -16,10 +16,9 @@ from typing_extensions import Buffer
 
 from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteError, SampleError
-from fastload.files import expanded
 from fastload.store.dataset_files import DatasetFiles, read_chunk
 from fastload.store.entries import ShardEntry
-from fastload.store.manifest import Manifest
+from fastload.store.manifest import Manifest, dataset_folder
 from fastload.store.parse import parse_value
 from fastload.store.schema import CRC_COLUMN, RECORD_KINDS, Schema
 from fastload.store.segments import AddedFields, damaged_column, rows_of
@@ -76,7 +75,7 @@ class DatasetReader:
             DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
                 another size; or a column's checksum differs; `base` is given, and is no folder, or images are packed.
         """
-        self.files = path if isinstance(path, DatasetFiles) else DatasetFiles(Path(expanded(path)).absolute(), base)
+        self.files = path if isinstance(path, DatasetFiles) else DatasetFiles(dataset_folder(path).absolute(), base)
         self.path = self.files.name
         self._describe(self.files.manifest(version) if manifest is None else manifest)
         self._closed = False

@@ -37,6 +37,7 @@ from fastload.packing.options import (
 )
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
 from fastload.store.locked import Kind
+from fastload.store.manifest import dataset_folder
 from fastload.store.work import DONE_NAME, WORK_NAME, remove_work
 from fastload.versions.fitting import fit_source
 from fastload.versions.summaries import joined_options, joined_summary
@@ -126,7 +127,7 @@ def append(
     table, keys = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
     layout = layout_options(format, annotations, masks, split)
     run = RunOptions(shard_size=shard_size, shard_samples=shard_samples, workers=workers, resume=resume, progress=progress)
-    path = Path(expanded(out))
+    path = dataset_folder(out)
     _refuse_dataset(source)
     with DatasetChange(path, _GO_ON) as change:
         attached = change.manifest.options.get("attached") is True

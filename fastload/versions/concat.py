@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.files import expanded
 from fastload.store import DatasetReader, Manifest, Segment, ShardEntry, numbered
 from fastload.store.entries import SIDECAR_LIMIT
 from fastload.store.lock import claim_folder
-from fastload.store.manifest import MANIFEST_NAME
+from fastload.store.manifest import MANIFEST_NAME, dataset_folder, output_path
 from fastload.store.shard import write_error
 from fastload.versions.summaries import joined_options, joined_summary
 
@@ -49,13 +48,13 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
     """
     if len(datasets) < 2:
         raise PackError("concat makes one dataset of several: name two or more, and then the new one")
-    folders = [Path(expanded(path)) for path in datasets]
+    folders = [dataset_folder(path) for path in datasets]
     manifests = [Manifest.load(folder) for folder in folders]
     _check_fields(folders, manifests)
     classes = _classes(folders, manifests)
     for folder in folders:
         DatasetReader(folder).close()  # its files are there, and whole as far as opening checks it
-    target = Path(expanded(out))
+    target = output_path(out)
     lock = _claim(target)
     try:
         here = os.path.realpath(target)
