@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from fastload.packing.field_json import as_json, finite
+from fastload.packing.field_json import as_json, as_line, finite
 from fastload.packing.sample_files import SampleFiles, StoredSample
 from fastload.packing.sources.declaration import LABEL, declaration, is_label
 from fastload.packing.sources.exported_tar import COMMENT_MOST, member_names
@@ -48,7 +48,7 @@ class TarWriter:
                 self._member(f"{key}.{self._names[field.name]}.{extension}", content)
         if self._plain:
             values = {field.name: finite(as_json(field, sample.values[field.name])) for field in self._plain}
-            self._member(f"{key}.json", json.dumps(values, ensure_ascii=False, allow_nan=False).encode())
+            self._member(f"{key}.json", as_line(values, sample.index, "a .parquet file", allow_nan=False).encode())
 
     def _own_member(self, field: Field, sample: StoredSample) -> tuple[str, bytes]:
         """(extension, content) of the member of a picture, or of what has any number of rows."""

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.errors import PackError
 from fastload.store import Field
+from fastload.store.checked import JSON_BYTES
+
+_UTF8_MOST = 4
+"""Bytes of a character."""
 
 
 def as_json(field: Field, value: Any) -> Any:
@@ -26,6 +31,25 @@ def as_json(field: Field, value: Any) -> Any:
     if field.kind == "polygons":
         return [[decimals(part.reshape(-1)) for part in parts] for parts in value]
     return decimals(value) if isinstance(value, np.ndarray | np.generic) else value
+
+
+def as_line(values: dict[str, Any], index: int, instead: str, *, allow_nan: bool = True) -> str:
+    """The JSON of a sample's values on one line, without a line break.
+
+    Args:
+        values: as `as_json` makes them.
+        index: of the sample, for a message.
+        instead: what holds such a sample, for a message.
+        allow_nan: whether floats may be no numbers.
+
+    Raises:
+        PackError: it is longer than what is read again.
+    """
+    line = json.dumps(values, ensure_ascii=False, allow_nan=allow_nan)
+    if len(line) > JSON_BYTES // _UTF8_MOST and (size := len(line.encode())) >= JSON_BYTES:
+        limit = f"{size:,} bytes of JSON, and the limit is {JSON_BYTES:,}"
+        raise PackError(f"sample {index}: its values are {limit}: {instead} holds them")
+    return line
 
 
 def decimals(values: npt.NDArray[Any] | np.generic) -> Any:

@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from fastload.packing.field_json import as_json
+from fastload.packing.field_json import as_json, as_line
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
 from fastload.packing.sources.declaration import LABEL, declaration, is_label
 from fastload.packing.sources.layouts import TELLING_FOLDERS
@@ -119,7 +119,7 @@ class ClassFolders:
         if self._is_plain:
             return size, ""
         values = {f.name: paths[f.name] if f.name in paths else as_json(f, sample.values[f.name]) for f in self._samples.others}
-        return size, json.dumps({self._key: paths[image], **values}, ensure_ascii=False) + "\n"
+        return size, as_line({self._key: paths[image], **values}, sample.index, "export to .parquet") + "\n"
 
     def add(self, entry: str) -> None:
         if self._lines is not None:

@@ -58,7 +58,8 @@ def _of_mask(mask: npt.NDArray[np.uint8]) -> Counts:
 def _of_rle(value: Mapping[Any, Any], canvas: Size) -> Counts:
     size, counts = value.get("size"), value.get("counts")
     if not isinstance(size, Sequence | np.ndarray) or len(size) != 2 or tuple(size) != canvas:
-        raise PackError(f"its run lengths are of size {shown(size)}, its image has {list(canvas)} (height, width)")
+        given = f"{list(size)!r:.60}" if isinstance(size, list | tuple | np.ndarray) and len(size) == 2 else shown(size)
+        raise PackError(f"its run lengths are of size {given}, its image has {list(canvas)} (height, width)")
     try:
         text = counts.encode("ascii") if isinstance(counts, str) else counts
         found = np.asarray(_of_text(text) if isinstance(text, bytes) else text)

@@ -15,6 +15,7 @@ from packing_helpers import encoded, picture
 from stored_equal import assert_equal_datasets
 
 import fastload
+from fastload.errors import PackError
 from fastload.packing import Item, export, unpack
 from fastload.store import BOX_SIDES, Field
 from fastload.store.field import ARRAY_DTYPES
@@ -221,5 +222,40 @@ def test_layouts(layouts: Path, tmp_path: Path, name: str) -> None:
     fastload.pack(layouts / name, tmp_path / "first", **options)
     summary = unpack(tmp_path / "first", tmp_path / "files")
     assert summary.layout == layout
+    fastload.pack(tmp_path / "files", tmp_path / "again")
+    assert_equal_datasets(tmp_path / "first", tmp_path / "again")
+
+
+class Long:
+    """One sample with as many bytes as a field holds."""
+
+    title, concurrent, classes = "long", True, None
+    fields = (Field("blob", "bytes"),)
+
+    def __len__(self) -> int:
+        return 1
+
+    def name(self, position: int) -> str:
+        return f"sample-{position}"
+
+    def read(self, position: int) -> Item:
+        return Item(self.name(position), np.zeros((2, 2, 3), np.uint8), {"blob": b"12345"})
+
+
+@pytest.mark.parametrize("too_long", [False, True])
+def test_values_that_no_line_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, too_long: bool) -> None:
+    """More JSON than `pack` reads is not written, but refused, and Parquet is named; up to that it is read again."""
+    fastload.pack(Long(), tmp_path / "first")
+    line, member = '{"path": "00000000.png", "blob": "MTIzNDU="}\n', '{"blob": "MTIzNDU="}'
+    monkeypatch.setattr("fastload.packing.field_json.JSON_BYTES", len(line) - too_long)
+    if too_long:
+        with pytest.raises(PackError, match=r"^sample 0: its values are 44 bytes of JSON, .* 44: export to .parquet holds"):
+            unpack(tmp_path / "first", tmp_path / "files")
+        monkeypatch.setattr("fastload.packing.field_json.JSON_BYTES", len(member))
+        with pytest.raises(PackError, match=r"^sample 0: its values are 20 bytes of JSON, .*: a .parquet file holds them"):
+            export(tmp_path / "first", tmp_path / "out.tar")
+        return
+    unpack(tmp_path / "first", tmp_path / "files")
+    monkeypatch.undo()
     fastload.pack(tmp_path / "files", tmp_path / "again")
     assert_equal_datasets(tmp_path / "first", tmp_path / "again")
