@@ -14,11 +14,12 @@ from annotated_folders import write_layouts
 from attach_helpers import batches, equal, jpeg, write_tar
 from packing_helpers import encoded, picture, tree
 from PIL import Image
+from stored_equal import assert_equal_datasets
 
 import fastload.transforms as T
 from fastload import PackedDataset
 from fastload.errors import SampleError
-from fastload.packing import attach, index, pack, rebase, verify
+from fastload.packing import attach, export, index, pack, rebase, unpack, verify
 from fastload.store import DatasetReader, Manifest
 
 COUNT = 6
@@ -176,3 +177,17 @@ def test_first_image_that_is_no_jpeg(tmp_path: Path) -> None:
         path.unlink()
     found = PackedDataset(tmp_path / "index")[0]
     assert equal(found, (torch.from_numpy(np.asarray(image).transpose(2, 0, 1).copy()), torch.from_numpy(label)))
+
+
+@pytest.mark.parametrize("form", ["unpack", "tar", "parquet"])
+def test_they_go_back_to_files(made: tuple[Path, Path, Path], tmp_path: Path, form: str) -> None:
+    """What unpack and export write of them is what they write of the packed samples: of both, pack makes equal fields."""
+    _, *datasets = made
+    again = []
+    for number, dataset in enumerate(datasets):
+        written = tmp_path / f"files{number}.{form}"
+        (unpack if form == "unpack" else export)(dataset, written)
+        pack(written, tmp_path / f"again{number}", encode="keep")
+        again.append(tmp_path / f"again{number}")
+    assert_equal_datasets(*again)
+    assert Manifest.load(again[0]).schema.fields == Manifest.load(datasets[0]).schema.fields
