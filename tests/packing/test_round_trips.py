@@ -259,3 +259,17 @@ def test_values_that_no_line_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.undo()
     fastload.pack(tmp_path / "files", tmp_path / "again")
     assert_equal_datasets(tmp_path / "first", tmp_path / "again")
+
+
+def test_a_picture_that_is_not_beside_the_table(tmp_path: Path) -> None:
+    """A further picture whose bytes were taken out of an exported table is looked for by its path, and named where it is not there."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    write_layouts(tmp_path)
+    fastload.pack(tmp_path / "pairs", tmp_path / "first")
+    export(tmp_path / "first", tmp_path / "out.parquet")
+    table = parquet.read_table(tmp_path / "out.parquet")
+    at = table.schema.get_field_index("mask")
+    masks = arrow.array([{"bytes": None, "path": "gone.png"}] * len(table), table.schema.types[at])
+    parquet.write_table(table.set_column(at, table.schema.field(at), masks), tmp_path / "out.parquet")
+    with pytest.raises(PackError, match=r"row 0: its 'mask': .*gone.png cannot be read: No such file"):
+        fastload.pack(tmp_path / "out.parquet", tmp_path / "again")

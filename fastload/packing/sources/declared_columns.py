@@ -66,7 +66,11 @@ class DeclaredColumns:
             held = value or {}
             if held.get("bytes") is not None:
                 return bytes(held["bytes"])
-            return read_regular(self.beside(field.name, file, held.get("path")))
+            path = self.beside(field.name, file, held.get("path"))
+            try:
+                return read_regular(path)
+            except OSError as error:
+                raise PackError(f"its {field.name!r}: {path} cannot be read: {error.strerror or error}") from error
         if value is None:
             raise PackError(f"its {field.name!r} is null")
         if field.kind == "json":
