@@ -18,8 +18,17 @@ static code code_at(const fl_jpeg_codes *codes, bool ac, int length, int i) {
     return c;
 }
 
+/* Entries as whole words: a compiler would fill and choose them member by member. */
+static uint64_t word_of(fl_jpeg_symbols entry) {
+    uint64_t word;
+    _Static_assert(sizeof word == sizeof entry, "an entry is a word");
+    memcpy(&word, &entry, sizeof word);
+    return word;
+}
+
 static void fill(fl_jpeg_symbols *at, uint32_t count, fl_jpeg_symbols with) {
-    while (count--) *at++ = with;
+    const uint64_t word = word_of(with);
+    while (count--) memcpy(at++, &word, sizeof word);
 }
 
 /* All windows that start with a code; one entry for each of its values, where those lie in the window. */
@@ -43,16 +52,11 @@ static void fill_symbol(fl_jpeg_symbols *table, const code *c, bool ac) {
 /* Joins the second symbol to windows that hold two wholly. */
 static void join_pairs(fl_jpeg_symbols *to, const fl_jpeg_symbols *ones) {
     for (uint32_t window = 0; window < ENTRIES; window++) {
-        fl_jpeg_symbols one = ones[window];
-        if (one.cover < FL_JPEG_COVER_END) {
-            const fl_jpeg_symbols two = ones[(window << one.bits) & (ENTRIES - 1)];
-            if (two.cover != FL_JPEG_COVER_ONE && two.bits <= FL_JPEG_WINDOW - one.bits) {
-                one.second = two.first;
-                one.bits = (uint8_t)(one.bits + two.bits);
-                one.cover = (uint8_t)(one.cover + two.cover);
-            }
-        }
-        to[window] = one;
+        const fl_jpeg_symbols one = ones[window], two = ones[(window << one.bits) & (ENTRIES - 1)];
+        const bool joined = (one.cover < FL_JPEG_COVER_END) & (two.cover != FL_JPEG_COVER_ONE) & (two.bits <= FL_JPEG_WINDOW - one.bits);
+        const uint64_t add = word_of((fl_jpeg_symbols){.second = two.first, .bits = two.bits, .cover = two.cover});
+        const uint64_t word = word_of(one) + (add & (0 - (uint64_t)joined)); /* no sum of two members is carried into the next */
+        memcpy(&to[window], &word, sizeof word);
     }
 }
 
@@ -73,24 +77,22 @@ static void join_steps(fl_jpeg_step *to, const fl_jpeg_step *first) {
 }
 
 static void build_tables(fl_jpeg_codes *codes, bool ac) {
-    fl_jpeg_symbols ones[ENTRIES];
+    fl_jpeg_symbols of_ac[ENTRIES], *const ones = ac ? of_ac : codes->make;
     fl_jpeg_step steps[STEPS];
     fill(ones, ENTRIES, (fl_jpeg_symbols){.cover = FL_JPEG_COVER_ONE});
-    for (int i = 0; i < STEPS; i++) steps[i] = (fl_jpeg_step)(FL_JPEG_RUN_NONE << 8);
+    for (int i = 0; ac && i < STEPS; i++) steps[i] = (fl_jpeg_step)(FL_JPEG_RUN_NONE << 8);
     for (int length = 1; length <= FL_JPEG_WALK; length++) {
         for (int i = 0; i < codes->lengths[length - 1]; i++) {
             const code c = code_at(codes, ac, length, i);
             if (length <= FL_JPEG_WINDOW) fill_symbol(ones, &c, ac);
+            if (!ac) continue;
             fl_jpeg_step *at = steps + (c.bits << (FL_JPEG_WALK - length));
             for (uint32_t n = 1u << (FL_JPEG_WALK - length); n; n--) *at++ = (fl_jpeg_step)((length + c.size) | c.run << 8);
         }
     }
-    if (ac) {
-        join_pairs(codes->make, ones);
-        join_steps(codes->walk, steps);
-    } else {
-        memcpy(codes->make, ones, sizeof ones);
-    }
+    if (!ac) return;
+    join_pairs(codes->make, ones);
+    join_steps(codes->walk, steps);
 }
 
 bool fl_jpeg_codes_build(fl_jpeg_codes *codes, bool ac) {
