@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +34,17 @@ TorchTrainer(
 """
 
 
-def run(*command: str) -> str:
-    """A program on a Ray of its own; it must end well."""
+def run(folder: Path, *command: str) -> str:
+    """A program on a Ray of its own, which must end well. It would find the cluster that other tests of this process have started, and
+    whose raylets and drivers they kill; there Ray Train has waited for workers without end.
+
+    Args:
+        folder: of Ray's environment.
+        command: the arguments of Python.
+    """
+    own = {**os.environ, "RAY_ADDRESS": "local", "RAY_TMPDIR": str(folder / "own")}
     ended = subprocess.run(
-        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False, cwd=ROOT
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False, cwd=ROOT, env=own
     )
     assert ended.returncode == 0, ended.stdout[-3000:]
     return ended.stdout
@@ -51,7 +59,7 @@ def test_two_workers(tmp_path: Path, ray_environment: Path) -> None:
         for index in range(COUNT):
             writer.append({"image": bytes([index]) * (16 * 16 * 3), "label": index}, image_kind="raw", height=16, width=16)
         writer.finish(None, {"samples": COUNT})
-    run("-c", _TRAINS, str(tmp_path / "data.fl"), str(tmp_path))
+    run(ray_environment, "-c", _TRAINS, str(tmp_path / "data.fl"), str(tmp_path))
     both = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     assert [(each["ours"], each["engine"], each["plain"]) for each in both] == [("FastLoader", "threads", "DataLoader")] * 2
     for had in (*zip(*(each["epochs"] for each in both), strict=True), [each["theirs"] for each in both]):
@@ -66,7 +74,9 @@ def test_the_example(tmp_path: Path, ray_environment: Path) -> None:
     fastload.pack(folder(tmp_path / "src"), tmp_path / "train.fl")
     count = len(fastload.PackedDataset(tmp_path / "train.fl"))
     data, storage = str(tmp_path / "train.fl"), str(tmp_path / "runs")
-    printed = run("examples/ray_train.py", data, "--epochs", "2", "--size", "32", "--batch-size", "8", "--storage", storage)
+    printed = run(
+        ray_environment, "examples/ray_train.py", data, "--epochs", "2", "--size", "32", "--batch-size", "8", "--storage", storage
+    )
     for rank in range(2):
         for epoch in range(2):
             assert f"worker {rank}, epoch {epoch}: {-(-count // 2)} samples" in printed, printed[-3000:]
