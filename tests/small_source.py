@@ -14,21 +14,27 @@ from fastload.store import Field
 COUNT = 6
 
 
-class Small:
+class Numbered:
+    """Base of a source of samples that are made of their numbers: COUNT of them, or `count`. A subclass has `fields` and read()."""
+
+    title, classes, concurrent, count = "numbered", None, True, COUNT
+
+    def __len__(self) -> int:
+        return self.count
+
+    def name(self, position: int) -> str:
+        return f"{position}.png"
+
+
+class Small(Numbered):
     """A source of small images and one value of each field, the same for all samples."""
 
-    title, classes, concurrent = "small", None, True
+    title = "small"
 
     def __init__(self, value: Any, *fields: Field, channels: int = 3, dtype: str = "uint8") -> None:
         self.fields = fields
         self.image_field = Field("image", "image", dtype, (channels,)) if (channels, dtype) != (3, "uint8") else Field("image", "image")
         self._value, self._pixels = value, np.full((16, 16, channels), 5, dtype)
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def name(self, position: int) -> str:
-        return f"{position}.png"
 
     def read(self, position: int) -> Item:
         return Item(self.name(position), self._pixels, {field.name: self._value for field in self.fields})

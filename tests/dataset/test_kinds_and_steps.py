@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_source import COUNT, packed
+from small_source import COUNT, Numbered, packed
 
 import fastload
 import fastload.transforms as T
@@ -56,17 +56,11 @@ def test_boxes_that_are_converted(tmp_path: Path, form: str, to: str) -> None:
     torch.testing.assert_close(found, step(boxes).as_subclass(torch.Tensor), rtol=0, atol=1e-5)
 
 
-class Wide:
+class Wide(Numbered):
     """A source of 16-bit masks, and of a 16-bit image beside the first."""
 
-    title, classes, concurrent = "wide", None, True
+    title = "wide"
     fields = (Field("seg", "mask", "uint16"), Field("depth", "image", "uint16", (1,)))
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def name(self, position: int) -> str:
-        return f"{position}.png"
 
     def read(self, position: int) -> Item:
         rng = np.random.default_rng(position)

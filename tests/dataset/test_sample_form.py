@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_source import Numbered
 from torch.utils.data import ConcatDataset, default_collate
 
 import fastload
@@ -22,10 +23,10 @@ COUNT = 5
 ENGINES = [("python", 0), ("python", 2), ("auto", 0), ("auto", 2)]
 
 
-class Objects:
+class Objects(Numbered):
     """A source of images of one size, with two columns, a text and as many boxes everywhere."""
 
-    title, classes, concurrent = "objects", None, True
+    title, count = "objects", COUNT
     fields = (
         Field("label", "int"),
         Field("weight", "float"),
@@ -33,12 +34,6 @@ class Objects:
         Field("boxes", "boxes", format="xyxy"),
         Field("mask", "mask"),
     )
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def name(self, position: int) -> str:
-        return f"{position}.png"
 
     def read(self, position: int) -> Item:
         rng = np.random.default_rng(position)

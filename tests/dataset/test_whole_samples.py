@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_source import Numbered
 
 import fastload
 import fastload.transforms as T
@@ -25,10 +26,10 @@ COUNT = 6
 CANVAS = (24, 30)
 
 
-class Objects:
+class Objects(Numbered):
     """A source of samples with all that lies in an image."""
 
-    title, classes, concurrent = "objects", None, True
+    title, count = "objects", COUNT
     fields = (
         Field("boxes", "boxes", format="xywh"),
         Field("labels", "array", "int64", (None,), of="boxes"),
@@ -40,12 +41,6 @@ class Objects:
         Field("right", "image"),
         Field("note", "text"),
     )
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def name(self, position: int) -> str:
-        return f"{position}.png"
 
     def read(self, position: int) -> Item:
         rng = np.random.default_rng(position)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from collated import COUNT, Detections, batches, check_rows, chunks, same
+from small_source import Numbered
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 import fastload
@@ -43,19 +44,13 @@ NAMES = ("image", *(field.name for field in FIELDS))
 ENGINES = [("python", 0), ("python", 2), ("auto", 0), ("auto", 2)]
 
 
-class Objects:
+class Objects(Numbered):
     """A source of samples with each kind of field, of `side` x (side + 4) pixels, or of another size each."""
 
-    title, classes, concurrent, fields = "objects", None, True, FIELDS
+    title, count, fields = "objects", COUNT, FIELDS
 
     def __init__(self, side: int | None) -> None:
         self._side = side
-
-    def __len__(self) -> int:
-        return COUNT
-
-    def name(self, position: int) -> str:
-        return f"{position}.png"
 
     def read(self, position: int) -> Item:
         rng = np.random.default_rng(position)
