@@ -18,8 +18,15 @@ _TESTS = Path(__file__).resolve().parents[1]
 for each in ("packing", "remote", "store"):  # their helpers are modules for these tests
     sys.path.insert(0, str(_TESTS / each))
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
-"""Ray reports to nobody, leaves no token in the home folder, and says nothing of GPUs."""
+OF_TESTS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_worker_niceness": "0",
+}
+"""Ray reports to nobody, leaves no token in the home folder, says nothing of GPUs, and its workers have the priority of the tests beside
+them: as nice as Ray makes them (15) they get a thirtieth of a core from a test that computes, and need minutes to import torch."""
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +36,7 @@ def ray_environment() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="flray-", dir="/tmp"))  # a short path: sockets lie below it
     paths = [str(Path(fastload.__file__).parents[1]), str(_TESTS / "cluster"), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in QUIET.items():
+        for name, value in OF_TESTS.items():
             patch.setenv(name, value)
         patch.setenv("RAY_TMPDIR", str(folder))
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))

@@ -35,19 +35,23 @@ TorchTrainer(
 
 
 def run(folder: Path, *command: str) -> str:
-    """A program on a Ray of its own, which must end well. It would find the cluster that other tests of this process have started, and
-    whose raylets and drivers they kill; there Ray Train has waited for workers without end.
+    """What a program printed on a Ray of its own, which must end well. Without RAY_ADDRESS it would find the cluster that other tests of
+    this process have started, and whose raylets and drivers they kill.
 
     Args:
         folder: of Ray's environment.
         command: the arguments of Python.
     """
     own = {**os.environ, "RAY_ADDRESS": "local", "RAY_TMPDIR": str(folder / "own")}
-    ended = subprocess.run(
-        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False, cwd=ROOT, env=own
-    )
-    assert ended.returncode == 0, ended.stdout[-3000:]
-    return ended.stdout
+    try:
+        ended = subprocess.run(
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False, cwd=ROOT, env=own
+        )
+    except subprocess.TimeoutExpired as late:
+        pytest.fail(f"it has not ended in {late.timeout} s; it printed:\n{(late.stdout or b'').decode()[-3000:]}")
+    printed = ended.stdout.decode()
+    assert ended.returncode == 0, printed[-3000:]
+    return printed
 
 
 @pytest.mark.timeout(240)
