@@ -151,6 +151,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     def _source_for(self, plan: Plan) -> core.Source:
         opened = self.opened
         if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
+            self.check_fields(plan)
             names = self.native_fields
             fields = NativeFields(opened.reader, names, plan) if opened.spatial and (names or plan.of_boxes) else None
             programs, further, items = list(plan.programs), self.images.further(plan), fields.items if fields else ()
@@ -312,11 +313,11 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     def _row(self, plan: Plan, index: int, seed: int, epoch: int) -> dict[str, Any]:
         """What the native row of sample index has, by name; an image is the tensor or the list of its views."""
-        self.check_fields(plan)
         try:
-            images, sizes = self.images, self._sizes(plan, index, seed, epoch)
+            source, images = self._source_for(plan), self.images
+            sizes = self._sizes(plan, index, seed, epoch)
             outputs = images.outputs(plan, None, "CHW")
-            parts, made = self.opened.make_row(self._source_for(plan), index, seed, epoch, outputs, sizes, plan.boxed_size)
+            parts, made = self.opened.make_row(source, index, seed, epoch, outputs, sizes, plan.boxed_size)
         except (RemoteError, TransformError):
             raise
         except (ArgumentError, DatasetError, SampleError) as error:
