@@ -25,8 +25,8 @@ OF_TESTS = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_worker_niceness": "0",
 }
-"""Ray reports to nobody, leaves no token in the home folder, says nothing of GPUs, and its workers have the priority of the tests beside
-them: as nice as Ray makes them (15) they get a thirtieth of a core from a test that computes, and need minutes to import torch."""
+"""Ray reports to nobody, leaves no token in the home folder and says nothing of GPUs. Its workers run at normal priority: the default
+niceness of 15 leaves them a thirtieth of a core beside a test that computes, where importing torch takes minutes."""
 
 
 @pytest.fixture(scope="session")

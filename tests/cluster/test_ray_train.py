@@ -35,8 +35,9 @@ TorchTrainer(
 
 
 def run(folder: Path, *command: str) -> str:
-    """What a program printed on a Ray of its own, which must end well. Without RAY_ADDRESS it would find the cluster that other tests of
-    this process have started, and whose raylets and drivers they kill.
+    """Runs a Python program on its own Ray cluster and returns its output. Fails if the exit status is not 0 or 200 s have passed.
+
+    RAY_ADDRESS keeps it off the cluster of the other tests in this process, which kill raylets and drivers.
 
     Args:
         folder: of Ray's environment.
@@ -48,7 +49,7 @@ def run(folder: Path, *command: str) -> str:
             [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False, cwd=ROOT, env=own
         )
     except subprocess.TimeoutExpired as late:
-        pytest.fail(f"it has not ended in {late.timeout} s; it printed:\n{(late.stdout or b'').decode()[-3000:]}")
+        pytest.fail(f"the program ran for more than {late.timeout} s and printed:\n{(late.stdout or b'').decode()[-3000:]}")
     printed = ended.stdout.decode()
     assert ended.returncode == 0, printed[-3000:]
     return printed
