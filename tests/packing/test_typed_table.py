@@ -82,6 +82,7 @@ def test_formats_and_one_box(tmp_path: Path) -> None:
         ("x:floats", '"[""a""]"', "other values than numbers"),
         ("x:mask", "gone.png", "gone.png cannot be read: No such file"),
         ("x:mask", "b.jpg", "a JPEG, which changes labels"),
+        ("x:labels", '"[1, 1180591620717411303424]"', "has a number in it that int64 does not hold"),
         ("x:mask", "", "no path"),
         ("x:image", "gone.jpg", "gone.jpg cannot be read: No such file"),
     ],

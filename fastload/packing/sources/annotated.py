@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.notices import Notice
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
-from fastload.store import Field
+from fastload.store import BOX_SIDES, Field
 
 BOXES = "boxes"
 LABELS = "labels"
@@ -111,6 +112,45 @@ def numbers(value: object, count: int | None, what: str) -> npt.NDArray[np.float
     if not np.isfinite(found).all() or np.abs(found).max(initial=0.0) > LARGEST:
         raise PackError(f"{what} has a number in it that is NaN, infinite or too large: {_brief(value)}")
     return found
+
+
+def whole_numbers(value: object, dtype: str, what: str) -> npt.NDArray[Any]:
+    """A list of whole numbers, or of truth values where `dtype` is bool, as an array.
+
+    Raises:
+        PackError: it is something else, or a number is out of the range of `dtype`; the message begins with `what`.
+    """
+    kind = bool if dtype == "bool" else int
+    if kind is int:
+        numbers(value, None, what)
+    if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
+        raise PackError(f"{what}: a number in it is not whole" if kind is int else f"{what} is no list of true and false: {_brief(value)}")
+    try:
+        return np.array(value, dtype)
+    except OverflowError:
+        raise PackError(f"{what} has a number in it that {dtype} does not hold: {_brief(value)}") from None
+
+
+def box_rows(value: Sequence[object], form: str, what: str) -> npt.NDArray[np.float32]:
+    """Boxes of a format, each a list of numbers, as an array with a row a box.
+
+    Raises:
+        PackError: one is no such list, or its width or height is negative; the message begins with `what`, and names the box.
+    """
+    sides = BOX_SIDES[form]
+    boxes = np.array([numbers(box, sides, f"{what}, box {row} (from 0)") for row, box in enumerate(value)], np.float32).reshape(-1, sides)
+    wrong = _turned(boxes, form)
+    if len(wrong):
+        raise PackError(f"{what}, box {wrong[0]} (from 0): {boxes[wrong[0]].tolist()} has x2 < x1 or y2 < y1 ({form})")
+    return boxes
+
+
+def _turned(boxes: npt.NDArray[np.float32], form: str) -> npt.NDArray[np.int64]:
+    """The rows of boxes whose width or height is negative."""
+    if form == "xyxyxyxy":
+        return np.zeros(0, np.int64)
+    sides = boxes[:, 2:4] - boxes[:, :2] if form == "xyxy" else boxes[:, 2:4]
+    return np.flatnonzero((sides < 0).any(1))
 
 
 def _brief(value: object) -> str:

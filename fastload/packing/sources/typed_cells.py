@@ -8,7 +8,7 @@ import numpy as np
 
 from fastload.errors import PackError
 from fastload.files import read_regular
-from fastload.packing.sources.annotated import numbers
+from fastload.packing.sources.annotated import box_rows, numbers, whole_numbers
 from fastload.packing.sources.label_maps import label_map_of, some_are_deep
 from fastload.packing.sources.protocol import Value
 from fastload.store import BOX_SIDES, Field
@@ -66,28 +66,10 @@ class TypedColumn:
             found = parse_json(self._cells[position] or "[]")
         except ValueError as error:
             raise PackError(f"{what}: no JSON list: {error}") from None
+        if self._kind == "floats":
+            return numbers(found, None, what).astype(np.float32)
         if self._kind not in BOX_KINDS:
-            rows = numbers(found, None, what)
-            if self._kind != "floats" and not all(isinstance(each, int) for each in found):
-                raise PackError(f"{what}: a number in it is not whole")
-            return np.array(found, np.int64) if self._kind != "floats" else rows.astype(np.float32)
-        sides = self.field.row_shape[0]
+            return whole_numbers(found, "int64", what)
         if not isinstance(found, list):
             raise PackError(f"{what}: no list of boxes")
-        if found and not isinstance(found[0], list):
-            found = [found]  # one box alone
-        boxes = np.array([numbers(box, sides, f"{what}, box {row} (from 0)") for row, box in enumerate(found)], np.float32).reshape(
-            -1, sides
-        )
-        wrong = _turned(boxes, self.field.format)
-        if len(wrong):
-            raise PackError(f"{what}, box {wrong[0]} (from 0): {boxes[wrong[0]].tolist()} has x2 < x1 or y2 < y1 ({self.field.format})")
-        return boxes
-
-
-def _turned(boxes: np.ndarray[tuple[int, int], np.dtype[np.float32]], form: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The rows of boxes whose width or height is negative."""
-    if form == "xyxyxyxy":
-        return np.zeros(0, np.int64)
-    sides = boxes[:, 2:4] - boxes[:, :2] if form == "xyxy" else boxes[:, 2:4]
-    return np.flatnonzero((sides < 0).any(1))
+        return box_rows([found] if found and not isinstance(found[0], list) else found, self.field.format, what)  # [...]: one box alone
