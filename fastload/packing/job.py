@@ -262,8 +262,9 @@ class PackJob:
         except MemoryError as error:
             raise ResourceError(f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels") from error
         except (FastloadError, OSError) as error:
-            reason = _reason(error, item)
-            return Outcome(self.source.name(position), None, self.tracer.left_out(position), reason=reason, error=error)
+            name = self.source.name(position)
+            reason = _reason(error, item).removeprefix(f"{name}: ")  # a message that stands alone names the sample, as this one will
+            return Outcome(name, None, self.tracer.left_out(position), reason=reason, error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
         how = (*encoded.how, "indexed") if encoded.index else encoded.how
