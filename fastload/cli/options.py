@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fastload.errors import ArgumentError
-from fastload.packing.options import LIMITS, Check, Format
+from fastload.packing.options import LIMITS, BoxFormat, Check, Format
 from fastload.urls import is_url, local_path, shown
 
 Workers = Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")]
@@ -45,6 +45,14 @@ Annotations = Annotated[
 ]
 Masks = Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the masks of the images in SRC, or of panoptic PNGs.")]
 Split = Annotated[str | None, typer.Option(help="The part of a dataset that has several: train, val, train2017, ...")]
+ObjectBoxes = Annotated[
+    BoxFormat | None,
+    typer.Option(
+        "--box-format",
+        help="Of a column of objects (bbox, category) in Parquet and Arrow files: what its boxes are. Without it the column is JSON.",
+        show_default=False,
+    ),
+]
 StorageOptions = Annotated[
     list[str] | None,
     typer.Option(

@@ -21,6 +21,7 @@ from fastload.cli.options import (
     LayoutFormat,
     Masks,
     MaxPixels,
+    ObjectBoxes,
     PathColumn,
     Quiet,
     Seed,
@@ -100,6 +101,7 @@ def pack(
     annotations: Annotations = None,
     masks: Masks = None,
     split: Split = None,
+    box_format: ObjectBoxes = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is at OUT.")] = _RUN.overwrite,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a half-written OUT.")] = _RUN.resume,
     staging: Annotated[
@@ -148,6 +150,7 @@ def pack(
             annotations=annotations or None,
             masks=masks,
             split=split,
+            box_format=box_format,
             overwrite=overwrite,
             resume=resume,
             staging=staging,

@@ -15,6 +15,7 @@ from fastload.cli.options import (
     LayoutFormat,
     LocalDataset,
     Masks,
+    ObjectBoxes,
     PathColumn,
     Quiet,
     Seed,
@@ -70,6 +71,7 @@ def append(
     annotations: Annotations = None,
     masks: Masks = None,
     split: Split = None,
+    box_format: ObjectBoxes = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an append that was stopped.")] = _RUN.resume,
     quiet: Quiet = False,
 ) -> None:
@@ -106,6 +108,7 @@ def append(
             annotations=annotations or None,
             masks=masks,
             split=split,
+            box_format=box_format,
             resume=resume,
             progress=not quiet,
         )

@@ -18,7 +18,7 @@ from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.options import Check, Format, OnError, PackOptions, Paths, RunOptions, layout_options, lmdb_options, table_options
+from fastload.packing.options import BoxFormat, Check, Format, OnError, PackOptions, Paths, RunOptions, SourceOptions
 from fastload.packing.packer import refuse_source_inside
 from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
@@ -50,6 +50,7 @@ def attach(
     annotations: Paths | None = None,
     masks: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    box_format: BoxFormat | None = None,
     overwrite: bool = False,
     resume: bool = False,
     progress: bool = False,
@@ -83,6 +84,7 @@ def attach(
         annotations: likewise.
         masks: likewise.
         split: likewise.
+        box_format: of a column of objects in Arrow files, as for `fastload.pack`.
         overwrite: replace a dataset, finished or half-written, at `out`; the files of the source are never touched.
         resume: go on with a half-written one, made with the same options.
         progress: show a bar on the terminal.
@@ -110,12 +112,19 @@ def attach(
         raise ArgumentError("an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`")
     if overwrite:
         refuse_source_inside(source, out)
-    opened = open_source(
-        source,
-        table_options(path_column, label_column, header),
-        lmdb_options(key_pattern, label_pattern),
-        layout_options(format, annotations, masks, split),
+    reading = SourceOptions.of(
+        path_column=path_column,
+        label_column=label_column,
+        header=header,
+        key_pattern=key_pattern,
+        label_pattern=label_pattern,
+        format=format,
+        annotations=annotations,
+        masks=masks,
+        split=split,
+        box_format=box_format,
     )
+    opened = open_source(source, reading)
     job = AttachJob(opened, opened, options)
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))

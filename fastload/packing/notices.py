@@ -21,6 +21,7 @@ MEMBERS = "members"
 UNLISTED = "unlisted"
 NO_LABEL = "no label"
 INDEX = "index column"
+OBJECTS = "objects"
 
 TEXTS = {
     ORIENTATION: "images with an EXIF orientation, which was not applied; --exif apply turns them upright",
@@ -34,6 +35,7 @@ TEXTS = {
     BESIDE: "pictures beside the class folders left out; move them into one, or name them in a .csv of path,label",
     FILES: "other files left out",
     INDEX: "unnamed first column of a table left out, as pandas' index",
+    OBJECTS: "columns of objects stored as JSON: they do not say what their boxes are; --box-format xywh (as in COCO), xyxy, ... says it",
     NO_LABEL: "columns of the table, none of which is taken for the label; --label-column names it",
 }
 """Text of each kind, printed after its count. Pictures of a type that is not packed have their extension as kind."""

@@ -1,6 +1,6 @@
-"""Options of a pack in five frozen dataclasses, with names, types, defaults and limits. Each is checked when it is created.
+"""Options of a pack in six frozen dataclasses, with names, types, defaults and limits. Each is checked when it is created.
 
-`fastload.packing.pack` takes the fields of all five as keywords, and `fastload pack` as flags. tests/packing/test_options.py checks that
+`fastload.packing.pack` takes the fields of all six as keywords, and `fastload pack` as flags. tests/packing/test_options.py checks that
 names and defaults are equal.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from fastload.errors import ArgumentError
 from fastload.files import expanded
 from fastload.limits import MAX_PIXELS, checked_max_pixels
 from fastload.sizes import parse_size
+from fastload.store import BOX_SIDES
 from fastload.store.journal import SHARD_SIZE_LIMIT
 from fastload.system import available_cpus
 
@@ -28,6 +29,8 @@ Layout = Literal["folders", "pairs", "coco"]
 """Layouts that `unpack` writes."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Format = Literal["folder", "coco", "voc", "voc-segmentation", "yolo", "cityscapes", "ade20k", "pairs"]
+BoxFormat = Literal["xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr", "xyxyxyxy"]
+"""Keys of `fastload.store.BOX_SIDES`."""
 
 CHOICES = {"encode": Encode, "subsampling": Subsampling, "exif": Exif, "check": Check, "on_error": OnError}
 """The type of each option that takes one of a few words."""
@@ -109,11 +112,25 @@ class TableOptions:
         path_column: the column of paths, by its name in the header line or by its number from 0; None: detected.
         label_column: the column of labels, likewise.
         header: whether the first line names the columns; None: detected.
+
+    Raises:
+        ArgumentError: a column that is neither a name nor a number, one column twice, or a header that is neither True, False nor None.
     """
 
     path_column: str | int | None = None
     label_column: str | int | None = None
     header: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("path_column", "label_column"):
+            column = getattr(self, name)
+            number = isinstance(column, int) and not isinstance(column, bool) and column >= 0
+            if column is not None and not number and not (isinstance(column, str) and column):
+                raise ArgumentError(f"{name}={column!r} is neither a column's name nor its number, counted from 0")
+        if self.header not in (None, True, False):
+            raise ArgumentError(f"header={self.header!r} is none of True, False and None")
+        if self.path_column is not None and self.path_column == self.label_column:
+            raise ArgumentError(f"path_column and label_column are both {self.path_column!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +209,52 @@ _TAKEN_BY = {
 """The formats for which each of the other options of a layout is."""
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectOptions:
+    """Options for reading a column of objects, as detection datasets of Hugging Face have it.
+
+    Attributes:
+        box_format: the format of its boxes, which the column itself does not say; None: the column is stored as JSON.
+
+    Raises:
+        ArgumentError: an unknown format.
+    """
+
+    box_format: BoxFormat | None = None
+
+    def __post_init__(self) -> None:
+        if self.box_format is not None and self.box_format not in BOX_SIDES:
+            raise ArgumentError(f"box_format={self.box_format!r} is none of {', '.join(BOX_SIDES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All options for reading a source. Each member is None where none of its options is given.
+
+    Raises:
+        ArgumentError: a value out of range, or two that contradict each other.
+    """
+
+    table: TableOptions | None = None
+    lmdb: LmdbOptions | None = None
+    layout: LayoutOptions | None = None
+    objects: ObjectOptions | None = None
+
+    @classmethod
+    def of(cls, **given: Any) -> SourceOptions:
+        """The options of these keywords of `fastload.packing.pack`."""
+        table, lmdb, layout, objects = (_taken(kind, given) for kind in (TableOptions, LmdbOptions, LayoutOptions, ObjectOptions))
+        if given:
+            raise TypeError(f"{', '.join(given)}: no option for reading a source")
+        return cls(table, lmdb, layout, objects)
+
+
+def _taken(kind: Any, given: dict[str, Any]) -> Any:
+    """Options of a kind from the keywords that are its own, which are removed from `given`; None if all of them are None."""
+    own = {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
+    return kind(**own) if any(value is not None for value in own.values()) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """Options for how a pack runs and where its shards end. The samples and their order do not depend on them.
@@ -231,50 +294,6 @@ class RunOptions:
     def threads(self) -> int:
         """Number of threads that read and encode."""
         return min(available_cpus(), LIMITS["workers"][1]) if self.workers is None else self.workers
-
-
-def table_options(path_column: str | int | None, label_column: str | int | None, header: bool | None) -> TableOptions | None:
-    """The TableOptions of these arguments, checked; None if none is given.
-
-    Raises:
-        ArgumentError: a column that is neither a name nor a number, or a header that is neither True, False nor None.
-    """
-    for name, column in (("path_column", path_column), ("label_column", label_column)):
-        number = isinstance(column, int) and not isinstance(column, bool) and column >= 0
-        if column is not None and not number and not (isinstance(column, str) and column):
-            raise ArgumentError(f"{name}={column!r} is neither a column's name nor its number, counted from 0")
-    if header not in (None, True, False):
-        raise ArgumentError(f"header={header!r} is none of True, False and None")
-    if path_column is None and label_column is None and header is None:
-        return None
-    if path_column is not None and path_column == label_column:
-        raise ArgumentError(f"path_column and label_column are both {path_column!r}")
-    return TableOptions(path_column, label_column, header)
-
-
-def lmdb_options(key_pattern: str | None, label_pattern: str | None) -> LmdbOptions | None:
-    """The LmdbOptions of these arguments, checked; None if none is given.
-
-    Raises:
-        ArgumentError: as `LmdbOptions`.
-    """
-    return None if key_pattern is None and label_pattern is None else LmdbOptions(key_pattern, label_pattern)
-
-
-def layout_options(
-    format: Format | None,
-    annotations: Paths | None,
-    masks: str | os.PathLike[str] | None,
-    split: str | None,
-) -> LayoutOptions | None:
-    """The LayoutOptions of these arguments, checked; None if none is given.
-
-    Raises:
-        ArgumentError: as `LayoutOptions`.
-    """
-    if format is None and annotations is None and masks is None and split is None:
-        return None
-    return LayoutOptions(format, annotations, masks, split)
 
 
 def split_pattern(pattern: str) -> tuple[str, str] | None:

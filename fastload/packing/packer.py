@@ -10,6 +10,7 @@ from fastload.files import expanded
 from fastload.limits import checked_max_pixels
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.options import (
+    BoxFormat,
     Check,
     Encode,
     Exif,
@@ -18,10 +19,8 @@ from fastload.packing.options import (
     PackOptions,
     Paths,
     RunOptions,
+    SourceOptions,
     Subsampling,
-    layout_options,
-    lmdb_options,
-    table_options,
 )
 from fastload.packing.sources import open_source
 from fastload.packing.sources.ray_data import with_rows
@@ -58,6 +57,7 @@ def pack(
     annotations: Paths | None = None,
     masks: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    box_format: BoxFormat | None = None,
     overwrite: bool = False,
     resume: bool = False,
     staging: str | os.PathLike[str] | None = None,
@@ -112,6 +112,9 @@ def pack(
             kinds of the same images, which are one by their ids.
         masks: the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset.
         split: which part of a dataset is packed, where its layout has several: "train", "val", "train2017", ...
+        box_format: of a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet
+            and Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", "cxcywh", ... The boxes, their
+            labels and what else each object has become fields. Without it the column is JSON: it does not say what the numbers are.
         overwrite: replace a dataset, finished or half-written, at `out`.
         resume: go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be others. What is
             written already must be in the source as it was; a sample that is not written yet may be mended, removed or added.
@@ -162,16 +165,26 @@ def pack(
     )
     if overwrite:
         refuse_source_inside(source, out)
-    table, lmdb = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
-    layout = layout_options(format, annotations, masks, split)
+    reading = SourceOptions.of(
+        path_column=path_column,
+        label_column=label_column,
+        header=header,
+        key_pattern=key_pattern,
+        label_pattern=label_pattern,
+        format=format,
+        annotations=annotations,
+        masks=masks,
+        split=split,
+        box_format=box_format,
+    )
     source = with_rows(source)
-    job = PackJob(open_source(source, table, lmdb, layout), options)
+    job = PackJob(open_source(source, reading), options)
     if run.ray is None:
         return run_job(job, out, run)
     from fastload.packing.cluster.driver import run_on_cluster
     from fastload.packing.cluster.plan import SourceSpec
 
-    return run_on_cluster(job, SourceSpec.of(source, table, lmdb, layout), out, run)
+    return run_on_cluster(job, SourceSpec.of(source, reading), out, run)
 
 
 def refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:

@@ -23,6 +23,7 @@ from fastload.packing import PackOptions, PackSummary, open_source
 from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.options import (
+    BoxFormat,
     Check,
     Encode,
     Exif,
@@ -30,10 +31,8 @@ from fastload.packing.options import (
     OnError,
     Paths,
     RunOptions,
+    SourceOptions,
     Subsampling,
-    layout_options,
-    lmdb_options,
-    table_options,
 )
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
 from fastload.store.locked import Kind
@@ -92,6 +91,7 @@ def append(
     annotations: Paths | None = None,
     masks: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    box_format: BoxFormat | None = None,
     resume: bool = False,
     progress: bool = False,
 ) -> AppendSummary:
@@ -108,7 +108,7 @@ def append(
         encode, quality, subsampling, max_side, min_side, exif, check, index, optimize_huffman, max_pixels: as `fastload.pack` has them;
             by default what the dataset was packed with.
         shuffle, seed, on_error, limit, shard_size, shard_samples, workers: as `fastload.pack` has them; they concern what is added.
-        path_column, label_column, header, key_pattern, label_pattern, format, annotations, masks, split, progress: likewise.
+        path_column, label_column, header, key_pattern, label_pattern, format, annotations, masks, split, box_format, progress: likewise.
         resume: go on with an append that was stopped, with the same source and options.
 
     Returns:
@@ -124,8 +124,18 @@ def append(
         "encode": encode, "quality": quality, "subsampling": subsampling, "max_side": max_side, "min_side": min_side, "exif": exif,
         "check": check, "index": index, "optimize_huffman": optimize_huffman, "max_pixels": max_pixels,
     }  # fmt: skip
-    table, keys = table_options(path_column, label_column, header), lmdb_options(key_pattern, label_pattern)
-    layout = layout_options(format, annotations, masks, split)
+    reading = SourceOptions.of(
+        path_column=path_column,
+        label_column=label_column,
+        header=header,
+        key_pattern=key_pattern,
+        label_pattern=label_pattern,
+        format=format,
+        annotations=annotations,
+        masks=masks,
+        split=split,
+        box_format=box_format,
+    )
     run = RunOptions(shard_size=shard_size, shard_samples=shard_samples, workers=workers, resume=resume, progress=progress)
     path = dataset_folder(out)
     _refuse_dataset(source)
@@ -134,7 +144,7 @@ def append(
         if attached:
             _refuse_changes(path, given, change.manifest)
         options = _options(change.manifest, given, shuffle=shuffle, seed=seed, on_error=on_error, limit=limit)
-        opened = open_source(source, table, keys, layout)
+        opened = open_source(source, reading)
         fitted, classes = fit_source(opened, change.manifest, path)
         job = _Append(change)
         job.begin(resume)

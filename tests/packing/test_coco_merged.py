@@ -16,7 +16,7 @@ import fastload
 from fastload import PackedDataset
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions
+from fastload.packing.options import LayoutOptions, SourceOptions
 
 SIZE = {"height": 24, "width": 32}
 CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 1, "name": "person"}]
@@ -135,7 +135,7 @@ def test_panoptic_and_instances(tmp_path: Path) -> None:
     sample = PackedDataset(tmp_path / "out")[0]
     assert (sample["boxes"].shape, sample["segment_boxes"].shape, sample["mask"].shape) == ((2, 4), (2, 4), (24, 32))
     captions = written(tmp_path, ["captions_train"]).annotation_files
-    plain = open_source(tmp_path, layout=LayoutOptions(annotations=[*captions, tmp_path / "annotations/panoptic_train.json"]))
+    plain = open_source(tmp_path, SourceOptions.of(annotations=[*captions, tmp_path / "annotations/panoptic_train.json"]))
     assert {"captions", "boxes", "labels", "mask"} <= {field.name for field in plain.fields}
 
 

@@ -15,7 +15,7 @@ from torchvision.datasets import CocoCaptions, CocoDetection
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions
+from fastload.packing.options import LayoutOptions, SourceOptions
 from fastload.packing.sources import json_lists
 from fastload.packing.sources.json_lists import list_entries
 
@@ -284,9 +284,9 @@ class TestFiles:
         """Images beside the file, in the folder given, in images/ or in the split's folder are found; the file may be the source."""
         write(tmp_path, content())
         file = tmp_path / "annotations/instances_train.json"
-        options = LayoutOptions(annotations=file)
+        options = SourceOptions.of(annotations=file)
         wanted = (tmp_path / "train/é0.jpg").read_bytes()
-        for source in (open_source(file), open_source(tmp_path / "train", layout=options), open_source(tmp_path, layout=options)):
+        for source in (open_source(file), open_source(tmp_path / "train", options), open_source(tmp_path, options)):
             assert source.read(0).image == wanted
             assert source.place(0).path.endswith("é0.jpg")
         (tmp_path / "images").mkdir()
@@ -302,8 +302,8 @@ class TestFiles:
         with pytest.raises(PackError, match=r"several annotation files: instances_train.json, instances_val.json; name one"):
             open_source(tmp_path)
         with pytest.raises(PackError, match=r"no annotation file for the split 'test'"):
-            open_source(tmp_path, layout=LayoutOptions(split="test"))
-        assert len(open_source(tmp_path, layout=LayoutOptions(split="train"))) == 5
+            open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="test")))
+        assert len(open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="train")))) == 5
 
     def test_no_images(self, tmp_path: Path) -> None:
         """Where none of the images is found, the message says where they were looked for."""
@@ -320,10 +320,10 @@ class TestFiles:
         with pytest.raises(ArgumentError, match="annotations is for the formats coco"):
             LayoutOptions("yolo", annotations="x")
         with pytest.raises(ArgumentError, match="are for one folder"):
-            open_source([1], layout=LayoutOptions("coco"))
+            open_source([1], SourceOptions(layout=LayoutOptions("coco")))
         with pytest.raises(ArgumentError, match="masks is for the PNGs of a panoptic dataset"):
-            open_source(tmp_path, layout=LayoutOptions(masks=tmp_path))
+            open_source(tmp_path, SourceOptions(layout=LayoutOptions(masks=tmp_path)))
         with pytest.raises(PackError, match="no such folder or file"):
-            open_source(tmp_path / "gone", layout=LayoutOptions("coco"))
+            open_source(tmp_path / "gone", SourceOptions(layout=LayoutOptions("coco")))
         with pytest.raises(PackError, match="its layout is not recognised"):
-            open_source(tmp_path / "train", layout=LayoutOptions(split="x"))
+            open_source(tmp_path / "train", SourceOptions(layout=LayoutOptions(split="x")))

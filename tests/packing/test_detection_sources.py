@@ -12,7 +12,7 @@ from torchvision.datasets import VOCDetection
 
 from fastload.errors import PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions
+from fastload.packing.options import LayoutOptions, SourceOptions
 from fastload.packing.sources.voc import VOC_CLASSES
 
 JPEG = encoded(picture(0, 24, 32))
@@ -43,7 +43,7 @@ class TestVoc:
             {"ImageSets/Main/train.txt": b"a\nc\nb\n", "ImageSets/Main/val.txt": b"b\n", "ImageSets/Main/dog_train.txt": b"a 1\nc -1\n"},
         )
         theirs = VOCDetection(str(tmp_path), "2007", "train")
-        source = open_source(tmp_path, layout=LayoutOptions(split="train"))
+        source = open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="train")))
         assert [(f.name, f.kind, f.of) for f in source.fields] == [
             ("boxes", "boxes", ""), ("labels", "array", "boxes"), ("difficult", "array", "boxes"), ("truncated", "array", "boxes"),
         ]  # fmt: skip
@@ -169,7 +169,7 @@ class TestYolo:
         with pytest.raises(PackError, match=r"name one of its splits .*: train, val \(in data.yaml\)"):
             open_source(root)
         for split in ("train", "val"):
-            source = open_source(root / "data.yaml", layout=LayoutOptions(split=split))
+            source = open_source(root / "data.yaml", SourceOptions(layout=LayoutOptions(split=split)))
             assert (len(source), source.classes) == (1, ("dog", "cat"))
             assert source.read(0).values["boxes"].tolist() == [[16, 12, 16, 12]]
         tree(

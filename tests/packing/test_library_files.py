@@ -17,7 +17,7 @@ from PIL import Image
 from test_places import bytes_at_places
 
 from fastload import PackedDataset, pack
-from fastload.packing.options import LmdbOptions
+from fastload.packing.options import LmdbOptions, SourceOptions
 from fastload.packing.sources import Placed, Source, open_source
 from fastload.packing.trace import Traced
 
@@ -27,7 +27,7 @@ KINDS = ("tfrecord", "mds", "mds-pixels", "litdata", "litdata-pairs", "lmdb")
 
 
 def opened(kind: str, root: Path = DATA) -> Source:
-    return open_source(root / kind, None, LmdbOptions(**OPTIONS[kind]) if kind in OPTIONS else None)
+    return open_source(root / kind, SourceOptions(lmdb=LmdbOptions(**OPTIONS[kind]) if kind in OPTIONS else None))
 
 
 def rgb(image: Any) -> np.ndarray[Any, Any]:

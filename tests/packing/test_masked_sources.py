@@ -17,7 +17,7 @@ from torchvision.datasets import Cityscapes, VOCSegmentation
 
 from fastload.errors import PackError
 from fastload.packing import open_source
-from fastload.packing.options import LayoutOptions
+from fastload.packing.options import LayoutOptions, SourceOptions
 from fastload.packing.sources.label_maps import read_label_map
 from fastload.packing.sources.masked import CITYSCAPES_CLASSES
 
@@ -98,15 +98,15 @@ class TestPairs:
         masks = {name: labels(i) for i, name in enumerate(names)}
         tree(tmp_path / "x", {f"images/{name}.jpg": encoded(picture(i, 24, 32)) for i, name in enumerate(names)})
         tree(tmp_path / "x", {f"masks/{name}{'_mask' * (name == 'b')}.png": png(masks[name], name == "a") for name in names})
-        given = open_source(tmp_path / "x/images", layout=LayoutOptions(masks=tmp_path / "x/masks"))
-        for source in (open_source(tmp_path / "x"), given, open_source(tmp_path / "x", layout=LayoutOptions("pairs"))):
+        given = open_source(tmp_path / "x/images", SourceOptions(layout=LayoutOptions(masks=tmp_path / "x/masks")))
+        for source in (open_source(tmp_path / "x"), given, open_source(tmp_path / "x", SourceOptions(layout=LayoutOptions("pairs")))):
             assert [(f.name, f.kind, f.dtype) for f in source.fields] == [("mask", "mask", "uint8")]
             for position, name in enumerate(names):
                 item = source.read(position)
                 assert item.name == str(tmp_path / f"x/images/{name}.jpg")
                 assert item.image == Path(item.name).read_bytes()
                 assert np.array_equal(item.values["mask"], masks[name])
-        assert len(open_source(tmp_path / "x", layout=LayoutOptions("folder"))) == 6
+        assert len(open_source(tmp_path / "x", SourceOptions(layout=LayoutOptions("folder")))) == 6
 
     def test_16_bits(self, tmp_path: Path) -> None:
         """One mask of 16 bits makes the field uint16."""
@@ -147,7 +147,7 @@ class TestPairs:
         with pytest.raises(PackError, match="differ in their extension alone"):
             open_source(tmp_path)
         with pytest.raises(PackError, match="no two folders images and masks in it"):
-            open_source(tmp_path / "masks", layout=LayoutOptions("pairs"))
+            open_source(tmp_path / "masks", SourceOptions(layout=LayoutOptions("pairs")))
 
     @pytest.mark.parametrize("below", [("images", "masks", "dogs"), ("images", "other"), ("cats", "masks")])
     def test_class_folders_stay_class_folders(self, tmp_path: Path, below: tuple[str, ...]) -> None:
@@ -166,7 +166,7 @@ class TestLayouts:
                 tree(tmp_path, {f"gtFine/{base}_gtFine_labelIds.png": png(labels(i, 34))})
                 tree(tmp_path, {f"gtFine/{base}_gtFine_instanceIds.png": grey_png(labels(i + 9, 34000, np.uint16), 16)})
         theirs = Cityscapes(str(tmp_path), "train", "fine", ["semantic", "instance"])
-        source = open_source(tmp_path, layout=LayoutOptions(split="train"))
+        source = open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="train")))
         assert source.classes == CITYSCAPES_CLASSES == tuple(c.name for c in Cityscapes.classes if c.id >= 0)
         assert [(f.name, f.dtype) for f in source.fields] == [("mask", "uint8"), ("instance_mask", "uint16")]
         assert len(source) == len(theirs) == 3
@@ -180,7 +180,7 @@ class TestLayouts:
         with pytest.raises(PackError, match=r"name one of its splits with --split .*: train, val \(folders below leftImg8bit\)"):
             open_source(tmp_path)
         with pytest.raises(PackError, match=r"there is no split 'test'; there are: train, val"):
-            open_source(tmp_path, layout=LayoutOptions(split="test"))
+            open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="test")))
 
     def test_voc_is_torchvisions(self, tmp_path: Path) -> None:
         """The masks of a split are the indices of its palette PNGs, 255 included, as VOCSegmentation's targets are."""
@@ -195,7 +195,7 @@ class TestLayouts:
         theirs = VOCSegmentation(str(tmp_path), "2012", "train")
         options = LayoutOptions("voc-segmentation", split="train")
         for top in (tmp_path, root.parent, root):
-            source = open_source(top, layout=options)
+            source = open_source(top, SourceOptions(layout=options))
             assert len(source) == len(theirs) == 2
             assert source.classes is not None
             assert (source.classes[0], source.classes[20], len(source.classes)) == ("background", "tvmonitor", 21)
@@ -228,7 +228,7 @@ class TestLayouts:
             tree(tmp_path, {f"annotations/{split}/ADE_{i}.png": png(labels(i, 151)) for i in range(2)})
         rows = "".join(f"{i}\t0.1\t1\t1\tname {i}, other\n" for i in range(1, 151))
         tree(tmp_path, {"objectInfo150.txt": f"Idx\tRatio\tTrain\tVal\tName\n{rows}".encode()})
-        source = open_source(tmp_path, layout=LayoutOptions(split="validation"))
+        source = open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="validation")))
         assert source.classes is not None
         assert (len(source), len(source.classes), source.classes[0], source.classes[150]) == (2, 151, "other", "name 150, other")
         assert np.array_equal(source.read(1).values["mask"], labels(1, 151))

@@ -13,7 +13,19 @@ import fastload
 from fastload import limits
 from fastload.cli.pack import pack as command
 from fastload.errors import ArgumentError
-from fastload.packing.options import CHOICES, LIMITS, LayoutOptions, LmdbOptions, PackOptions, RunOptions, TableOptions
+from fastload.packing.options import (
+    CHOICES,
+    LIMITS,
+    BoxFormat,
+    LayoutOptions,
+    LmdbOptions,
+    ObjectOptions,
+    PackOptions,
+    RunOptions,
+    SourceOptions,
+    TableOptions,
+)
+from fastload.store import BOX_SIDES
 
 KEYWORDS = {name: each for name, each in inspect.signature(fastload.pack).parameters.items() if each.kind is each.KEYWORD_ONLY}
 FLAGS = {name: each for name, each in inspect.signature(command).parameters.items() if name not in ("sources", "out")}
@@ -21,7 +33,7 @@ FLAGS = {name: each for name, each in inspect.signature(command).parameters.item
 
 def options() -> dict[str, Any]:
     """Default of each option by name. That of max_pixels is None, for FASTLOAD_MAX_PIXELS, wherever a user gives it."""
-    kinds = (PackOptions, TableOptions, LmdbOptions, LayoutOptions, RunOptions)
+    kinds = (PackOptions, TableOptions, LmdbOptions, LayoutOptions, ObjectOptions, RunOptions)
     fields = [each for kind in kinds for each in dataclasses.fields(kind)]
     assert len({each.name for each in fields}) == len(fields), "an option lies in two of the objects"
     return {each.name: each.default for each in fields} | {"max_pixels": None}
@@ -37,6 +49,22 @@ def test_flags() -> None:
     shown = {name: each.default for name, each in FLAGS.items()}
     assert shown.pop("quiet") is False
     assert shown == {name: default for name, default in options().items() if name != "progress"}
+
+
+def test_options_of_a_source() -> None:
+    """Keywords go to the object that has them, and an object of which nothing is given is None."""
+    assert SourceOptions.of(header=False, split=None, box_format="xywh") == SourceOptions(
+        table=TableOptions(header=False), objects=ObjectOptions("xywh")
+    )
+    with pytest.raises(TypeError, match=r"^quality: no option for reading a source$"):
+        SourceOptions.of(quality=90)
+
+
+def test_formats_of_boxes() -> None:
+    """A user may name the formats that boxes can have, and no other."""
+    assert get_args(BoxFormat) == tuple(BOX_SIDES)
+    with pytest.raises(ArgumentError, match=r"^box_format='yxyx' is none of xyxy, xywh, "):
+        ObjectOptions("yxyx")  # type: ignore[arg-type]
 
 
 def test_the_limit_of_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

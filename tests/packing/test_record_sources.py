@@ -16,7 +16,7 @@ from test_places import bytes_at_places
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source, pack
-from fastload.packing.options import LmdbOptions
+from fastload.packing.options import LmdbOptions, SourceOptions
 from fastload.packing.sources.column_codecs import pil_pixels
 
 
@@ -157,7 +157,7 @@ class TestLMDB:
         items = {(pattern % n).encode(): b"\xff\xd8\xff" + b"%d" % n for n in [*range(first, first + count), first + count + 3]}
         items |= {b"label-%d" % n: b"%d\n" % (n % 7) for n in range(first, first + count)} | {b"num-samples": b"40", b"image-1": b"x"}
         path = write_lmdb(tmp_path / "x.lmdb", items)
-        source = open_source(path, None, LmdbOptions(pattern, "label-%d"))
+        source = open_source(path, SourceOptions(lmdb=LmdbOptions(pattern, "label-%d")))
         assert [source.read(n).image for n in range(len(source))] == [b"\xff\xd8\xff%d" % n for n in range(first, first + count)]
         assert [each["label"] for each in values(source)] == [n % 7 for n in range(first, first + count)]
         assert [(notice.count, notice.examples) for notice in source.notices] == [(1, (pattern % (first + count + 3),))]  # type: ignore[attr-defined]
@@ -168,7 +168,7 @@ class TestLMDB:
             path = tmp_path / kind
             source = write_lmdb(path, {b"i0": JPEGS[0], b"i1": JPEGS[1], b"i2": JPEGS[2], b"l0": labels[0], b"l2": labels[1]})
             summary = pack(source, tmp_path / f"{kind}.fl", key_pattern="i%d", label_pattern="l%d", on_error="skip")
-            assert kinds(open_source(source, None, LmdbOptions("i%d", "l%d"))) == {"label": kind}
+            assert kinds(open_source(source, SourceOptions(lmdb=LmdbOptions("i%d", "l%d")))) == {"label": kind}
             assert [reason for _, reason in summary.skipped] == [f"{path}/data.mdb: i1: there is no key 'l1' for its label"]
 
     def test_the_newest_snapshot_is_read(self, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ class TestLMDB:
     )
     def test_what_is_refused(self, tmp_path: Path, items: dict[bytes, bytes], options: dict[str, str], message: str) -> None:
         with pytest.raises(PackError, match=message):
-            open_source(write_lmdb(tmp_path / "x", items), None, LmdbOptions(**options))
+            open_source(write_lmdb(tmp_path / "x", items), SourceOptions(lmdb=LmdbOptions(**options)))
 
     def test_named_databases_and_several_values(self, tmp_path: Path) -> None:
         """Neither can be packed; both are said."""

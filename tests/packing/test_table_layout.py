@@ -10,7 +10,7 @@ from packing_helpers import encoded, picture, stored_samples, tree
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source, pack
-from fastload.packing.options import table_options
+from fastload.packing.options import SourceOptions
 from fastload.store import Manifest
 
 JPEG = encoded(picture(0, 8, 8))
@@ -24,8 +24,7 @@ def write(root: Path, text: str, name: str = "list.csv") -> Path:
 
 def read(path: Path, **options: Any) -> tuple[list[str], list[Any], tuple[str, ...] | None]:
     """File names, labels and classes, by way of the whole source."""
-    chosen = {"path_column": None, "label_column": None, "header": None, **options}
-    source = open_source(path, table_options(**chosen))
+    source = open_source(path, SourceOptions.of(**options))
     items = [source.read(i) for i in range(len(source))]
     return [Path(item.name).name for item in items], [item.values.get("label") for item in items], source.classes
 

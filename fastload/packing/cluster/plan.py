@@ -10,7 +10,7 @@ from pathlib import Path
 from fastload.errors import FastloadError, PackError
 from fastload.files import expanded
 from fastload.packing.job import PackJob
-from fastload.packing.options import LayoutOptions, LmdbOptions, PackOptions, TableOptions
+from fastload.packing.options import PackOptions, SourceOptions
 from fastload.packing.sources import Source, open_source, protocol
 from fastload.store import Schema
 
@@ -24,31 +24,29 @@ class SourceSpec:
 
     Attributes:
         source: a path, a list of paths, or an object that is sent by pickle.
-        table, lmdb, layout: as `open_source` takes them.
+        options: for reading it.
         folder: the driver's working directory, from which relative paths go out.
     """
 
     source: object
-    table: TableOptions | None
-    lmdb: LmdbOptions | None
-    layout: LayoutOptions | None
+    options: SourceOptions
     folder: str
 
     @classmethod
-    def of(cls, source: object, table: TableOptions | None, lmdb: LmdbOptions | None, layout: LayoutOptions | None) -> SourceSpec:
+    def of(cls, source: object, options: SourceOptions) -> SourceSpec:
         """The spec of a source as `pack` takes it."""
         if isinstance(source, str | os.PathLike):
             source = expanded(source)
         elif isinstance(source, list | tuple) and all(isinstance(each, str | os.PathLike) for each in source):
             source = [expanded(each) for each in source]
-        return cls(source, table, lmdb, layout, os.getcwd())
+        return cls(source, options, os.getcwd())
 
     def open(self) -> Source:
         """Opens the source, in a process that packs nothing else. Raises as `open_source` does, or OSError."""
         paths = self.source if isinstance(self.source, list) else [self.source]
         if any(isinstance(path, str) and not os.path.isabs(path) for path in paths) and os.getcwd() != self.folder:
             os.chdir(self.folder)  # not absolute paths instead: messages and the summary name samples as the user named the source
-        return open_source(self.source, self.table, self.lmdb, self.layout)
+        return open_source(self.source, self.options)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fastload.errors import ArgumentError, PackError
 from fastload.files import expanded
-from fastload.packing.options import LayoutOptions, LmdbOptions, TableOptions
+from fastload.packing.options import BoxFormat, LmdbOptions, ObjectOptions, SourceOptions, TableOptions
 from fastload.packing.sources.arrow import ArrowSource, arrow_files
 from fastload.packing.sources.dataset import DatasetSource
 from fastload.packing.sources.folder import FolderSource
@@ -38,25 +38,34 @@ _SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .a
 _COMPRESSED = (".gz", ".tgz", ".zst", ".xz", ".bz2")
 
 
-def open_source(
-    source: object,
-    table: TableOptions | None = None,
-    lmdb: LmdbOptions | None = None,
-    layout: LayoutOptions | None = None,
-) -> Source:
+def open_source(source: object, options: SourceOptions = SourceOptions()) -> Source:  # noqa: B008, it is frozen
     """The source for what the user passed as SRC.
 
     A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv file, one or many .tar,
     .parquet, .arrow or TFRecord files (a path, a pattern such as ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder
     that holds them, as save_to_disk() of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its index.json,
-    an LMDB file or the folder of its data.mdb, a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. `table` says
-    what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and labels, `layout` what a folder's files are.
+    an LMDB file or the folder of its data.mdb, a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. Of the
+    options, `table` says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and labels, `layout` what a
+    folder's files are, and `objects` what the boxes in a column of objects are.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
-        ArgumentError: `table`, `lmdb` or `layout` is given for a source of another kind.
+        ArgumentError: options are given for a source of another kind.
     """
-    source = with_rows(source)
+    found = _open(with_rows(source), options)
+    boxes = options.objects and options.objects.box_format
+    if boxes is not None and getattr(found, "box_format", None) != boxes:
+        raise ArgumentError(
+            f"box_format={boxes!r} (--box-format) is for a column of objects with their boxes (bbox), in Parquet or Arrow files or a "
+            f"Dataset; {found.title} has none"
+        )
+    return found
+
+
+def _open(source: object, options: SourceOptions) -> Source:
+    """`open_source`, of what may be a RayDataset."""
+    table, lmdb, layout = options.table, options.lmdb, options.layout
+    boxes = None if options.objects is None else options.objects.box_format
     path = expanded(source) if isinstance(source, str | os.PathLike) else None
     file = None if path is None else _lmdb_file(path)
     if lmdb is not None and file is None:
@@ -72,13 +81,13 @@ def open_source(
     if file is not None:
         return LmdbSource(file, lmdb or LmdbOptions())
     if path is not None:
-        return _open_path(path)
+        return _open_path(path, boxes)
     if isinstance(source, list | tuple) and source and all(isinstance(entry, str | os.PathLike) for entry in source):
-        return _open_paths([expanded(entry) for entry in source])
+        return _open_paths([expanded(entry) for entry in source], boxes)
     if isinstance(source, Source):
         return source
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return DatasetSource(source)
+        return DatasetSource(source, boxes)
     raise PackError(
         f"cannot pack a {type(source).__name__}: {_GIVE}, or a map-style Dataset with __getitem__ and __len__ (an iterable Dataset has no "
         "order to shuffle or to resume)"
@@ -97,10 +106,10 @@ def _lmdb_file(path: str) -> str | None:
     return path if path.lower().endswith((".lmdb", ".mdb")) and os.path.isfile(path) else None
 
 
-def _open_paths(paths: list[str]) -> Source:
+def _open_paths(paths: list[str], boxes: BoxFormat | None) -> Source:
     """Several tars as one source, or Parquet, Arrow or TFRecord files; of anything else only one can be packed."""
     if len(paths) == 1:
-        return open_source(paths[0])
+        return _open(paths[0], SourceOptions(objects=ObjectOptions(boxes)))
     for path in paths:
         if os.path.isdir(path) or _is_table(path):
             what = "a table" if _is_table(path) else "a folder"
@@ -109,19 +118,19 @@ def _open_paths(paths: list[str]) -> Source:
                 f"{path} is {what}: {_SEVERAL}. To pack them together, {how}; or "
                 "pack each by itself and join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
             )
-    return _of_files(paths)
+    return _of_files(paths, boxes)
 
 
-def _of_files(patterns: list[str]) -> Source:
+def _of_files(patterns: list[str], boxes: BoxFormat | None) -> Source:
     """Tars, or Parquet, Arrow or TFRecord files, by their names."""
     kinds = {_file_kind(pattern) for pattern in patterns}
     if len(kinds) > 1:
         raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
     kind = kinds.pop()
     if kind == "Parquet file":
-        return ParquetSource([path for pattern in patterns for path in expand(pattern, kind)])
+        return ParquetSource([path for pattern in patterns for path in expand(pattern, kind)], boxes)
     if kind == "Arrow file":
-        return ArrowSource([path for pattern in patterns for path in expand(pattern, kind)])
+        return ArrowSource([path for pattern in patterns for path in expand(pattern, kind)], boxes)
     if kind == "TFRecord file":
         return TFRecordSource([path for pattern in patterns for path in expand(pattern, kind)])
     return tar_source(patterns)
@@ -142,18 +151,18 @@ def _file_kind(pattern: str) -> str:
     return "tar file"
 
 
-def _open_path(text: str) -> Source:
+def _open_path(text: str, boxes: BoxFormat | None) -> Source:
     if os.path.isdir(text):
-        return _open_folder(text)
+        return _open_folder(text, boxes)
     lower = text.lower()
     if lower.endswith((".tar", ".parquet", ".arrow")) or any(mark in text for mark in "*?{["):
-        return _of_files([text])
+        return _of_files([text], boxes)
     if not os.path.exists(text):
         raise PackError(f"{text}: no such folder or file; {_GIVE}")
     if (found_layout := recognised_source(text)) is not None:
         return found_layout
     if is_tfrecord(text):
-        return _of_files([text])
+        return _of_files([text], boxes)
     if lower.endswith(_COMPRESSED):
         plain = text[: lower.rindex(".")]
         if lower.endswith(".tgz") or plain.lower().endswith(".tar"):
@@ -163,7 +172,7 @@ def _open_path(text: str) -> Source:
     raise PackError(f"{text}: not a source fastload knows; {_GIVE}")
 
 
-def _open_folder(folder: str) -> Source:
+def _open_folder(folder: str, boxes: BoxFormat | None) -> Source:
     if is_unpacked(folder):
         return UnpackedSource(folder)
     with os.scandir(folder) as entries:
@@ -181,12 +190,12 @@ def _open_folder(folder: str) -> Source:
         if "chunks" in index:
             return litdata_source(folder, index)
     if found := arrow_files(folder, files):
-        return ArrowSource(found)
+        return ArrowSource(found, boxes)
     if len(files) == len(listed):
         for ending in (".tar", ".parquet"):
             found = [name for name in files if name.lower().endswith(ending)]
             if found:
-                return _of_files([str(Path(folder, name)) for name in found])
+                return _of_files([str(Path(folder, name)) for name in found], boxes)
         found = [name for name in files if is_tfrecord(name)]
         if found:
             one_split(folder, found)

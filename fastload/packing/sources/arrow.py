@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.files import read_regular
+from fastload.packing.options import BoxFormat
 from fastload.packing.sources.arrow_columns import brief
 from fastload.packing.sources.arrow_messages import BATCH, DICTIONARY, SCHEMA, Message, messages
 from fastload.packing.sources.declared_columns import columns_of
@@ -68,7 +69,7 @@ class ArrowSource(NumberedInFiles):
 
     concurrent = True
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:
         super().__init__(paths, "row")
         self._arrow = optional("pyarrow", "packing Arrow files")
         self._ranges = FileRanges(paths)
@@ -81,11 +82,12 @@ class ArrowSource(NumberedInFiles):
         self._firsts = np.cumsum([0, *(message.rows for _, message, _ in self._batches)])
         if not self._firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
-        self._columns = columns_of(self.title, self._schema)
+        self._columns = columns_of(self.title, self._schema, box_format)
         if self._columns.has_pictures:
             self._columns.settle(self._batch(0).columns, self.paths[self._batches[0][0]])
         self.fields, self.classes = self._columns.fields, self._columns.classes
-        self.image_field = self._columns.image_field
+        self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
+        self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
     def _add_file(self, number: int) -> None:
         path, row, schema = self.paths[number], 0, None

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.files import read_regular
+from fastload.packing.options import BoxFormat
 from fastload.packing.sources.annotated import MASK_NAMES
 from fastload.packing.sources.label_maps import is_deep, label_map_in
+from fastload.packing.sources.object_column import (
+    OTHER,
+    box_member,
+    class_names,
+    json_value,
+    object_classes,
+    object_columns,
+    object_notices,
+)
 from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, IMAGE_KEYS, LABEL_KEYS, Value
 from fastload.query import optional
 from fastload.store import Field
@@ -26,14 +35,15 @@ class ArrowColumns:
     Face's ClassLabel or from `fastload export`. A further struct of an image is a mask if it has the name of one (`MASK_NAMES`), else an
     image.
     Integers, floats, booleans, text and bytes keep their types, lists of numbers, of a fixed size or not, become arrays, other nested
-    values JSON, and dates, times and decimals text.
+    values JSON, and dates, times and decimals text. With a `box_format`, objects with boxes become the fields of an `ObjectColumn`.
 
     Attributes:
         image: the column of the image.
         image_field: its field.
-        names: of the fields, by column.
-        fields: of every sample.
-        classes: names of the labels; None where there are none.
+        names: of the other columns: what each is called as a field.
+        box_format: of the boxes of columns of objects; None: there are none, or they are JSON.
+        classes: names of the labels, of the sample or of its objects; None where there are none.
+        notices: for the summary.
 
     Raises:
         PackError: no column can be the image, or several; two are of one name; a name is no text.
@@ -42,7 +52,7 @@ class ArrowColumns:
 
     image_field = Field(IMAGE_FIELD, "image")
 
-    def __init__(self, title: str, schema: Any) -> None:
+    def __init__(self, title: str, schema: Any, box_format: BoxFormat | None = None) -> None:
         self._types = optional("pyarrow", "packing Parquet and Arrow files").types
         self._title = title
         self._schema = schema
@@ -52,15 +62,21 @@ class ArrowColumns:
             raise PackError(f"{title}: the name of a column is no text: {brief(error)}") from error
         self.image = self._image_column()
         self.names = self._field_names()
+        members = {column: found for column in self.names if (found := self._object_members(schema.field(column).type))}
+        self.box_format = box_format if members else None
+        self.notices = object_notices(members) if box_format is None else ()
         try:
-            self.fields = tuple(self._field(column, name) for column, name in self.names.items())
+            self._objects = {} if box_format is None else object_columns(members, self.names, box_format)
+            self._plain = {column: self._field(column, name) for column, name in self.names.items() if column not in self._objects}
         except ArgumentError as error:  # a name that no field may have
             raise PackError(f"{title}: {error}") from error
-        self.classes = self._class_names()
+        self.classes, self.label_limits = self._class_names()
 
-    @cached_property
-    def _kinds(self) -> dict[str, Field]:
-        return dict(zip(self.names, self.fields, strict=True))
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of every sample, in the order of their columns."""
+        of = ((self._plain[name],) if name in self._plain else self._objects[name].fields for name in self.names)
+        return tuple(field for fields in of for field in fields)
 
     def beside(self, name: str, file: str, path: str | None) -> str:
         """The path of an image that a row names and does not hold: relative to the folder of the row's file.
@@ -131,21 +147,44 @@ class ArrowColumns:
             return None
         return np.dtype(kind.to_pandas_dtype()).name, (None, *inner)
 
+    def _object_members(self, kind: Any) -> dict[str, str]:
+        """The members of a type of objects with boxes, as `ObjectColumn` takes them; {}: it is another type."""
+        if self._types.is_struct(kind) and all(self._is_list(each.type) for each in kind):
+            members = {each.name: each.type.value_type for each in kind}
+        elif self._is_list(kind) and self._types.is_struct(kind.value_type):
+            members = {each.name: each.type for each in kind.value_type}
+        else:
+            return {}
+        boxes = box_member(members)
+        if boxes is None or not self._is_list(members[boxes]):
+            return {}
+        return {name: self._number_type(each) for name, each in members.items()}
+
+    def _is_list(self, kind: Any) -> bool:
+        types = self._types
+        return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+    def _number_type(self, kind: Any) -> str:
+        """The dtype of a type of numbers; `OTHER` of any other."""
+        types = self._types
+        is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        return np.dtype(kind.to_pandas_dtype()).name if is_number else OTHER
+
     def settle(self, columns: Any, file: str) -> None:
         """Settles from some rows, of a file, whether further images and masks have 16 bits. To be called once, before anything is read."""
-        fields = []
-        for column, field in zip(self.names, self.fields, strict=True):
-            if field.kind in ("image", "mask"):
-                values = (columns.column(column)[row] for row in range(min(FIRST_TRIES, columns.num_rows)))
-                if any(self._is_deep(value, file) for value in values):
-                    field = Field(field.name, field.kind, "uint16", (1,) if field.kind == "image" else ())
-            fields.append(field)
-        self.fields = tuple(fields)
+        for column, field in self._pictures.items():
+            values = (columns.column(column)[row] for row in range(min(FIRST_TRIES, columns.num_rows)))
+            if any(self._is_deep(value, file) for value in values):
+                self._plain[column] = Field(field.name, field.kind, "uint16", (1,) if field.kind == "image" else ())
+
+    @property
+    def _pictures(self) -> dict[str, Field]:
+        return {column: field for column, field in self._plain.items() if field.kind in ("image", "mask")}
 
     @property
     def has_pictures(self) -> bool:
         """Whether there are images or masks besides the image."""
-        return any(field.kind in ("image", "mask") for field in self.fields)
+        return bool(self._pictures)
 
     def _is_deep(self, scalar: Any, file: str) -> bool:
         try:
@@ -162,19 +201,19 @@ class ArrowColumns:
             raise PackError(f"{name}: its {column} is null")
         return read_regular(os.path.join(os.path.dirname(file), value["path"]))
 
-    def _class_names(self) -> tuple[str, ...] | None:
-        """Of the label: from Hugging Face's description of the columns, or from `fastload export`."""
-        column = next((column for column, name in self.names.items() if name == "label"), None)
+    def _class_names(self) -> tuple[tuple[str, ...] | None, dict[str, int]]:
+        """Names of the label's classes, or else of the objects', from Hugging Face's description of the columns or from `fastload export`;
+        and the number of classes by the field of the objects' labels, if the names are theirs."""
         meta = self._schema.metadata or {}
         try:
             own = json.loads(meta.get(b"fastload.classes", b"null"))
-            told = json.loads(meta.get(b"huggingface", b"{}"))
-            names = own if own is not None else told.get("info", {}).get("features", {}).get(column, {}).get("names")
+            features = json.loads(meta.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+            column = next((column for column, name in self.names.items() if name == "label"), None)
+            if names := class_names(own) or class_names(features.get(column, {}).get("names")):
+                return names, {}
+            return object_classes(self._objects, features)
         except (ValueError, AttributeError, RecursionError):
-            return None
-        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
-            return tuple(names)
-        return None
+            return None, {}
 
     def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name.
@@ -188,10 +227,17 @@ class ArrowColumns:
         Raises:
             PackError: a value is null that may not be.
         """
-        return {field: self._value(name, columns.column(column)[row], column, file) for column, field in self.names.items()}
+        found: dict[str, Value] = {}
+        for column, field in self.names.items():
+            scalar = columns.column(column)[row]
+            if column in self._objects:
+                found |= self._objects[column].values(name, scalar.as_py())
+            else:
+                found[field] = self._value(name, scalar, column, file)
+        return found
 
     def _value(self, name: str, scalar: Any, column: str, file: str) -> Value:
-        field = self._kinds[column]
+        field = self._plain[column]
         kind = field.kind
         if kind == "image":
             return self._picture(name, scalar, column, file)
@@ -201,7 +247,7 @@ class ArrowColumns:
         if field.is_varying:
             return _as_rows(name, column, field, value)
         if kind == "json":
-            return _as_json(value)
+            return json_value(value)
         if value is None:
             raise PackError(f"{name}: its {column} is null")
         if kind == "array":
@@ -224,15 +270,6 @@ def _as_rows(name: str, column: str, field: Field, value: Any) -> Value:
         return np.array(value or [], np.dtype(field.dtype)).reshape(-1, *field.row_shape)
     except (TypeError, ValueError, OverflowError) as error:
         raise PackError(f"{name}: its {column} is no list of numbers: {error}") from error
-
-
-def _as_json(value: Any) -> Value:
-    """A nested value of JSON's types: bytes, dates and the like as text."""
-    if isinstance(value, dict):
-        return {str(key): _as_json(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(each) for each in value]
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
 def brief(error: Exception) -> str:

@@ -12,7 +12,16 @@ import numpy as np
 
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.files import FILE_BYTES, read_regular
+from fastload.packing.options import BoxFormat
 from fastload.packing.pillow_images import Pixels, to_rgb
+from fastload.packing.sources.object_column import (
+    ObjectColumn,
+    class_names,
+    object_classes,
+    object_columns,
+    object_members,
+    object_notices,
+)
 from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
 from fastload.packing.sources.spatial import empty_value, has_boxes, is_target, is_tv_image, second_name, spatial_fields, value_of
 from fastload.store import Field
@@ -27,7 +36,9 @@ class DatasetSource:
     An image is a PIL image, an array or tensor of uint8 (height, width), (height, width, 1 or 3) or (1 or 3, height,
     width), a file's bytes, or a path. Other fields are numbers, text, bytes, arrays of one shape, or anything that
     JSON holds; the first item settles which. Where it has torchvision's tv_tensors, a second Pillow image or a dict with boxes, the first
-    items say which fields there are: `fastload.packing.sources.spatial` has the rules.
+    items say which fields there are: `fastload.packing.sources.spatial` has the rules. With a `box_format`, a value that is a dict of lists
+    with boxes, or a list of dicts, becomes the fields of an `ObjectColumn`. Names of classes are the Dataset's `classes`, or come from the
+    ClassLabel in Hugging Face's `features`.
 
     Items are asked for one after another in one thread: a Dataset makes no promise about threads.
 
@@ -37,19 +48,42 @@ class DatasetSource:
 
     concurrent = False
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, box_format: BoxFormat | None = None) -> None:
         self._dataset = dataset
         self.title = type(dataset).__name__
-        names = getattr(dataset, "classes", None)
-        self.classes: tuple[str, ...] | None = None
-        if isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names):
-            self.classes = tuple(names)
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
         self._targets = False  # whether the second part of a sample is a target, also where it has no boxes
         first = self._first()
-        self._spatial: dict[str, Field] = spatial_fields([first]) and spatial_fields([first, *self._more(first)])
-        self.fields = tuple(self._spatial.get(name) or _field(name, _plain(value)) for name, value in first.items())
+        is_spatial = bool(spatial_fields([first]))
+        samples = [first, *self._more(first)] if is_spatial or box_format is not None else [first]
+        self._spatial: dict[str, Field] = spatial_fields(samples) if is_spatial else {}
+        members = {name: found for name in first if (found := object_members([sample[name] for sample in samples]))}
+        self.box_format = box_format if members else None
+        self.notices = object_notices(members) if box_format is None else ()
+        self._objects = {} if box_format is None else object_columns(members, {name: name for name in first}, box_format)
+        self.fields = tuple(field for name, value in first.items() for field in self._fields_of(name, value))
+        self.classes, self.label_limits = self._class_names()
+
+    def _fields_of(self, name: str, value: Any) -> tuple[Field, ...]:
+        """The fields of one value of the first sample."""
+        if name in self._objects:
+            return self._objects[name].fields
+        return (self._spatial.get(name) or _field(name, _plain(value)),)
+
+    def _class_names(self) -> tuple[tuple[str, ...] | None, dict[str, int]]:
+        """Names of the classes, and the number of classes by the field of the objects' labels, if the names are theirs."""
+        names = getattr(self._dataset, "classes", None)
+        if isinstance(names, list | tuple) and (found := class_names(list(names))):
+            return found, {}
+        features: Any = getattr(self._dataset, "features", None)
+        if not type(features).__module__.startswith("datasets."):
+            return None, {}
+        described = features.to_dict()
+        label = next((key for key in LABEL_KEYS if key in described), "")
+        if found := class_names(described.get(label, {}).get("names")):
+            return found, {}
+        return object_classes(self._objects, described)
 
     def _first(self) -> dict[str, Any]:
         """Values of the first sample; of the first one with boxes, where the first has a dict without: an image without objects."""
@@ -93,7 +127,10 @@ class DatasetSource:
         item = self._get(position)
         with self._named(position, "its item raised", OSError):
             image_key, found = self._split(item, position)
-            values = {name: self._value(name, value) for name, value in found.items()}
+            values: dict[str, Value] = {}
+            for name, value in found.items():
+                objects = self._objects.get(name)
+                values |= {name: self._value(name, value)} if objects is None else objects.values(self.name(position), value)
             values |= {name: empty_value(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
             raw = item if image_key is None else item[image_key]
             if _is_pil(raw) and raw.mode != "L":

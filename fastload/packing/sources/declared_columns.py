@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.field_json import from_json
+from fastload.packing.notices import Notice
+from fastload.packing.options import BoxFormat
 from fastload.packing.sources.arrow_columns import ArrowColumns, brief
 from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import Value
@@ -15,15 +19,15 @@ from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
 
 
-def columns_of(title: str, schema: Any) -> ArrowColumns | DeclaredColumns:
+def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> ArrowColumns | DeclaredColumns:
     """What the columns of an Arrow schema are: by its metadata, or else by their names and types. Raises as `ArrowColumns` does."""
     meta = schema.metadata or {}
     try:
         fields, classes = declared(get_object(parse_json(meta[b"fastload.fields"]), "the metadata"))
     except (KeyError, Bad, ValueError):
-        return ArrowColumns(title, schema)
+        return ArrowColumns(title, schema, box_format)
     if sorted(schema.names) != sorted(field.name for field in fields):  # columns were added, renamed or left out since
-        return ArrowColumns(title, schema)
+        return ArrowColumns(title, schema, box_format)
     return DeclaredColumns(fields, classes)
 
 
@@ -36,6 +40,9 @@ class DeclaredColumns:
     """
 
     has_pictures = False
+    box_format: BoxFormat | None = None
+    notices: tuple[Notice, ...] = ()
+    label_limits: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, schema: Schema, classes: tuple[str, ...] | None) -> None:
         self.image, self.image_field, self.fields = schema.fields[0].name, image_of(schema), schema.fields[1:]

@@ -18,6 +18,7 @@ import numpy as np
 
 from fastload.errors import PackError
 from fastload.files import open_regular, read_regular
+from fastload.packing.options import BoxFormat
 from fastload.packing.sources.arrow_columns import brief
 from fastload.packing.sources.declared_columns import columns_of
 from fastload.packing.sources.numbered import NumberedInFiles
@@ -42,7 +43,7 @@ class ParquetSource(NumberedInFiles):
 
     concurrent = True
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:
         super().__init__(paths, "row")
         self._parquet = optional("pyarrow.parquet", "packing Parquet")
         self._lock = threading.Lock()
@@ -59,11 +60,12 @@ class ParquetSource(NumberedInFiles):
         self._firsts = np.array(firsts, np.int64)
         if not firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
-        self._columns = columns_of(self.title, self._schema)
+        self._columns = columns_of(self.title, self._schema, box_format)
         if self._columns.has_pictures:
             self._columns.settle(self._group(*self._starts[0][:2]), self.paths[0])
         self.fields, self.classes = self._columns.fields, self._columns.classes
-        self.image_field = self._columns.image_field
+        self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
+        self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
     def _row_groups(self, path: str) -> list[int]:
         """The rows of each row group; notes the schema, or compares it."""
