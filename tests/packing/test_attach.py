@@ -19,7 +19,7 @@ from fastload import PackedDataset
 from fastload.cli.attach import attach as command
 from fastload.errors import DatasetError, PackError, SampleError
 from fastload.packing import attach, export, index, pack, rebase, unpack, verify
-from fastload.packing.options import LayoutOptions, LmdbOptions, PackOptions, RunOptions, TableOptions
+from fastload.packing.options import LayoutOptions, LmdbOptions, ObjectOptions, PackOptions, RunOptions, TableOptions
 from fastload.store import DatasetReader, Manifest
 
 
@@ -211,10 +211,11 @@ def test_options() -> None:
         "annotations",
         "masks",
         "split",
+        "box_format",
     }
     defaults = {
         name: getattr(kind(), name)
-        for kind in (PackOptions, RunOptions, TableOptions, LmdbOptions, LayoutOptions)
+        for kind in (PackOptions, RunOptions, TableOptions, LmdbOptions, LayoutOptions, ObjectOptions)
         for name in kind.__slots__
         if name in wanted
     }

@@ -55,8 +55,8 @@ FILES: dict[str, Json] = {
 }
 
 
-def written(root: Path, names: list[str], change: dict[str, Json] | None = None) -> LayoutOptions:
-    """The named files and their images, in the folders of their parts; the options that name all."""
+def written(root: Path, names: list[str], change: dict[str, Json] | None = None) -> list[Path]:
+    """Writes the named files and their images, in the folders of their parts. Returns the paths of the files."""
     for name in names:
         content = FILES[name] | (change or {}).get(name, {})
         files = {f"{each['file_name'][:-6].rstrip('0123456789')}/{each['file_name']}": each["id"] for each in content["images"]}
@@ -65,7 +65,12 @@ def written(root: Path, names: list[str], change: dict[str, Json] | None = None)
             {f"{'train' if 'train' in path else 'val'}/{Path(path).name}": encoded(picture(own, 24, 32)) for path, own in files.items()},
         )
         tree(root, {f"annotations/{name}.json": json.dumps(content).encode()})
-    return LayoutOptions(annotations=[root / f"annotations/{name}.json" for name in names])
+    return [root / f"annotations/{name}.json" for name in names]
+
+
+def opened(root: Path, files: list[Path]) -> Any:
+    """The source of these annotation files."""
+    return open_source(root, SourceOptions.of(annotations=files))
 
 
 def by_id(source: Any) -> dict[int, Json]:
@@ -75,7 +80,7 @@ def by_id(source: Any) -> dict[int, Json]:
 def test_kinds_of_one_image(tmp_path: Path) -> None:
     """Instances, keypoints and captions of the same images are one sample each: objects by their ids, captions beside them."""
     names = ["instances_train", "person_keypoints_train", "captions_train"]
-    source = open_source(tmp_path, layout=written(tmp_path, names))
+    source = opened(tmp_path, written(tmp_path, names))
     instances, keypoints, captions = (COCO(str(tmp_path / f"annotations/{name}.json")) for name in names)
     assert [field.name for field in source.fields] == [
         "image_id", "boxes", "labels", "category_id", "area", "iscrowd", "instances", "keypoints", "captions",
@@ -91,13 +96,13 @@ def test_kinds_of_one_image(tmp_path: Path) -> None:
         points = [keypoints.anns.get(each["id"], {}).get("keypoints", [0] * 6) for each in theirs]
         assert values["keypoints"].reshape(-1, 6).tolist() == points
         assert values["captions"] == [each["caption"] for each in captions.loadAnns(captions.getAnnIds(own))]
-    assert [each.tolist() for each in open_source(tmp_path, layout=written(tmp_path, names[::-1])).read(1).values["keypoints"]]
+    assert [each.tolist() for each in opened(tmp_path, written(tmp_path, names[::-1])).read(1).values["keypoints"]]
 
 
 def test_parts_of_a_dataset(tmp_path: Path) -> None:
     """Files of other images add theirs, each from its own folder; ids of annotations are of their image, and may begin anew."""
     names = ["instances_train", "instances_val"]
-    fastload.pack(tmp_path, tmp_path / "out", annotations=[str(each) for each in written(tmp_path, names).annotation_files], workers=1)
+    fastload.pack(tmp_path, tmp_path / "out", annotations=[str(each) for each in written(tmp_path, names)], workers=1)
     dataset = PackedDataset(tmp_path / "out", fields=["image", "image_id", "boxes"])
     assert dataset.column("image_id").tolist() == [10, 4, 8, 20, 21]
     for index, name in enumerate(["instances_train"] * 3 + ["instances_val"] * 2):
@@ -118,10 +123,10 @@ def test_panoptic_and_instances(tmp_path: Path) -> None:
         "categories": [*CATEGORIES, {"id": 90, "name": "sky"}],
     }
     tree(tmp_path, {"annotations/panoptic_train/10.png": encoded(Image.fromarray(colours), "PNG")})
-    given = written(tmp_path, ["instances_train"]).annotation_files
+    given = written(tmp_path, ["instances_train"])
     tree(tmp_path, {"annotations/panoptic_train.json": json.dumps(panoptic).encode()})
-    layout = LayoutOptions(annotations=[*given, tmp_path / "annotations/panoptic_train.json"])
-    source = open_source(tmp_path, layout=layout)
+    files = [*given, tmp_path / "annotations/panoptic_train.json"]
+    source = opened(tmp_path, files)
     assert source.classes == ("person", "dog", "sky")
     assert source.label_limits == {"labels": 3, "mask": 3, "segment_labels": 3}
     assert [(notice.count, notice.examples) for notice in source.notices] == [(1, (str(tmp_path / "train/train8.jpg"),))]
@@ -131,11 +136,11 @@ def test_panoptic_and_instances(tmp_path: Path) -> None:
     assert np.array_equal(found[10]["mask"], np.repeat(np.uint8([1, 2]), 12)[:, None].repeat(32, 1))
     assert [len(found[own]["segment_boxes"]) for own in (10, 4, 8)] == [2, 0, 0]
     assert (found[8]["mask"] == 255).all()
-    fastload.pack(tmp_path, tmp_path / "out", annotations=layout.annotations, workers=1)
+    fastload.pack(tmp_path, tmp_path / "out", annotations=files, workers=1)
     sample = PackedDataset(tmp_path / "out")[0]
     assert (sample["boxes"].shape, sample["segment_boxes"].shape, sample["mask"].shape) == ((2, 4), (2, 4), (24, 32))
-    captions = written(tmp_path, ["captions_train"]).annotation_files
-    plain = open_source(tmp_path, SourceOptions.of(annotations=[*captions, tmp_path / "annotations/panoptic_train.json"]))
+    captions = written(tmp_path, ["captions_train"])
+    plain = opened(tmp_path, [*captions, tmp_path / "annotations/panoptic_train.json"])
     assert {"captions", "boxes", "labels", "mask"} <= {field.name for field in plain.fields}
 
 
@@ -185,13 +190,13 @@ WRONG: dict[str, tuple[Json, str]] = {
 def test_what_contradicts_itself(tmp_path: Path, name: str) -> None:
     """What two files say differently, ids that are there twice and annotations of no image are errors of what they concern alone."""
     changed, words = WRONG[name]
-    layout = written(tmp_path, ["instances_train", "person_keypoints_train"], {"person_keypoints_train": changed})
-    found = errors(open_source(tmp_path, layout=layout))
+    files = written(tmp_path, ["instances_train", "person_keypoints_train"], {"person_keypoints_train": changed})
+    found = errors(opened(tmp_path, files))
     assert found
     for message in found:
         with pytest.raises(PackError, match=words):
             raise PackError(message)
-    summary = fastload.pack(tmp_path, tmp_path / "out", annotations=layout.annotations, on_error="skip", workers=1)
+    summary = fastload.pack(tmp_path, tmp_path / "out", annotations=files, on_error="skip", workers=1)
     assert summary.samples == (3 if name == "an absent image" else 2)
 
 
@@ -209,12 +214,12 @@ def test_categories_that_differ(tmp_path: Path, categories: list[Json], words: s
     """A category that has another name or other keypoints in another file is an error of all."""
     names = ["instances_train", "person_keypoints_train", "instances_val"]
     with pytest.raises(PackError, match=words):
-        open_source(tmp_path, layout=written(tmp_path, names, {"instances_val": {"categories": categories}}))
+        opened(tmp_path, written(tmp_path, names, {"instances_val": {"categories": categories}}))
 
 
 def test_files_of_other_parts(tmp_path: Path) -> None:
     """Files of different kinds that name other images are told of: one was maybe meant to be another part's."""
-    source = open_source(tmp_path, layout=written(tmp_path, ["instances_val", "captions_train"]))
+    source = opened(tmp_path, written(tmp_path, ["instances_val", "captions_train"]))
     assert [(notice.text, notice.count) for notice in source.notices] == [
         ("images that instances_val.json (their objects) do not name", 3),
         ("images that captions_train.json (their captions) do not name", 2),
@@ -224,8 +229,8 @@ def test_files_of_other_parts(tmp_path: Path) -> None:
 
 def test_options(tmp_path: Path) -> None:
     """A list of one file is that file; a file twice, an empty list and a list with something else are refused."""
-    layout = written(tmp_path, ["instances_train"])
-    assert [field.name for field in open_source(tmp_path, layout=layout).fields][:2] == ["image_id", "boxes"]
+    files = written(tmp_path, ["instances_train"])
+    assert [field.name for field in opened(tmp_path, files).fields][:2] == ["image_id", "boxes"]
     for given, words in (([], "is no path"), (["a", 5], "is no path"), (["a", "a"], "names a file twice")):
         with pytest.raises(ArgumentError, match=words):
             LayoutOptions(annotations=given)  # type: ignore[arg-type]
