@@ -30,19 +30,27 @@ def connected(cluster: Any) -> Any:
 
 
 def test_bytes_and_fields(tmp_path: Path, connected: Any) -> None:
-    """Rows with encoded images: the same dataset as of a list of the same rows, whether a cluster packs it or this process."""
-    rows = [{"image": encoded(picture(i, 16 + i, 24)), "label": i % 5, "caption": f"number {i}"} for i in range(ROWS)]
+    """Rows with encoded images and objects: the same dataset as of a list of the same rows, whether a cluster packs it or this process."""
+
+    def row(i: int) -> dict[str, Any]:
+        objects = {"bbox": [[n, 1.5, 3, 4] for n in range(i % 4)], "category": [n % 2 for n in range(i % 4)]}
+        return {"image": encoded(picture(i, 16 + i, 24)), "label": i % 5, "caption": f"number {i}", "objects": objects}
+
+    rows = [row(i) for i in range(ROWS)]
 
     def counted(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "label": row["label"] + 1}
 
     dataset = connected.data.from_items(rows, override_num_blocks=4).map(counted)
-    fastload.pack([counted(row) for row in rows], tmp_path / "list", shard_samples=5)  # type: ignore[arg-type]
-    fastload.pack(dataset, tmp_path / "one", shard_samples=5)
-    fastload.pack(dataset, tmp_path / "many", shard_samples=5, ray=True)
+    fastload.pack([counted(row) for row in rows], tmp_path / "list", shard_samples=5, box_format="xywh")  # type: ignore[arg-type]
+    fastload.pack(dataset, tmp_path / "one", shard_samples=5, box_format="xywh")
+    fastload.pack(dataset, tmp_path / "many", shard_samples=5, ray=True, box_format="xywh")
     assert files_of(tmp_path / "many") == files_of(tmp_path / "one")
     assert [sample.data for sample in stored_samples(tmp_path / "one")] == [row["image"] for row in rows]
     assert [sample.values for sample in stored_samples(tmp_path / "one")] == [s.values for s in stored_samples(tmp_path / "list")]
+    for number, want in enumerate(rows):
+        sample = fastload.PackedDataset(tmp_path / "many")[number]
+        assert (sample["boxes"].tolist(), sample["labels"].tolist()) == (want["objects"]["bbox"], want["objects"]["category"])
 
 
 def test_pixels(tmp_path: Path, connected: Any) -> None:
