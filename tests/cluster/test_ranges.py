@@ -18,7 +18,7 @@ from fastload.packing.cluster.plan import ClusterPlan, SourceSpec, probe, schema
 from fastload.packing.cluster.records import ClusterJournal, job_identity
 from fastload.packing.cluster.task import RangeDone, RangeFailed, RangePacker
 from fastload.packing.job import VARYING, PackJob
-from fastload.packing.options import PackOptions, RunOptions
+from fastload.packing.options import PackOptions, RunOptions, SourceOptions
 from fastload.packing.sources import open_source
 from fastload.store import Manifest
 
@@ -32,7 +32,7 @@ def plan_of(source: Path, out: Path, token: str = "t", **options: object) -> Clu
     with open_out(out, RunOptions(resume=True)) as place:
         place.begin(ClusterJournal(token, schema.to_json(), identity, 0))
     return ClusterPlan(
-        spec=SourceSpec.of(source, None, None, None), options=given, samples=EACH, threads=1, out=str(out), staging=None,
+        spec=SourceSpec.of(source, SourceOptions()), options=given, samples=EACH, threads=1, out=str(out), staging=None,
         offset=0, token=token,
         identity=job_identity(schema, identity, VARYING), digest=identity["source_digest"], probe=probe(job),
     )  # fmt: skip
@@ -153,7 +153,7 @@ def test_another_source(tmp_path: Path, source: Path) -> None:
     with pytest.raises(PackError, match="has other samples on node"):
         RangePacker(plan)
     with pytest.raises(PackError, match="cannot read the source"):
-        RangePacker(replace(plan, spec=SourceSpec.of(tmp_path / "nowhere", None, None, None)))
+        RangePacker(replace(plan, spec=SourceSpec.of(tmp_path / "nowhere", SourceOptions())))
 
 
 def test_a_driver_killed_after_the_commit(tmp_path: Path, source: Path) -> None:
