@@ -78,8 +78,9 @@ demo-remote: $(STAMPS)/demo-remote
 	@$(BUILD_NATIVE)
 	@$(PY) examples/demo_remote.py
 
-test: build
-	@$(MAKE) -j$(JOBS) --output-sync=target lint ctest docs
+# The C tests need a compiler alone: they are built while the environment is made.
+test: $(STAMPS)/system
+	@$(MAKE) -j$(JOBS) --output-sync=target build lint ctest docs
 	@$(MAKE) pytest
 
 # ---- checks -------------------------------------------------------------------------------------------------------
