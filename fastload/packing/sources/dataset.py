@@ -15,7 +15,6 @@ from fastload.files import FILE_BYTES, read_regular
 from fastload.packing.options import BoxFormat
 from fastload.packing.pillow_images import Pixels, to_rgb
 from fastload.packing.sources.object_column import (
-    ObjectColumn,
     class_names,
     object_classes,
     object_columns,
