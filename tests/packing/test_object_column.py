@@ -160,6 +160,9 @@ def test_names_in_the_features_of_a_dataset(tmp_path: Path) -> None:
     assert PackedDataset(tmp_path / "b.fl").classes == ["x", "y"]
     fastload.pack(both.remove_columns("objects"), tmp_path / "c.fl")
     assert PackedDataset(tmp_path / "c.fl").classes == ["x", "y"]
+    tags = hf.Dataset.from_dict({**values, "label": [[1, 0]]}, hf.Features({**features, "label": [hf.ClassLabel(names=["x", "y"])]}))
+    fastload.pack(tags, tmp_path / "d.fl", box_format="xyxy")
+    assert PackedDataset(tmp_path / "d.fl").classes == NAMES
 
 
 def test_transforms_move_the_boxes(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import BoxFormat
-from fastload.packing.sources.arrow_columns import brief
+from fastload.packing.sources.arrow_columns import brief, python_value
 from fastload.packing.sources.arrow_messages import BATCH, DICTIONARY, SCHEMA, Message, messages
 from fastload.packing.sources.declared_columns import columns_of
 from fastload.packing.sources.numbered import NumberedInFiles
@@ -149,7 +149,8 @@ class ArrowSource(NumberedInFiles):
         if not batch.given[row]:
             image = read_regular(self._path(position, batch, row))
         elif batch.offsets is None or batch.sizes is None:
-            value = batch.columns.column(self._columns.image)[row].as_py()
+            scalar = batch.columns.column(self._columns.image)[row]
+            value = python_value(scalar, f"{self.name(position)}: its {self._columns.image}")
             image = value["bytes"] if isinstance(value, dict) else value
         else:
             image = self._ranges.read(self._batches[at][0], int(batch.offsets[row]), int(batch.sizes[row]))
@@ -157,7 +158,8 @@ class ArrowSource(NumberedInFiles):
 
     def _path(self, position: int, batch: _Batch, row: int) -> str:
         column = batch.columns.column(self._columns.image)
-        path = column.field("path")[row].as_py() if self._arrow.types.is_struct(column.type) and column[row].is_valid else None
+        named = self._arrow.types.is_struct(column.type) and column[row].is_valid
+        path = python_value(column.field("path")[row], f"{self.name(position)}: its path") if named else None
         return self._columns.beside(self.name(position), self.paths[self.numbered(position)[0]], path)
 
     def _batch(self, at: int) -> _Batch:

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.files import read_regular
@@ -18,6 +19,7 @@ from fastload.packing.sources.object_column import (
     box_member,
     class_names,
     json_value,
+    label_names,
     object_classes,
     object_columns,
     object_notices,
@@ -194,7 +196,7 @@ class ArrowColumns:
 
     def _picture(self, name: str, scalar: Any, column: str, file: str) -> bytes:
         """The bytes of a further image: those in the row, or of the file that it names."""
-        value = scalar.as_py() or {}
+        value = python_value(scalar, f"{name}: its {column}") or {}
         if value.get("bytes") is not None:
             return bytes(value["bytes"])
         if not value.get("path"):
@@ -209,7 +211,7 @@ class ArrowColumns:
             own = json.loads(meta.get(b"fastload.classes", b"null"))
             features = json.loads(meta.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
             column = next((column for column, name in self.names.items() if name == "label"), None)
-            if names := class_names(own) or class_names(features.get(column, {}).get("names")):
+            if names := class_names(own) or label_names(features.get(column)):
                 return names, {}
             return object_classes(self._objects, features)
         except (ValueError, AttributeError, RecursionError):
@@ -231,7 +233,7 @@ class ArrowColumns:
         for column, field in self.names.items():
             scalar = columns.column(column)[row]
             if column in self._objects:
-                found |= self._objects[column].values(name, scalar.as_py())
+                found |= self._objects[column].values(name, python_value(scalar, f"{name}: its {column}"))
             else:
                 found[field] = self._value(name, scalar, column, file)
         return found
@@ -243,15 +245,15 @@ class ArrowColumns:
             return self._picture(name, scalar, column, file)
         if kind == "mask":
             return label_map_in(self._picture(name, scalar, column, file), f"{name}: its {column}", field.dtype)
-        value = scalar.as_py()
+        value = python_value(scalar, f"{name}: its {column}")
         if field.is_varying:
-            return _as_rows(name, column, field, value)
+            return _as_array(name, column, field, value or []).reshape(-1, *field.row_shape)
         if kind == "json":
             return json_value(value)
         if value is None:
             raise PackError(f"{name}: its {column} is null")
         if kind == "array":
-            return np.asarray(value, scalar.type.value_type.to_pandas_dtype())
+            return _as_array(name, column, field, value)
         if kind == "int":
             return int(value)
         return value if isinstance(value, str | bytes | float) else str(value)
@@ -264,12 +266,23 @@ def _decode_names(fields: Any) -> None:
         _decode_names([field.type.field(number) for number in range(field.type.num_fields)])
 
 
-def _as_rows(name: str, column: str, field: Field, value: Any) -> Value:
-    """A list of numbers as the array of a field; null is an empty one. Raises PackError for nulls in it."""
+def _as_array(name: str, column: str, field: Field, value: Any) -> npt.NDArray[Any]:
+    """A list of numbers as an array of a field's dtype. Raises PackError for nulls in it, and for lists of several lengths."""
     try:
-        return np.array(value or [], np.dtype(field.dtype)).reshape(-1, *field.row_shape)
+        return np.array(value, np.dtype(field.dtype))
     except (TypeError, ValueError, OverflowError) as error:
         raise PackError(f"{name}: its {column} is no list of numbers: {error}") from error
+
+
+def python_value(scalar: Any, what: str) -> Any:
+    """A value of a column as Python has it. Raises PackError, which begins with `what`, where pyarrow makes none of it.
+
+    Such values are texts that are not UTF-8, dates after the year 9999, and structs with two members of one name.
+    """
+    try:
+        return scalar.as_py()
+    except Exception as error:  # pyarrow raises whatever it meets
+        raise PackError(f"{what} cannot be read: {brief(error)}") from error
 
 
 def brief(error: Exception) -> str:

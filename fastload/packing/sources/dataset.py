@@ -16,6 +16,7 @@ from fastload.packing.options import BoxFormat
 from fastload.packing.pillow_images import Pixels, to_rgb
 from fastload.packing.sources.object_column import (
     class_names,
+    label_names,
     object_classes,
     object_columns,
     object_members,
@@ -79,8 +80,8 @@ class DatasetSource:
         if not type(features).__module__.startswith("datasets."):
             return None, {}
         described = features.to_dict()
-        label = next((key for key in LABEL_KEYS if key in described), "")
-        if found := class_names(described.get(label, {}).get("names")):
+        label = next((key for key in LABEL_KEYS if key in described), None)
+        if found := label_names(described.get(label)):
             return found, {}
         return object_classes(self._objects, described)
 

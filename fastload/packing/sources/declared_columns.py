@@ -12,7 +12,7 @@ from fastload.files import read_regular
 from fastload.packing.field_json import from_json
 from fastload.packing.notices import Notice
 from fastload.packing.options import BoxFormat
-from fastload.packing.sources.arrow_columns import ArrowColumns, brief
+from fastload.packing.sources.arrow_columns import ArrowColumns, brief, python_value
 from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import Value
 from fastload.store import Field, Schema
@@ -60,11 +60,11 @@ class DeclaredColumns:
 
     def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name; arguments are those of `ArrowColumns.values`. Raises PackError for what is no such value."""
-        return {field.name: self._checked(field, columns.column(field.name)[row].as_py(), file) for field in self.fields}
+        return {field.name: self._checked(field, columns.column(field.name)[row], file) for field in self.fields}
 
-    def _checked(self, field: Field, value: Any, file: str) -> Value:
+    def _checked(self, field: Field, scalar: Any, file: str) -> Value:
         try:
-            return self._value(field, value, file)
+            return self._value(field, python_value(scalar, f"its {field.name!r}"), file)
         except (TypeError, ValueError, OverflowError) as error:
             raise PackError(f"its {field.name!r} is no value of {field}: {brief(error)}") from error
 

@@ -170,9 +170,14 @@ def object_classes(columns: Mapping[str, ObjectColumn], features: Mapping[str, A
         features: Hugging Face's description of all columns, as JSON holds it.
     """
     for column, objects in columns.items():
-        if objects.label is not None and (names := class_names(_names_of(features.get(column), objects.label))):
+        if objects.label is not None and (names := _names_of(features.get(column), objects.label)):
             return names, {objects.label_field: len(names)}
     return None, {}
+
+
+def label_names(feature: Any) -> tuple[str, ...] | None:
+    """Names of a ClassLabel, of Hugging Face's description of a column as JSON holds it; None: it is another feature."""
+    return class_names(feature.get("names")) if isinstance(feature, Mapping) else None
 
 
 def class_names(value: Any) -> tuple[str, ...] | None:
@@ -180,7 +185,7 @@ def class_names(value: Any) -> tuple[str, ...] | None:
     return tuple(value) if isinstance(value, list) and value and all(isinstance(name, str) for name in value) else None
 
 
-def _names_of(feature: Any, member: str) -> Any:
+def _names_of(feature: Any, member: str) -> tuple[str, ...] | None:
     """The names of a ClassLabel that is a member of a feature of dicts, lists and Sequences; None if there is none."""
     if isinstance(feature, list):
         return _names_of(feature[0], member) if feature else None
@@ -191,7 +196,7 @@ def _names_of(feature: Any, member: str) -> Any:
     label = feature[member]
     while isinstance(label, Mapping) and "names" not in label:
         label = label.get("feature")
-    return label["names"] if isinstance(label, Mapping) else None
+    return label_names(label)
 
 
 def _listed(value: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.files import open_regular, read_regular
 from fastload.packing.options import BoxFormat
-from fastload.packing.sources.arrow_columns import brief
+from fastload.packing.sources.arrow_columns import brief, python_value
 from fastload.packing.sources.declared_columns import columns_of
 from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, file_stamp
@@ -117,7 +117,8 @@ class ParquetSource(NumberedInFiles):
         table = self._group(number, group)
         if row >= table.num_rows:
             raise PackError(f"{self.paths[number]}: row group {group} has {table.num_rows} rows, less than the file says")
-        image = self._bytes(name, number, table.column(self._columns.image)[row].as_py())
+        scalar = table.column(self._columns.image)[row]
+        image = self._bytes(name, number, python_value(scalar, f"{name}: its {self._columns.image}"))
         return Item(name, image, self._columns.values(name, table, row, self.paths[number]))
 
     def _group(self, number: int, group: int) -> Any:
