@@ -35,10 +35,11 @@ _GIVE = (
     "or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file"
 )
 _SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, or all are TFRecord files"
+NOTHING_GIVEN = SourceOptions()
 _COMPRESSED = (".gz", ".tgz", ".zst", ".xz", ".bz2")
 
 
-def open_source(source: object, options: SourceOptions = SourceOptions()) -> Source:  # noqa: B008, it is frozen
+def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Source:
     """The source for what the user passed as SRC.
 
     A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv file, one or many .tar,

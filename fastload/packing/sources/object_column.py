@@ -38,6 +38,12 @@ def box_member(members: Iterable[str]) -> str | None:
 class ObjectColumn:
     """The fields of one column of objects, and their values.
 
+    Args:
+        column: its name.
+        members: dtypes of the members whose values are numbers, and `OTHER` for all others, by name; one is `box_member`.
+        box_format: of the boxes.
+        taken: names of the dataset's other fields.
+
     Attributes:
         fields: the boxes first.
         label: the member with the labels; None: there is none.
@@ -45,13 +51,6 @@ class ObjectColumn:
     """
 
     def __init__(self, column: str, members: Mapping[str, str], box_format: BoxFormat, taken: Iterable[str]) -> None:
-        """
-        Args:
-            column: its name.
-            members: dtypes of the members whose values are numbers, and `OTHER` for all others, by name; one is `box_member`.
-            box_format: of the boxes.
-            taken: names of the dataset's other fields.
-        """
         boxes = box_member(members)
         assert boxes is not None
         integers = [name for name in _LABEL_MEMBERS if "int" in members.get(name, OTHER)]
