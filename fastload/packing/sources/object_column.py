@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fastload.errors import PackError
 from fastload.packing.notices import EXAMPLES, OBJECTS, TEXTS, Notice
 from fastload.packing.options import BoxFormat
@@ -113,8 +115,8 @@ def object_members(values: Iterable[Any]) -> dict[str, str]:
     """The members of objects in the values of some samples, as `ObjectColumn` takes them; {}: these are no objects with boxes."""
     found: dict[str, list[Any]] = {}
     for value in values:
-        objects = _listed(value)
-        if isinstance(objects, Mapping):
+        objects = _dict_or_list(value)
+        if isinstance(objects, Mapping) and box_member(objects):  # before the members are made lists: other dicts may hold large arrays
             entries = {str(name): _listed(each) for name, each in objects.items()}
         elif isinstance(objects, list) and objects and all(isinstance(each, Mapping) for each in objects):
             entries = {str(name): [_listed(each.get(name)) for each in objects] for name in objects[0]}
@@ -196,6 +198,13 @@ def _names_of(feature: Any, member: str) -> tuple[str, ...] | None:
     while isinstance(label, Mapping) and "names" not in label:
         label = label.get("feature")
     return label_names(label)
+
+
+def _dict_or_list(value: Any) -> Any:
+    """A dict or a list as it is, and a NumPy array of objects as a list; None for other values: arrays of numbers may be large."""
+    if isinstance(value, Mapping | list):
+        return value
+    return value.tolist() if isinstance(value, np.ndarray) and value.dtype == np.object_ else None
 
 
 def _listed(value: Any) -> Any:
