@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hugging_face_files import IMAGE, jpeg
+from hugging_face_files import IMAGE, arrow, jpeg, parquet
 
 import fastload
 from fastload.errors import PackStoppedError
 
 pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 
 def no_text() -> Any:
@@ -37,17 +36,6 @@ COLUMNS: dict[str, tuple[Callable[[], Any], str]] = {
     "a null among numbers": (lambda: pa.array([[1, 2], [3, None]], pa.list_(pa.int64(), 2)), "its value is no list of numbers"),
     "a null in a list": (lambda: pa.array([[1], [3, None]], pa.list_(pa.int64())), "its value is no list of numbers"),
 }
-
-
-def parquet(root: Path, rows: Any) -> Path:
-    pq.write_table(rows, root / "a.parquet")
-    return root / "a.parquet"
-
-
-def arrow(root: Path, rows: Any) -> Path:
-    with pa.ipc.new_stream(root / "a.arrow", rows.schema) as sink:
-        sink.write_table(rows)
-    return root / "a.arrow"
 
 
 def rows(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hugging_face_files import IMAGE, jpeg
+from hugging_face_files import IMAGE, arrow, jpeg, parquet
 from hypothesis import given
 from hypothesis import strategies as st
 from torchvision import tv_tensors
@@ -24,7 +24,6 @@ from fastload.packing.sources.object_column import ObjectColumn
 from fastload.store import Field
 
 pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 Objects = dict[str, list[Any]]
 NAMES = ["coin", "cell", "leaf"]
@@ -79,19 +78,6 @@ def table(column: Any, feature: Any = None) -> Any:
     images = pa.array([{"bytes": jpeg(n), "path": None} for n in range(len(column))], IMAGE)
     columns = {"image": images, "id": pa.array(range(len(column))), "objects": column}
     return pa.table(columns).replace_schema_metadata({"huggingface": json.dumps(features)})
-
-
-def parquet(root: Path, rows: Any) -> Path:
-    root.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, root / "a.parquet", row_group_size=2)
-    return root / "a.parquet"
-
-
-def arrow(root: Path, rows: Any) -> Path:
-    root.mkdir(parents=True, exist_ok=True)
-    with pa.ipc.new_stream(root / "a.arrow", rows.schema) as sink:
-        sink.write_table(rows, max_chunksize=2)
-    return root / "a.arrow"
 
 
 def dataset(root: Path, rows: Any) -> Any:
