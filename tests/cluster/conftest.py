@@ -18,7 +18,7 @@ _TESTS = Path(__file__).resolve().parents[1]
 for each in ("packing", "remote", "store"):  # their helpers are modules for these tests
     sys.path.insert(0, str(_TESTS / each))
 
-OF_TESTS = {
+RAY_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "disabled",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -36,7 +36,7 @@ def ray_environment() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="flray-", dir="/tmp"))  # a short path: sockets lie below it
     paths = [str(Path(fastload.__file__).parents[1]), str(_TESTS / "cluster"), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in OF_TESTS.items():
+        for name, value in RAY_SETTINGS.items():
             patch.setenv(name, value)
         patch.setenv("RAY_TMPDIR", str(folder))
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
