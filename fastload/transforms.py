@@ -84,7 +84,15 @@ class Resize(Transform):
 
 @dataclass(frozen=True)
 class CenterCrop(Transform):
-    """The middle (height, width) of the image, padded with black where the image is smaller."""
+    """The middle (height, width) of the image, padded with black where the image is smaller.
+
+    Where the margins of a side sum to an odd number, the image lies as torchvision puts it: half of the margins is rounded to the even
+    number to find the crop's place, and padding has its smaller half on the left and on top. Masks, boxes and keypoints lie on the same
+    pixels. (torchvision's boxes and keypoints are one pixel off its image where it pads by 3, 7, 11, ... pixels.)
+
+    Args:
+        size: an int (square) or (height, width).
+    """
 
     size: Size
 
@@ -320,6 +328,9 @@ class SanitizeBoundingBoxes(Transform):
 @dataclass(frozen=True)
 class ConvertBoundingBoxFormat(Transform):
     """Boxes in another format: torchvision's ConvertBoundingBoxFormat. Images, masks and points stay as they are.
+
+    Numbers are those of torchvision 0.28: corners of int64 boxes with a centre (cxcywh) are truncated towards 0, and a centre made of int64
+    corners is rounded down.
 
     Args:
         format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name. Rotated boxes are not converted.

@@ -48,19 +48,41 @@ static int64_t truncated(float value) {
 static int64_t sum(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 static int64_t difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 
-/* torchvision's halves of integers: |floor(-value / 2)| of a side, floor(value / 2) of a centre. */
-static int64_t half_side(int64_t value) { return value > 0 ? value / 2 + value % 2 : -(value / 2); }
+/* As torch's div(2, rounding_mode="floor"). */
 static int64_t half_down(int64_t value) { return value / 2 - (value < 0 && value % 2); }
 
+/* torchvision takes integers with a centre to float32 and truncates the corners, towards 0. */
+static void corners_of_centre(const int64_t b[4], int64_t out[4]) {
+    float f[4];
+    for (int i = 0; i < 4; i++) f[i] = (float)b[i];
+    to_xyxy(f, FL_BOXES_CXCYWH);
+    for (int i = 0; i < 4; i++) out[i] = truncated(f[i]);
+}
+
 static void convert_integer(int64_t b[4], fl_box_format from, fl_box_format to) {
-    if (from == FL_BOXES_CXCYWH)
-        for (int i = 0; i < 2; i++) b[i] = difference(b[i], half_side(b[2 + i]));
-    if (from != FL_BOXES_XYXY)
+    if (from == FL_BOXES_CXCYWH) {
+        int64_t c[4];
+        corners_of_centre(b, c);
+        memcpy(b, c, sizeof c);
+    } else if (from == FL_BOXES_XYWH) {
         for (int i = 0; i < 2; i++) b[2 + i] = sum(b[2 + i], b[i]);
+    }
     if (to == FL_BOXES_XYXY) return;
     for (int i = 0; i < 2; i++) b[2 + i] = difference(b[2 + i], b[i]);
     if (to == FL_BOXES_CXCYWH)
         for (int i = 0; i < 2; i++) b[i] = half_down(sum(sum(b[i], b[i]), b[2 + i]));
+}
+
+/* Between the two formats of sides torchvision leaves the sides as they are, and goes by no corner, which would round. */
+static void convert_float(float b[4], fl_box_format from, fl_box_format to) {
+    if (from == FL_BOXES_XYWH && to == FL_BOXES_CXCYWH) {
+        for (int i = 0; i < 2; i++) b[i] += b[2 + i] / 2;
+    } else if (from == FL_BOXES_CXCYWH && to == FL_BOXES_XYWH) {
+        for (int i = 0; i < 2; i++) b[i] -= b[2 + i] / 2;
+    } else {
+        to_xyxy(b, from);
+        from_xyxy(b, to);
+    }
 }
 
 static void flip_float(float b[4], fl_box_format format, int axis, float size) {
@@ -147,15 +169,10 @@ static void corners(const fl_boxes *boxes, uint32_t i, float out[4]) {
         to_xyxy(out, boxes->format);
         return;
     }
-    const int64_t *b = (const int64_t *)boxes->values + (size_t)i * 4;
-    if (boxes->format == FL_BOXES_XYWH) {
-        for (int k = 0; k < 4; k++) out[k] = (float)(k < 2 ? b[k] : sum(b[k], b[k - 2]));
-        return;
-    }
+    int64_t b[4];
+    memcpy(b, (const int64_t *)boxes->values + (size_t)i * 4, sizeof b);
+    convert_integer(b, boxes->format, FL_BOXES_XYXY);
     for (int k = 0; k < 4; k++) out[k] = (float)b[k];
-    if (boxes->format == FL_BOXES_XYXY) return;
-    to_xyxy(out, boxes->format);
-    for (int k = 0; k < 4; k++) out[k] = (float)truncated(out[k]);
 }
 
 static bool centre_inside(const float b[4], float left, float top, float right, float bottom) {
@@ -188,12 +205,8 @@ static void convert(fl_boxes *boxes, fl_box_format to) {
     if (to == boxes->format) return;
     for (uint32_t i = 0; i < boxes->count; i++) {
         float *real = (float *)boxes->values + (size_t)i * 4;
-        if (boxes->integer) {
-            convert_integer((int64_t *)boxes->values + (size_t)i * 4, boxes->format, to);
-        } else {
-            to_xyxy(real, boxes->format);
-            from_xyxy(real, to);
-        }
+        if (boxes->integer) convert_integer((int64_t *)boxes->values + (size_t)i * 4, boxes->format, to);
+        else convert_float(real, boxes->format, to);
     }
     boxes->format = to;
 }

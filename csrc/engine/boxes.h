@@ -1,7 +1,8 @@
 /* engine/boxes: bounding boxes through the steps of a geometry, as torchvision's transforms v2 take them (0.28, clamping_mode "soft").
  *
  * Pure functions on the caller's memory; any thread. float32 boxes are calculated in float32 and int64 boxes as torchvision's integer
- * tensors: crops and flips in integers, resizes and clamps in float32 and truncated.
+ * tensors: crops and flips in integers, resizes, clamps and the corners of centres in float32 and truncated. (Older releases of torchvision
+ * round those corners down.)
  */
 #ifndef FL_ENGINE_BOXES_H
 #define FL_ENGINE_BOXES_H

@@ -170,6 +170,36 @@ def test_formats_are_converted_as_torchvisions(old: str, new: str, dtype: Any) -
     np.testing.assert_allclose(got.boxes, through(flipped, got.steps[2:]), rtol=0, atol=0 if dtype is np.int64 else 1e-4)
 
 
+whole = st.integers(-40, 40) | st.integers(-(2**26), 2**26)
+
+
+@pytest.mark.parametrize("new", UPRIGHT)
+@pytest.mark.parametrize("old", UPRIGHT)
+@given(boxes=st.lists(st.tuples(whole, whole, whole, whole), max_size=12), halves=st.sampled_from([1.0, 0.5, 0.1]))
+def test_any_box_is_converted_to_torchvisions_numbers(old: str, new: str, boxes: list[tuple[int, ...]], halves: float) -> None:
+    """Also where a corner is negative, a side odd or negative, a number beyond those that float32 holds: int64 and float32 are equal to
+    what the installed torchvision makes of them, there and back."""
+    integers = np.array(boxes, np.int64).reshape(-1, 4)
+    there, back = ({"kind": "format", "box_format": form} for form in (new, old))
+    for values in (integers, (integers * halves).astype(np.float32)):
+        once = F.convert_bounding_box_format(torch.from_numpy(values.copy()), old.upper(), new.upper())
+        got = core.Geometry(core.Program([there]), (60, 40), 0, 0, 0, values, old)
+        np.testing.assert_array_equal(got.boxes, once.numpy())
+        twice = F.convert_bounding_box_format(once.clone(), new.upper(), old.upper())
+        got = core.Geometry(core.Program([there, back]), (60, 40), 0, 0, 0, values, old)
+        np.testing.assert_array_equal(got.boxes, twice.numpy())
+
+
+@pytest.mark.parametrize("form", UPRIGHT)
+@given(boxes=st.lists(st.tuples(whole, whole, whole, whole), max_size=12))
+def test_integers_are_sanitized_by_torchvisions_corners(form: str, boxes: list[tuple[int, ...]]) -> None:
+    """keep is torchvision's mask of integer boxes, on whose corners rounding decides."""
+    values = np.array(boxes, np.int64).reshape(-1, 4)
+    got = core.Geometry(core.Program([{"kind": "sanitize", "min_size": 3.0, "min_area": 10.0}]), (40, 30), 0, 0, 0, values, form)
+    _, expected = F.sanitize_bounding_boxes(torch.from_numpy(values), form.upper(), (30, 40), 3.0, 10.0)
+    np.testing.assert_array_equal(got.keep, expected.numpy())
+
+
 def test_rotated_boxes_are_not_converted() -> None:
     """The engine says so, in both directions."""
     program = core.Program([{"kind": "format", "box_format": "xyxy"}])
@@ -210,6 +240,42 @@ def test_outlines_move_as_corners_of_boxes() -> None:
     expected = [((40 - 4 - crop["x"]) * 2.5, (30 - 6 - crop["y"]) * 1.5)]
     np.testing.assert_allclose(got.outline([[4.0, 6.0]]), expected, atol=1e-4)
     np.testing.assert_allclose(got.outline([[0.0, 0.0]]), [((40 - crop["x"]) * 2.5, (30 - crop["y"]) * 1.5)], atol=1e-4)
+
+
+sides = st.integers(1, 40)
+
+
+@given(size=st.tuples(sides, sides), to=st.tuples(sides, sides))
+def test_a_centre_crop_leaves_objects_on_their_pixels(size: tuple[int, int], to: tuple[int, int]) -> None:
+    """Image, mask, boxes and keypoints have one anchor: torchvision's of images, which rounds halves of a margin to even, and gives the
+    smaller half of odd padding to the left and the top. Where a crop is not larger than its image that is torchvision's of boxes, too."""
+    (height, width), (crop_height, crop_width) = size, to
+    numbered = torch.arange(1, height * width + 1).reshape(1, height, width)
+    boxes = np.array([[0, 0, width, height], [width // 2, 0, width, height // 2 + 1]], np.float32)
+    points = np.array([[0, 0], [width - 1, height - 1], [width // 2, height // 2]], np.float32)
+    got = core.Geometry(core.Program([{"kind": "center_crop", "width": crop_width, "height": crop_height}]), (width, height), 0, 0, 0, boxes)
+    shown = F.center_crop(numbered, [crop_height, crop_width])
+    np.testing.assert_array_equal(got.mask(numbered[0].numpy()), shown[0].numpy())
+    for (x, y), number in zip(got.keypoints(points).astype(int), numbered[0, points[:, 1], points[:, 0]], strict=True):
+        inside = 0 <= x < crop_width and 0 <= y < crop_height
+        assert shown[0, y, x] == number if inside else number not in shown
+    first = [min(each) if len(each) else 0 for each in torch.nonzero(shown[0] > 0, as_tuple=True)]
+    last = [max(each) + 1 if len(each) else 0 for each in torch.nonzero(shown[0] > 0, as_tuple=True)]
+    assert got.boxes[0].tolist() == [first[1], first[0], last[1], last[0]]
+    if crop_width <= width and crop_height <= height:
+        wanted = F.center_crop(as_boxes(boxes, "xyxy", width, height), [crop_height, crop_width])
+        np.testing.assert_array_equal(got.boxes, wanted.numpy())
+        np.testing.assert_array_equal(got.keypoints(points), F.center_crop(as_points(points, width, height), [crop_height, crop_width]))
+
+
+def test_torchvision_moves_boxes_off_an_image_that_it_pads() -> None:
+    """The difference that CenterCrop's docstring names: torchvision pads a row of 1 pixel to 4 with 1 on its left, and puts a box of that
+    pixel at 2; here it is at 1, where the pixel is."""
+    pixel, box = torch.ones(1, 1, 1), np.array([[0, 0, 1, 1]], np.float32)
+    assert F.center_crop(pixel, [1, 4]).tolist() == [[[0, 1, 0, 0]]]
+    assert F.center_crop(as_boxes(box, "xyxy", 1, 1), [1, 4]).tolist() == [[2, 0, 3, 1]]
+    got = core.Geometry(core.Program([{"kind": "center_crop", "width": 4, "height": 1}]), (1, 1), 0, 0, 0, box)
+    assert got.boxes.tolist() == [[1, 0, 2, 1]]
 
 
 def test_points_that_are_not_labelled_stay() -> None:
