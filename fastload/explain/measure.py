@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -117,10 +117,16 @@ def _python(plan: Plan, dataset: PackedDataset, index: int) -> tuple[Any, list[f
         image = to_pillow(image)
     times.append(time.perf_counter())
     with word_flips(values.values()):
-        for step in steps_of(plan) if dataset.takes_whole_samples else plan.python:
+        for step in _steps(plan, dataset):
             image = step(image)
             times.append(time.perf_counter())
     return image, [b - a for a, b in pairwise(times)]
+
+
+def _steps(plan: Plan, dataset: PackedDataset) -> Sequence[Callable[[Any], Any]]:
+    if not dataset.takes_whole_samples:
+        return plan.python
+    return steps_of(plan, dataset.opened.reader.schema, dataset.fields, dataset.assemble)
 
 
 def _native(dataset: NativeDataset, indices: list[int], outputs: list[core.Output]) -> tuple[float | None, float | None, float | None]:

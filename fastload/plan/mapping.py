@@ -8,7 +8,7 @@ from typing import Any
 from fastload import transforms as T
 from fastload.errors import TransformError
 from fastload.plan.native import NativePart, pads
-from fastload.plan.torchvision import Known, known, plain
+from fastload.plan.torchvision import Known, known, plain, sanitized_by
 
 _EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder (dct_scale)"
 
@@ -157,10 +157,10 @@ def _iou_crop(step: Known, position: int, part: NativePart) -> str:
 
 
 def _sanitize(step: Known, position: int, part: NativePart) -> str:
-    values = step.values
-    if values["labels_getter"] not in ("default", None):
+    sizes = sanitized_by(step.step)
+    if sizes is None:
         raise TransformError("its labels_getter is a function; fastload's SanitizeBoundingBoxes drops the rows of all fields of the boxes")
-    part.add(T.SanitizeBoundingBoxes(values["min_size"], values["min_area"]), position, commutes=True)
+    part.add(T.SanitizeBoundingBoxes(*sizes), position, commutes=True)
     return "drops the rows of all fields of the boxes"
 
 

@@ -187,6 +187,14 @@ def makes_floats(step: Any) -> bool:
     return found is not None and found.v2 and found.name == "ToTensor"
 
 
+def sanitized_by(step: Any) -> tuple[float, float] | None:
+    """min_size and min_area of a SanitizeBoundingBoxes that is not told by a function of the user's what goes with the boxes; else None."""
+    found = known(step)
+    if found is None or found.name != "SanitizeBoundingBoxes" or found.values["labels_getter"] not in ("default", None):
+        return None
+    return found.values["min_size"], found.values["min_area"]
+
+
 def converts(step: Any) -> bool:
     """Whether it turns a Pillow image into a tensor, by its class or one that it derives from."""
     return _derives(step, _CONVERSIONS)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_source import Numbered
 
 import fastload
@@ -20,7 +22,7 @@ from fastload.store import Field
 tv = pytest.importorskip("torchvision.tv_tensors")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 
-from fastload.outlines import Outline  # noqa: E402  (it needs torchvision)
+from fastload.points import MOVES, KeyPointsWithVisibility, Outline  # noqa: E402  (they need torchvision)
 
 COUNT = 6
 CANVAS = (24, 30)
@@ -74,7 +76,7 @@ def wrapped(plain: dict[str, Any]) -> dict[str, Any]:
         "labels": plain["labels"],
         "masks": tv.Mask(plain["masks"]),
         "joints": tv.KeyPoints(plain["joints"], canvas_size=CANVAS),
-        "points": tv.KeyPoints(plain["points"][..., :2], canvas_size=CANVAS),
+        "points": KeyPointsWithVisibility(plain["points"], canvas_size=CANVAS),
         "lines": [[Outline(part, canvas_size=CANVAS) for part in parts] for parts in plain["lines"]],
         "seg": tv.Mask(plain["seg"]),
         "right": tv.Image(plain["right"]),
@@ -95,16 +97,11 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def with_visibility(sample: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
-    """The sample with the third column of its points put back."""
-    return {**sample, "points": torch.cat((torch.Tensor(sample["points"]), plain["points"][..., 2:]), -1)}
-
-
 STEPS = {
     "flips": lambda: [v2.GaussianBlur(3), v2.RandomHorizontalFlip(0.5), v2.RandomVerticalFlip(0.5)],
     "distort and resize": lambda: [v2.RandomPhotometricDistort(), v2.RandomResize(10, 20), v2.ConvertBoundingBoxFormat("XYXY")],
     "affine": lambda: [v2.RandomAffine(20, (0.1, 0.1), (0.5, 1.5)), v2.ClampBoundingBoxes()],
-    "sanitize": lambda: [v2.GaussianBlur(3), v2.RandomCrop(14), v2.SanitizeBoundingBoxes()],
+    "crop": lambda: [v2.GaussianBlur(3), v2.RandomCrop(14), v2.ClampKeyPoints()],
     "labels_getter": lambda: [v2.GaussianBlur(3), v2.SanitizeBoundingBoxes(min_size=6, labels_getter=lambda s: s["labels"])],
     "to floats": lambda: [v2.ElasticTransform(), v2.ToDtype({tv.Image: torch.float32, "others": None}, scale=True), v2.ToPureTensor()],
 }
@@ -118,7 +115,7 @@ def test_as_torchvision(folder: Path, name: str, compose: bool) -> None:
     dataset = PackedDataset(folder, v2.Compose(steps) if compose else steps)
     for index in range(COUNT):
         torch.manual_seed(index)
-        wanted = with_visibility(v2.Compose(steps)(wrapped(plain[index])), plain[index])
+        wanted = v2.Compose(steps)(wrapped(plain[index]))
         torch.manual_seed(index)
         assert same(dataset[index], wanted), index
 
@@ -219,7 +216,7 @@ def test_structures(folder: Path) -> None:
 def test_pillow(folder: Path) -> None:
     """Lists that convert Pillow images get tv_tensors too, and leave them as torchvision does."""
     steps, plain = [v2.RandomGrayscale(1.0), v2.RandomHorizontalFlip(1.0), v2.PILToTensor(), v2.ToImage()], PackedDataset(folder)
-    assert same(PackedDataset(folder, steps)[2], with_visibility(v2.Compose(steps)(wrapped(plain[2])), plain[2]))
+    assert same(PackedDataset(folder, steps)[2], v2.Compose(steps)(wrapped(plain[2])))
 
 
 def test_images_alone(folder: Path) -> None:
@@ -230,11 +227,160 @@ def test_images_alone(folder: Path) -> None:
     assert type(seen[0]) is torch.Tensor
 
 
-def test_dropped_points(folder: Path) -> None:
-    """A visibility that cannot follow its points is an error that names the field."""
-    dataset = PackedDataset(folder, lambda sample: {**sample, "points": sample["points"][:1]}, fields=["image", "points"])
-    with pytest.raises(TransformError, match=r"1 of 3 rows of 'points'"):
-        dataset[3]
+def test_visibility_is_the_steps(folder: Path) -> None:
+    """A step gets keypoints with their visibility, and what it returns is the sample: rows that it drops, reorders or changes are not
+    matched with stored ones."""
+    plain = PackedDataset(folder)[3]["points"]
+    seen: list[Any] = []
+    steps = {
+        "dropped": (lambda points: points[1:], plain[1:]),
+        "reordered": (lambda points: points.flip(0), plain.flip(0)),
+        "hidden": (lambda points: points * torch.tensor([1.0, 1.0, 0.0]), plain * torch.tensor([1.0, 1.0, 0.0])),
+        "without": (lambda points: points[..., :2], plain[..., :2]),
+    }
+    for name, (change, wanted) in steps.items():
+
+        def step(sample: Any, change: Any = change) -> Any:
+            seen.append(sample["points"])
+            return {**sample, "points": change(sample["points"])}
+
+        found = PackedDataset(folder, step, fields=["image", "points"])[3]["points"]
+        assert torch.equal(found.as_subclass(torch.Tensor), wanted), name
+    assert isinstance(seen[0], tv.KeyPoints)
+    assert (seen[0].shape, seen[0].canvas_size) == ((3, 4, 3), CANVAS)
+
+
+numbers = st.floats(-40, 40, width=32)
+rows = st.lists(st.tuples(numbers, numbers, st.sampled_from([0.0, 1.0, 2.0])), max_size=6)
+FUNCTIONALS = {
+    "flip": lambda x: v2.functional.horizontal_flip(x),
+    "vertical flip": lambda x: v2.functional.vertical_flip(x),
+    "resize": lambda x: v2.functional.resize(x, [7, 61]),
+    "affine": lambda x: v2.functional.affine(x, 20.0, [3, 4], 1.5, [2.0, 1.0]),
+    "rotate": lambda x: v2.functional.rotate(x, 33.0, expand=True),
+    "pad": lambda x: v2.functional.pad(x, [1, 2, 3, 4]),
+    "crop": lambda x: v2.functional.crop(x, 2, 3, 9, 8),
+    "perspective": lambda x: v2.functional.perspective(x, [[0, 0], [29, 0], [29, 23], [0, 23]], [[2, 1], [27, 0], [29, 23], [1, 20]]),
+    "elastic": lambda x: v2.functional.elastic(x, torch.linspace(-0.2, 0.2, 24 * 30 * 2).reshape(1, 24, 30, 2)),
+    "centre crop": lambda x: v2.functional.center_crop(x, [11, 40]),
+    "resized crop": lambda x: v2.functional.resized_crop(x, 1, 2, 12, 13, [30, 20]),
+    "clamp": lambda x: v2.functional.clamp_keypoints(x),
+    "copy": lambda x: x.clone(),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONALS)
+@settings(max_examples=25, deadline=None)
+@given(points=rows)
+def test_keypoints_with_visibility_move_as_keypoints(name: str, points: list[tuple[float, float, float]]) -> None:
+    """Under each functional that knows KeyPoints labelled points end where torchvision's KeyPoints do, with its canvas; those of visibility
+    0 stay, unless they are clamped, and each keeps its visibility."""
+    values = torch.tensor(points).reshape(-1, 1, 3)
+    before = values.clone()
+    found = FUNCTIONALS[name](KeyPointsWithVisibility(values, canvas_size=CANVAS))
+    wanted = FUNCTIONALS[name](tv.KeyPoints(values[..., :2], canvas_size=CANVAS))
+    assert (type(found), found.canvas_size) == (KeyPointsWithVisibility, wanted.canvas_size)
+    plain, labelled = found.as_subclass(torch.Tensor), values[..., 2] > 0
+    assert torch.equal(plain[..., 2], values[..., 2])
+    torch.testing.assert_close(plain[..., :2][labelled], wanted.as_subclass(torch.Tensor)[labelled], rtol=0, atol=0)
+    if name != "clamp":
+        assert torch.equal(plain[~labelled], values[~labelled])
+    assert torch.equal(values, before)
+
+
+def test_every_functional_of_keypoints_is_known() -> None:
+    """Each of torchvision's functionals that takes KeyPoints takes those with a visibility: one that moved them in its own way would read
+    three numbers as two."""
+    names = {name for name in dir(v2.functional) if f"{name}_keypoints" in dir(v2.functional)}
+    assert {"horizontal_flip", "affine", "elastic", "perspective", "resized_crop"} <= names
+    assert names - {"get_size"} == set(MOVES)
+
+
+SANITIZED = {
+    "crop": lambda: [v2.CenterCrop(9), v2.SanitizeBoundingBoxes(2, 6)],
+    "none": lambda: [v2.CenterCrop(9), v2.SanitizeBoundingBoxes(labels_getter=None)],
+    "twice": lambda: [v2.SanitizeBoundingBoxes(5), v2.CenterCrop(12), v2.RandomHorizontalFlip(1.0), v2.SanitizeBoundingBoxes(3)],
+    "all": lambda: [v2.SanitizeBoundingBoxes(100)],
+}
+FORMS: dict[str, Any] = {
+    "dict": None,
+    "pair": ("image", {"b": "boxes", "l": "labels", "k": "points", "j": "joints", "o": "lines", "m": "masks"}),
+    "no labels": ["image", "boxes", "points"],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SANITIZED)
+def test_sanitize_drops_what_it_drops_natively(folder: Path, name: str, form: str) -> None:
+    """A sample has the same rows of every field that is `of` its boxes, natively and after a step in Python: labels, areas, keypoints and
+    their visibility, polygons, instances."""
+    native = PackedDataset(folder, SANITIZED[name](), fields=FORMS[form])
+    python = PackedDataset(folder, [kept, *SANITIZED[name]()], fields=FORMS[form])
+    assert (native.plan.native, python.plan.native) == (True, False)
+    dropped = 0
+    for index in range(COUNT):
+        mine, theirs = native[index], python[index]
+        assert plainly(theirs, mine), index
+        boxes = mine["boxes"] if isinstance(mine, dict) else mine[1]["b"]
+        dropped += index - len(boxes)
+    assert dropped
+
+
+def plainly(a: Any, b: Any) -> bool:
+    """Whether two samples have the same values to rounding, whatever the classes of their tensors."""
+    if isinstance(a, torch.Tensor):
+        a, b = a.as_subclass(torch.Tensor), b.as_subclass(torch.Tensor)
+        return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, atol=1e-4)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(plainly(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(plainly, a, b))
+    return bool(a == b)
+
+
+class TwoSorts(Numbered):
+    """Two fields of two boxes each, a mask of two rows, and labels that are of no boxes."""
+
+    title, count = "two sorts", 1
+    fields = (
+        Field("people", "boxes", format="xyxy"),
+        Field("cars", "boxes", format="xyxy"),
+        Field("plates", "array", "int64", (None,), of="cars"),
+        Field("labels", "array", "int64", (None,)),
+        Field("seg", "mask"),
+    )
+
+    def read(self, position: int) -> Item:
+        good, bad = [0.0, 0, 2, 2], [0.0, 0, 0, 0]
+        values = {
+            "people": np.array([good, bad], np.float32),
+            "cars": np.array([bad, good], np.float32),
+            "plates": np.array([5, 6]),
+            "labels": np.array([7, 8]),
+            "seg": np.arange(6, dtype=np.uint8).reshape(2, 3),
+        }
+        return Item("0", np.zeros((2, 3, 3), np.uint8), values)
+
+
+def test_sanitize_of_several_boxes(tmp_path: Path) -> None:
+    """Each field of boxes drops boxes of its own, and a mask of as many rows of pixels as there are boxes stays a mask. Labels that are of
+    no boxes go with the first ones, as in torchvision."""
+    fastload.pack(TwoSorts(), tmp_path / "d", workers=1)
+    sample = PackedDataset(tmp_path / "d", [kept, v2.SanitizeBoundingBoxes()])[0]
+    assert sample["people"].tolist() == [[0, 0, 2, 2]] == sample["cars"].tolist()
+    assert (sample["plates"].tolist(), sample["labels"].tolist()) == ([6], [7])
+    assert sample["seg"].shape == (2, 3)
+
+
+def test_sanitize_of_another_structure(folder: Path) -> None:
+    """Where a step has made another structure of the sample, the step is torchvision's own; rows that a step has taken away stay away."""
+    renamed = [lambda sample: {"box": sample["boxes"], "labels": sample["labels"]}, v2.SanitizeBoundingBoxes(3)]
+    plain = PackedDataset(folder)
+    found, kept_rows = PackedDataset(folder, renamed)[5], PackedDataset(folder, v2.SanitizeBoundingBoxes(3))[5]["labels"]
+    assert torch.equal(found["labels"], kept_rows)
+    assert 0 < len(kept_rows) < 5
+    fewer = [lambda sample: {**sample, "joints": sample["joints"][:2]}, v2.SanitizeBoundingBoxes(3)]
+    assert torch.equal(PackedDataset(folder, fewer)[5]["joints"].as_subclass(torch.Tensor), plain[5]["joints"][:2])
 
 
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])

@@ -253,7 +253,8 @@ def test_a_centre_crop_leaves_objects_on_their_pixels(size: tuple[int, int], to:
     numbered = torch.arange(1, height * width + 1).reshape(1, height, width)
     boxes = np.array([[0, 0, width, height], [width // 2, 0, width, height // 2 + 1]], np.float32)
     points = np.array([[0, 0], [width - 1, height - 1], [width // 2, height // 2]], np.float32)
-    got = core.Geometry(core.Program([{"kind": "center_crop", "width": crop_width, "height": crop_height}]), (width, height), 0, 0, 0, boxes)
+    program = core.Program([{"kind": "center_crop", "width": crop_width, "height": crop_height}])
+    got = core.Geometry(program, (width, height), 0, 0, 0, boxes)
     shown = F.center_crop(numbered, [crop_height, crop_width])
     np.testing.assert_array_equal(got.mask(numbered[0].numpy()), shown[0].numpy())
     for (x, y), number in zip(got.keypoints(points).astype(int), numbered[0, points[:, 1], points[:, 0]], strict=True):

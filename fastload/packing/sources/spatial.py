@@ -147,9 +147,8 @@ def _box_format(name: str, boxes: Any) -> Any:
 
 
 def _tv_class(value: Any) -> str:
-    """The name of a tv_tensors class: Image, Mask, BoundingBoxes, KeyPoints; "" for any other value."""
-    kind = type(value)
-    return kind.__name__ if kind.__module__.startswith(TV_MODULE) else ""
+    """The name of the tv_tensors class that a value is of, or derives from: Image, Mask, BoundingBoxes, KeyPoints; "" for any other value."""
+    return next((kind.__name__ for kind in type(value).__mro__ if kind.__module__.startswith(TV_MODULE)), "")
 
 
 def _is_picture(value: Any) -> bool:
