@@ -295,8 +295,8 @@ def _kind_of(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> str
         return "array"
     if not isinstance(first, Tensor | np.ndarray) or (isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"):
         return "json"
-    if type(first).__module__.startswith("torchvision.tv_tensors"):
-        name = type(first).__name__
+    name = next((kind.__name__ for kind in type(first).__mro__ if kind.__module__.startswith("torchvision.tv_tensors")), "")
+    if name:
         return _TV_KINDS.get(name) or ("rows" if name != "Mask" else "mask" if first.ndim == 2 else "instances")
     if image.is_image(values, path):
         return "image"

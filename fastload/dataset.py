@@ -21,7 +21,7 @@ from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleErro
 from fastload.files import expanded
 from fastload.folder_attributes import FolderAttributes
 from fastload.limits import checked_max_pixels
-from fastload.native_fields import NativeFields
+from fastload.native_fields import NativeFields, exchanged_pairs
 from fastload.native_images import NativeImages
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.plan import Plan
@@ -326,9 +326,14 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         return images.by_name(plan, parts) | ({} if fields is None else fields.sample(made, (parts[0].shape[-2], parts[0].shape[-1])))
 
     def check_fields(self, plan: Plan) -> None:
-        """Raises TransformError where a plan would change the image and leave a delivered field behind that lies in it."""
+        """Raises TransformError where a plan would change the image and leave a delivered field behind that lies in it, or exchange points
+        that a field does not have."""
         if fields := [name for name in self.fields if name in self.opened.in_image]:
-            check_transform(plan, self.opened.reader.schema, fields, self.image_field in self.fields)
+            schema = self.opened.reader.schema
+            check_transform(plan, schema, fields, self.image_field in self.fields)
+            for name in fields:
+                if schema[name].kind == "keypoints":
+                    exchanged_pairs(plan, schema[name])
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
         """(height, width) of sample index after the native transforms: of each image, or of each of its views. Where RandomIoUCrop makes

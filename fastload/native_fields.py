@@ -14,10 +14,33 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fastload.errors import TransformError
 from fastload.native_images import Size, number_of
 from fastload.plan import Plan
 from fastload.store import DatasetReader, Field
 from fastload.store.objects import polygons_of
+from fastload.transform_arguments import wrong_pairs
+
+
+def exchanged_pairs(plan: Plan, field: Field) -> tuple[tuple[int, int], ...]:
+    """Numbers of the keypoints of a field that a plan's flips exchange.
+
+    Raises:
+        TransformError: the field does not know them, or has fewer points.
+    """
+    pairs = plan.keypoint_pairs
+    if pairs is None:
+        return ()
+    if isinstance(pairs, str):
+        if not field.pairs:
+            raise TransformError(
+                f'keypoint_pairs="auto": which of the {field.shape[0]} keypoints of {field.name!r} mirror each other is not known of this '
+                "dataset: give the pairs, as keypoint_pairs=[(1, 2), (3, 4)], or pack it from a source that names its keypoints"
+            )
+        return field.pairs
+    if wrong := wrong_pairs(pairs, int(field.shape[0] or 0)):
+        raise TransformError(f"keypoint_pairs={pairs!r} does not fit {field.name!r} ({field}): {wrong}")
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -77,7 +100,7 @@ class NativeFields:
     """
 
     def __init__(self, reader: DatasetReader, names: Sequence[str], plan: Plan) -> None:
-        self._reader = reader
+        self._reader, self._plan = reader, plan
         schema = reader.schema
         wanted = {name: False for name in names if schema[name].kind != "image"}
         if plan.of_boxes:
@@ -111,7 +134,7 @@ class NativeFields:
         if field.kind == "boxes":
             item |= {"format": field.format, "integer": field.dtype == "int64"}
         elif field.kind == "keypoints":
-            item["columns"] = field.row_shape[-1]
+            item |= {"columns": field.row_shape[-1], "pairs": exchanged_pairs(self._plan, field)}
         return item
 
     def sample(self, made: Sequence[tuple[npt.NDArray[np.uint8], int] | None], size: Size) -> dict[str, Any]:

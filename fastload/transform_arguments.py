@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from fastload.errors import TransformError
 
 Size = int | Sequence[int]
+KEYPOINTS_MOST = 1 << 16
+"""Limit on the keypoints of one object, whose numbers a flip may exchange."""
 
 
 def size_pair(size: Size, who: str) -> tuple[int, int]:
@@ -56,3 +59,30 @@ def probability(p: float, who: str) -> float:
     if not 0.0 <= p <= 1.0:
         raise TransformError(f"{who}: p={p!r} is no probability")
     return float(p)
+
+
+def wrong_pairs(pairs: Sequence[Any], count: int) -> str:
+    """What is wrong with pairs of keypoints' numbers, of `count` points, as a clause; "": nothing."""
+    seen: set[int] = set()
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(type(each) is int for each in pair):
+            return f"a pair is two numbers of points, not {pair!r:.80}"
+        if not all(0 <= each < count for each in pair):
+            return f"points are numbered from 0 to {count - 1}, and the pair {tuple(pair)} has another number"
+        if pair[0] == pair[1] or not seen.isdisjoint(pair):
+            return f"a point has one partner, another one, and the pair {tuple(pair)} has one that is used"
+        seen.update(pair)
+    return ""
+
+
+def keypoint_pairs(value: Any, who: str) -> str | tuple[tuple[int, int], ...] | None:
+    """Accepts None, "auto", or pairs of keypoints' numbers, none of them in two pairs."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    try:
+        pairs = [tuple(index(each) for each in pair) for pair in value]
+    except TypeError:
+        raise TransformError(f'{who}: keypoint_pairs={value!r}; give "auto", or pairs of numbers of points, as [(1, 2), (3, 4)]') from None
+    if wrong := wrong_pairs(pairs, KEYPOINTS_MOST):
+        raise TransformError(f"{who}: keypoint_pairs: {wrong}")
+    return tuple(sorted((min(pair), max(pair)) for pair in pairs))

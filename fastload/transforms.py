@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import TransformError
-from fastload.transform_arguments import Size, ascending, colour, interpolation_name, mask_label, probability, size_pair
+from fastload.transform_arguments import Size, ascending, colour, interpolation_name, keypoint_pairs, mask_label, probability, size_pair
 
 MOST_VIEWS = 64
 """Of one image: FL_PARTS_MAX."""
@@ -133,24 +133,42 @@ class RandomCrop(Transform):
             raise TransformError(f'RandomCrop: padding_mode={self.padding_mode!r} is not native; only "constant" is')
 
 
-@dataclass(frozen=True)
-class RandomHorizontalFlip(Transform):
-    """Mirrors left and right with probability p."""
+@dataclass(frozen=True, repr=False)
+class _Flip(Transform):
+    """Base of the flips."""
 
     p: float = 0.5
+    keypoint_pairs: str | Sequence[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", probability(self.p, "RandomHorizontalFlip"))
+        object.__setattr__(self, "p", probability(self.p, type(self).__name__))
+        object.__setattr__(self, "keypoint_pairs", keypoint_pairs(self.keypoint_pairs, type(self).__name__))
+
+    def __repr__(self) -> str:
+        pairs = "" if self.keypoint_pairs is None else f", keypoint_pairs={self.keypoint_pairs!r}"
+        return f"{type(self).__name__}(p={self.p!r}{pairs})"
 
 
-@dataclass(frozen=True)
-class RandomVerticalFlip(Transform):
-    """Mirrors top and bottom with probability p."""
+@dataclass(frozen=True, repr=False)
+class RandomHorizontalFlip(_Flip):
+    """Mirrors left and right with probability p.
 
-    p: float = 0.5
+    Args:
+        p: the probability.
+        keypoint_pairs: numbers of keypoints that exchange their places where the image is mirrored, as a left eye becomes a right one:
+            [(1, 2), (3, 4)], of all fields of keypoints; or "auto", the pairs that each field knows, of COCO's keypoint names or YOLO's
+            flip_idx. None: each point keeps its number, as in torchvision. Flips of one list that exchange points exchange the same.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "p", probability(self.p, "RandomVerticalFlip"))
+
+@dataclass(frozen=True, repr=False)
+class RandomVerticalFlip(_Flip):
+    """Mirrors top and bottom with probability p.
+
+    Args:
+        p: the probability.
+        keypoint_pairs: as RandomHorizontalFlip has them: a left eye becomes a right one in every mirror.
+    """
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,16 @@ void fl_fields_free(fl_fields *fields) {
     free(fields);
 }
 
+/* Points of one object. */
+static uint32_t points_of(const fl_item *item) { return item->unit / (4 * item->columns); }
+
+static bool sound_keypoints(const fl_item *item) {
+    if ((item->columns != 2 && item->columns != 3) || item->unit % (4 * item->columns) != 0) return false;
+    for (uint32_t k = 0; k < 2 * item->pair_count; k++)
+        if (item->pairs[k] >= points_of(item)) return false;
+    return true;
+}
+
 fl_code fl_fields_check(const fl_item *items, uint32_t count, fl_error *err) {
     if (count > FL_ITEMS_MAX) return fl_fail(err, FL_EARG, "%" PRIu32 " fields beside the image", count);
     for (uint32_t i = 0; i < count; i++) {
@@ -58,8 +68,7 @@ fl_code fl_fields_check(const fl_item *items, uint32_t count, fl_error *err) {
         bool sound = (unsigned)item->kind <= FL_ITEM_POLYGONS && item->unit && (mask || item->counts);
         if (mask) sound = sound && item->unit <= 2;
         if (boxes) sound = sound && item->unit == fl_boxes_columns(item->format) * (item->integer ? 8 : 4);
-        if (item->kind == FL_ITEM_KEYPOINTS)
-            sound = sound && (item->columns == 2 || item->columns == 3) && item->unit % (4 * item->columns) == 0;
+        if (item->kind == FL_ITEM_KEYPOINTS) sound = sound && sound_keypoints(item);
         if (item->kind == FL_ITEM_INSTANCES || item->kind == FL_ITEM_POLYGONS) sound = sound && item->unit == 4;
         if (item->of != FL_ITEM_ALONE)
             sound = sound && !boxes && !mask && item->of >= 0 && (uint32_t)item->of < count && items[item->of].kind == FL_ITEM_BOXES;
@@ -294,6 +303,12 @@ static fl_code write_polygons(const fl_fields *fields, uint32_t number, const fl
     return code;
 }
 
+static void move_keypoints(const fl_item *item, const fl_geometry *g, float *points, uint32_t objects) {
+    const uint32_t count = points_of(item);
+    fl_objects_points(g, FL_POINTS_KEYPOINTS, points, (size_t)objects * count, item->columns);
+    if (g->exchanged) fl_objects_exchange(points, objects, count, item->columns, item->pairs, item->pair_count);
+}
+
 static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry *g, const fl_box *image, const fl_room *room, uint32_t row,
                           fl_error *err) {
     const fl_item *item = &fields->items[number];
@@ -314,8 +329,7 @@ static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry 
     if (item->kind == FL_ITEM_INSTANCES) code = write_instances(fields, &from->rows, &of, image, &sink, to, err);
     else copy_rows(item->kind == FL_ITEM_BOXES ? from->boxes.values : from->rows.values.bytes, &of, unit, to);
     if (code) return code;
-    if (item->kind == FL_ITEM_KEYPOINTS)
-        fl_objects_points(g, FL_POINTS_KEYPOINTS, (float *)(void *)to, of.kept * (unit / (4 * item->columns)), item->columns);
+    if (item->kind == FL_ITEM_KEYPOINTS) move_keypoints(item, g, (float *)(void *)to, of.kept);
     memset(to + of.kept * unit, 0, left - of.kept * unit);
     room->kept[row] = of.kept;
     return FL_OK;

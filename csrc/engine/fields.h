@@ -42,6 +42,8 @@ typedef struct fl_item {
     fl_box_format format; /* of boxes */
     bool integer;
     uint32_t columns; /* of keypoints, numbers of a point: 2 or 3 */
+    const uint32_t *pairs; /* [pair_count][2] numbers of keypoints that flips exchange where the program says so */
+    uint32_t pair_count;
     int32_t of; /* the item of boxes whose objects its rows are; FL_ITEM_ALONE */
     bool hidden; /* the geometry needs it, and no batch has it */
 } fl_item;

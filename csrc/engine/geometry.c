@@ -322,6 +322,7 @@ static void op_flip(resolving *r, const fl_op *op) {
     const bool horizontal = op->kind == FL_OP_HFLIP;
     if (horizontal) r->g->hflip ^= true;
     else r->g->vflip ^= true;
+    r->g->exchanged ^= op->exchange;
     note(r, step_of(r->g, horizontal ? FL_STEP_HFLIP : FL_STEP_VFLIP, r->g->window.width, r->g->window.height));
 }
 

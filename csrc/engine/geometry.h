@@ -45,6 +45,7 @@ typedef struct fl_op {
     uint32_t padding[4];
     bool pad_if_needed;
     bool right, bottom; /* which corner */
+    bool exchange; /* a flip that is done exchanges the keypoints of each pair */
     uint8_t fill[3];
     uint16_t mask_fill;
     int filter; /* fl_resize_filter */
@@ -77,6 +78,7 @@ typedef struct fl_geometry {
     uint8_t canvas_fill[3], fill[3];
     uint16_t mask_fill; /* what masks show where nothing of theirs is */
     bool hflip, vflip; /* the finished window is mirrored */
+    bool exchanged; /* by an odd number of flips: the keypoints of each pair have changed places */
     uint32_t step_count;
     fl_step steps[FL_STEPS_MAX];
 } fl_geometry;

@@ -25,6 +25,19 @@ void fl_objects_points(const fl_geometry *g, fl_points_kind kind, float *points,
             if (columns < 3 || points[k * columns + 2] != 0) step_point(&g->steps[i], end, points + k * columns);
 }
 
+void fl_objects_exchange(float *points, size_t objects, uint32_t count, uint32_t columns, const uint32_t *pairs, uint32_t pair_count) {
+    for (size_t i = 0; i < objects; i++) {
+        float *of = points + i * count * columns;
+        for (uint32_t k = 0; k < pair_count; k++) {
+            float *a = of + (size_t)pairs[2 * k] * columns, *b = of + (size_t)pairs[2 * k + 1] * columns;
+            for (uint32_t c = 0; c < columns; c++) {
+                const float kept = a[c];
+                a[c] = b[c], b[c] = kept;
+            }
+        }
+    }
+}
+
 /* torch's rule of "nearest", which is not "nearest-exact": floor(i * (in / out)) in float32. */
 static int64_t nearest(int64_t i, int64_t in, int64_t out) {
     if (in == out) return i;

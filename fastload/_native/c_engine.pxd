@@ -62,7 +62,7 @@ cdef extern from "engine/geometry.h" nogil:
         double ratio[2]
         double p
         uint32_t padding[4]
-        bint pad_if_needed, right, bottom
+        bint pad_if_needed, right, bottom, exchange
         uint8_t fill[3]
         uint16_t mask_fill
         int filter
@@ -85,7 +85,7 @@ cdef extern from "engine/geometry.h" nogil:
         uint8_t canvas_fill[3]
         uint8_t fill[3]
         uint16_t mask_fill
-        bint hflip, vflip
+        bint hflip, vflip, exchanged
         uint32_t step_count
         fl_step steps[32]
     int FL_OPS_MAX, FL_OPTIONS_MAX
@@ -97,6 +97,7 @@ cdef extern from "engine/objects.h" nogil:
         FL_POINTS_KEYPOINTS
         FL_POINTS_OUTLINE
     void fl_objects_points(const fl_geometry *, fl_points_kind, float *, size_t, uint32_t)
+    void fl_objects_exchange(float *, size_t, uint32_t, uint32_t, const uint32_t *, uint32_t)
     void fl_objects_mask(const fl_geometry *, int32_t *, int32_t *)
 
 cdef extern from "engine/ring.h" nogil:
@@ -190,6 +191,8 @@ cdef extern from "engine/fields.h" nogil:
         fl_box_format format
         bint integer
         uint32_t columns
+        const uint32_t *pairs
+        uint32_t pair_count
         int32_t of
         bint hidden
     ctypedef struct fl_room:

@@ -34,9 +34,11 @@ ITEMS_MOST = FL_ITEMS_MAX
 
 
 cdef class _Items:
-    """The items of a source: dicts with "kind", "name", "field", and by kind "counts", "unit", "format", "integer", "columns", "of", "hidden".
+    """The items of a source: dicts with "kind", "name", "field", and by kind "counts", "unit", "format", "integer", "columns", "pairs", "of",
+    "hidden".
 
-    "field" is the number in records, or a uint16 array with that of each shard; "counts" is the int32 column of the rows of each sample.
+    "field" is the number in records, or a uint16 array with that of each shard; "counts" is the int32 column of the rows of each sample; "pairs"
+    is a sequence of two numbers of keypoints each, which flips exchange.
 
     Attributes:
         form: what the items of all sources of a batch have in common.
@@ -63,6 +65,7 @@ cdef class _Items:
     cdef int _set(self, fl_item *out, dict item, Store store) except -1:
         cdef const uint16_t[::1] fields
         cdef const int32_t[::1] counts
+        cdef const uint32_t[::1] pairs
         cdef bytes name = item["name"].encode()
         self.borrowed.append(name)
         out.name = name
@@ -86,6 +89,10 @@ cdef class _Items:
         out.format = _BOX_FORMATS[item.get("format", "xyxy")]
         out.integer = item.get("integer", False)
         out.columns = item.get("columns", 0)
+        if item.get("pairs", ()):
+            pairs = _np.array(item["pairs"], _np.uint32).reshape(-1, 2).reshape(-1)
+            out.pairs, out.pair_count = &pairs[0], <uint32_t>(pairs.shape[0] // 2)
+            self.borrowed.append(pairs)
         out.of = item.get("of", -1)
         out.hidden = item.get("hidden", False)
         return 0

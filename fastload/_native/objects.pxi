@@ -2,7 +2,7 @@
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
-    fl_boxes, fl_boxes_columns, fl_geometry, fl_geometry_resolve, fl_objects_mask, fl_objects_points, FL_POINTS_KEYPOINTS, FL_POINTS_OUTLINE, fl_points_kind,
+    fl_boxes, fl_boxes_columns, fl_geometry, fl_geometry_resolve, fl_objects_exchange, fl_objects_mask, fl_objects_points, FL_POINTS_KEYPOINTS, FL_POINTS_OUTLINE, fl_points_kind,
     FL_STEP_CROP, FL_STEP_FORMAT, FL_STEP_HFLIP, FL_STEP_IOU_CROP, FL_STEP_PAD, FL_STEP_RESIZE, FL_STEP_SANITIZE, FL_STEP_VFLIP,
 )
 
@@ -88,6 +88,11 @@ cdef class Geometry:
             }
             for i in range(self.geometry.step_count)
         ]
+
+    @property
+    def exchanged(self):
+        """Whether an odd number of the flips that were drawn exchange keypoints."""
+        return self.geometry.exchanged
 
     def keypoints(self, points):
         """Keypoints (..., 2) or (..., 3: with COCO's visibility) through the steps, as a new float32 array. Nothing is clamped; points of

@@ -93,6 +93,7 @@ cdef class Program:
         out.pad_if_needed = op.get("pad_if_needed", False)
         out.right = op.get("right", False)
         out.bottom = op.get("bottom", False)
+        out.exchange = op.get("exchange", False)
         out.filter = _FILTERS[op.get("filter", "bilinear")]
         out.antialias = op.get("antialias", True)
         out.dct_scale = op.get("dct_scale", True)

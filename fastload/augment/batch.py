@@ -93,6 +93,7 @@ class AugmentBatch:
         boxes: Any = ...,
         keypoints: Any = ...,
         box_format: str | Mapping[str, str] = ...,
+        keypoint_pairs: Mapping[str, Any] | None = ...,
     ) -> Augmented: ...
     def __call__(
         self,
@@ -105,6 +106,7 @@ class AugmentBatch:
         boxes: Any = None,
         keypoints: Any = None,
         box_format: str | Mapping[str, str] = "xyxy",
+        keypoint_pairs: Mapping[str, Any] | None = None,
     ) -> Tensor | Augmented:
         """Augments one batch.
 
@@ -118,6 +120,8 @@ class AugmentBatch:
             keypoints: x, y and perhaps a visibility, which stays: as boxes, with any dimensions between, such as (B, N, K, 3).
             box_format: "xyxy", "xywh" or "cxcywh".
                 Of masks, boxes and keypoints there may be several by name: a dict, and box_format then as well.
+            keypoint_pairs: of keypoints by name, the pairs of numbers that flips with keypoint_pairs="auto" exchange. A FastLoader over
+                packed data gives what its fields know.
 
         Returns:
             (B, 3, H, W), or the size of the last RandomCrop. With masks, boxes or keypoints an `Augmented` of the images and of these, in
@@ -136,7 +140,7 @@ class AugmentBatch:
             raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
         if len(rows) != len(images):
             raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
-        objects = Objects(masks, boxes, keypoints, box_format, self.mask_fill)
+        objects = Objects(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
             return Augmented(images, masks, boxes, keypoints) if objects else images
         steps = self._drawn(images, seed, epoch, rows)

@@ -4,14 +4,15 @@ NOTE [ objects: moved as torchvision does ]
 Each step that moves pixels (flip, padded crop, resampling by a matrix) is done to the objects by itself, in order, with the parameters
 that the images' rows have, as torchvision.transforms.v2.functional does it: masks by the nearest pixel; of a box the four corners are
 moved, and the box around them is clamped to the image after each pad, crop and resampling; keypoints are moved and not clamped, and a flip
-mirrors them about the pixels' centres. The images' steps may be joined (`space.fold_flips`), the objects' are not: the results differ in
-rounding alone. Coordinates are computed in float64 where the device has it, from matrices that were never rounded.
+mirrors them about the pixels' centres, and exchanges those of its `keypoint_pairs`, which torchvision has not. The images' steps may be
+joined (`space.fold_flips`), the objects' are not: the results differ in rounding alone. Coordinates are computed in float64 where the
+device has it, from matrices that were never rounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,12 @@ from fastload.augment.labels import moved_masks
 from fastload.augment.steps import Array, Step, send
 from fastload.batch_tree import Flat, Padded, sequence_like
 from fastload.errors import ArgumentError
+from fastload.transform_arguments import wrong_pairs
 
 FORMATS = ("xyxy", "xywh", "cxcywh")
+Pairs = tuple[tuple[int, int], ...]
+_POINT, _BOX = 2, 4
+"""Numbers of a point, without a visibility, and of a box."""
 
 
 class Augmented(NamedTuple):
@@ -46,6 +51,7 @@ class Objects:
         keypoints: x, y and perhaps a visibility: as boxes, with any dimensions between: (B, N, K, 3), say.
         formats: of the boxes, one or by name: see FORMATS.
         fill: the label that comes into a mask from outside the image.
+        pairs: by name of keypoints, those that flips with keypoint_pairs="auto" exchange.
     """
 
     masks: Any = None
@@ -53,6 +59,7 @@ class Objects:
     keypoints: Any = None
     formats: str | Mapping[str, str] = "xyxy"
     fill: int = 0
+    pairs: Mapping[str, Pairs] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.masks, self.boxes, self.keypoints))
@@ -72,10 +79,11 @@ class Objects:
             form = self.formats if isinstance(self.formats, str) else self.formats.get(name, "xyxy")
             if form not in FORMATS:
                 raise ArgumentError(f"{name}: boxes of the format {form!r} are not moved on a device; those of {', '.join(FORMATS)} are")
-            return _moved_rows(value, name, images, motions, 4, lambda rows, motion, of: _box(rows, motion, of, form))
+            return _moved_rows(value, name, images, motions, _BOX, lambda rows, motion, of: _box(rows, motion, of, form))
 
         def keypoints(value: Any, name: str) -> Any:
-            return _moved_rows(value, name, images, motions, 2, _keypoint)
+            own = [motion.exchanging(name, self.pairs) for motion in motions]
+            return _moved_rows(value, name, images, own, _POINT, _keypoint)
 
         return _each(self.masks, "masks", masks), _each(self.boxes, "boxes", boxes), _each(self.keypoints, "keypoints", keypoints)
 
@@ -98,6 +106,7 @@ class Motion:
         axis: of a flip, 0 along x or 1 along y.
         by: of a shift, (B, 2): what is subtracted from x and y.
         matrix: of a matrix, (B, 2, 3), from a place in the image to its place in the result.
+        pairs: of a flip, numbers of the keypoints that it exchanges; "auto": those that the keypoints are known to have.
     """
 
     kind: str
@@ -106,32 +115,46 @@ class Motion:
     axis: int = 0
     by: Tensor | None = None
     matrix: Tensor | None = None
+    pairs: str | Pairs = ()
+
+    def exchanging(self, name: str, known: Mapping[str, Pairs]) -> Motion:
+        """The motion with the pairs of the keypoints of this name. Raises ArgumentError if they are not known."""
+        if not isinstance(self.pairs, str):
+            return self
+        if not known.get(name):
+            raise ArgumentError(
+                f'{name}: keypoint_pairs="auto", and it is not known here which keypoints mirror each other: give the flip the pairs, as '
+                "keypoint_pairs=[(1, 2), (3, 4)]"
+            )
+        return replace(self, pairs=known[name])
 
 
 def motions_of(images: Tensor, steps: Sequence[Step]) -> list[Motion]:
     """The steps that move pixels, as they act on coordinates; what they need crosses to the device in one copy."""
     count, size = len(images), (images.shape[2], images.shape[3])
     double = np.float32 if images.device.type == "mps" else np.float64
-    planned: list[tuple[str, tuple[int, int], int, dict[str, Array]]] = []
+    planned: list[tuple[str, tuple[int, int], int, Any, dict[str, Array]]] = []
     for step in steps:
         moves = np.zeros(count, np.bool_)
         moves[step.rows] = True
         if step.kernel in (kernels.hflip, kernels.vflip):
-            planned.append(("flip", size, int(step.kernel is kernels.vflip), {"rows": moves}))
+            planned.append(("flip", size, int(step.kernel is kernels.vflip), step.keypoint_pairs or (), {"rows": moves}))
         elif step.kernel is kernels.affine:
             matrix = np.zeros((count, 2, 3), double)
             matrix[step.rows] = _forward(step.exact, size)
-            planned.append(("matrix", size, 0, {"rows": moves, "matrix": matrix}))
+            planned.append(("matrix", size, 0, (), {"rows": moves, "matrix": matrix}))
         elif step.kernel is kernels.crop:
             left, top, right, bottom = step.constants["pads"]
             tall, wide = size[0] + top + bottom, size[1] + left + right
             if (tall, wide) != size:
-                planned.append(("shift", (tall, wide), 0, {"by": np.tile(np.array([[-left, -top]], double), (count, 1))}))
+                planned.append(("shift", (tall, wide), 0, (), {"by": np.tile(np.array([[-left, -top]], double), (count, 1))}))
             size = step.size or size
             if (tall, wide) != size:
-                planned.append(("shift", size, 0, {"by": step.arrays["corner"][:, ::-1].astype(double)}))
+                planned.append(("shift", size, 0, (), {"by": step.arrays["corner"][:, ::-1].astype(double)}))
     sent = iter(send([array for *_, arrays in planned for array in arrays.values()], images.device))
-    return [Motion(kind, size, axis=axis, **{name: next(sent) for name in arrays}) for kind, size, axis, arrays in planned]
+    return [
+        Motion(kind, size, axis=axis, pairs=pairs, **{name: next(sent) for name in arrays}) for kind, size, axis, pairs, arrays in planned
+    ]
 
 
 def _forward(inverse: Array | None, size: tuple[int, int]) -> Array:
@@ -152,6 +175,8 @@ def _moved_rows(
 ) -> Any:
     """Boxes or keypoints after all motions, in the form that they came in."""
     rows = _Rows.of(value, name, images, width)
+    if width == _POINT:
+        _check_pairs(rows, name, [pair for motion in motions for pair in motion.pairs])
     if not motions or not rows.values.numel():
         return rows.wrap(rows.values)
     out = rows.values
@@ -161,6 +186,14 @@ def _moved_rows(
     if rows.objects is not None:
         out = torch.where(rows.parameter(rows.objects, 2)[..., None], out, rows.values)
     return rows.wrap(out)
+
+
+def _check_pairs(rows: _Rows, name: str, pairs: Sequence[Any]) -> None:
+    """Raises ArgumentError if flips exchange points that objects do not have."""
+    leading = 2 if rows.sample is None else 1
+    count = rows.values.shape[-2] if rows.values.ndim > leading + 1 else 1
+    if wrong := next(filter(None, (wrong_pairs([pair], count) for pair in pairs)), ""):
+        raise ArgumentError(f"{name}: a flip exchanges keypoints that its objects of {count} do not have: {wrong}")
 
 
 @dataclass(frozen=True)
@@ -243,11 +276,23 @@ def _keypoint(points: Tensor, motion: Motion, of: Of) -> Tensor:
     out = points.clone()
     if motion.kind == "flip":
         out[..., motion.axis] = motion.size[1 - motion.axis] - 1 - points[..., motion.axis]
+        return _exchanged(out, motion.pairs)
     elif motion.by is not None:
         out[..., :2] = points[..., :2] - of(motion.by).to(points.dtype)
     elif motion.matrix is not None:
         out[..., :2] = _placed(_wide(points[..., 0]), _wide(points[..., 1]), of(motion.matrix)).to(points.dtype)
     return out
+
+
+def _exchanged(points: Tensor, pairs: Sequence[Any]) -> Tensor:
+    """Keypoints (..., K, 2 or 3) with those of each pair in each other's places."""
+    if not pairs:
+        return points
+    order = list(range(points.shape[-2]))
+    for first, second in pairs:
+        order[first], order[second] = second, first
+    parts = points.unbind(-2)
+    return torch.stack([parts[number] for number in order], dim=-2)
 
 
 def _placed(x: Tensor, y: Tensor, matrix: Tensor) -> Tensor:

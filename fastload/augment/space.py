@@ -52,11 +52,11 @@ def affine_step(rows: Ints, matrices: Doubles, frame: Frame, mode: str, fill: fl
 
 
 def plan_hflip(spec: T.RandomHorizontalFlip, draw: Draw, frame: Frame) -> list[Step]:
-    return [Step(kernels.hflip, draw.chance(spec.p))]
+    return [Step(kernels.hflip, draw.chance(spec.p), keypoint_pairs=spec.keypoint_pairs)]
 
 
 def plan_vflip(spec: T.RandomVerticalFlip, draw: Draw, frame: Frame) -> list[Step]:
-    return [Step(kernels.vflip, draw.chance(spec.p))]
+    return [Step(kernels.vflip, draw.chance(spec.p), keypoint_pairs=spec.keypoint_pairs)]
 
 
 def plan_crop(spec: T.RandomCrop, draw: Draw, frame: Frame) -> list[Step]:

@@ -60,6 +60,7 @@ class Step:
         on_host: the kernel wants its arrays on the host, whatever the device.
         exact: of a step that resamples, its rows' matrices before they were rounded.
         size: (height, width) afterwards, where it changes; such a step runs on every row.
+        keypoint_pairs: of a flip, the keypoints that it exchanges, as fastload.transforms has them.
     """
 
     kernel: Callable[..., Tensor]
@@ -70,6 +71,7 @@ class Step:
     shared: dict[str, Array] = field(default_factory=dict)
     on_host: bool = False
     exact: Array | None = None
+    keypoint_pairs: Any = None
 
 
 def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:

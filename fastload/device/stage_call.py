@@ -8,7 +8,8 @@ generators too, so such a stage runs in the loop's own thread, when the loop ask
 
 NOTE [ batch stages: what goes with the images ]
 A stage that also has the keyword-only parameters `masks`, `boxes`, `keypoints` and `box_format` (AugmentBatch) gets the batch's fields of
-these kinds by name, and gives them back moved as the images are. Which field is of which kind is known of packed data, from its schema. A
+these kinds by name, and gives them back moved as the images are; with `keypoint_pairs` it also gets which keypoints mirror each other, by
+name of the field. Which field is of which kind is known of packed data, from its schema. A
 stage that moves pixels (its attribute `moves`) is refused where a field lies in the image that it cannot move: it would be left behind.
 """
 
@@ -43,6 +44,7 @@ class BatchFields:
         objects: (name, kind, format) of the fields that lie in the images: kinds are those of a schema, format is that of boxes.
         further: names of images beside the first.
         paths: (name, keys and positions that lead to it) of all fields, of batches of another structure.
+        pairs: (name, numbers of the keypoints that mirror each other) of the fields of which that is known.
     """
 
     image: str = IMAGE
@@ -50,6 +52,7 @@ class BatchFields:
     objects: tuple[tuple[str, str, str], ...] = ()
     further: tuple[str, ...] = ()
     paths: tuple[tuple[str, Path], ...] = ()
+    pairs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
 
     def path(self, name: str) -> Path | None:
         """Where a field is in a batch; None if it is not delivered."""
@@ -93,6 +96,7 @@ class StageCall:
         keys: the keyword arguments that it takes, of seed, epoch, indices and batch.
         view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their place.
         objects: whether it takes masks, boxes and keypoints.
+        pairs: whether it takes which keypoints mirror each other.
     """
 
     call: Callable[..., Any]
@@ -100,6 +104,7 @@ class StageCall:
     keys: tuple[str, ...] = ()
     view: int | None = None
     objects: bool = False
+    pairs: bool = False
 
     @property
     def ahead(self) -> bool:
@@ -164,6 +169,8 @@ class StageCall:
                 )
         if not given:
             return changed(batch, (image,), (self.call(part_at(batch, image), **keyed),))
+        if self.pairs:
+            keyed = {**keyed, "keypoint_pairs": dict(fields.pairs)}
         images, *moved = self.call(part_at(batch, image), **keyed, **given, box_format=formats)
         found = {objects[name]: value for each in moved if each is not None for name, value in each.items()}
         return changed(batch, (image, *found), (images, *found.values()))
@@ -199,7 +206,7 @@ def _stage_call(transform: Any, seeded: Seeding) -> StageCall:
         raise ArgumentError(f"batch_transform: {transform!r} cannot be called")
     keys = _keys(transform)
     if {"seed", "epoch", "indices"} <= set(keys) and "batch" not in keys:
-        return StageCall(transform, _takes_labels(transform), keys, objects=_takes_objects(transform))
+        return StageCall(transform, _takes_labels(transform), keys, objects=_takes(transform, *_OBJECTS), pairs=_takes(transform, *_PAIRS))
     if {"seed", "epoch", "batch"} <= set(keys):
         return StageCall(transform, _takes_labels(getattr(transform, "transform", transform)), keys)
     return StageCall(seeded(transform), _takes_labels(transform), ("seed", "epoch", "batch"))
@@ -217,9 +224,13 @@ def _keys(transform: Any) -> tuple[str, ...]:
     return tuple(name for name in ("seed", "epoch", "indices", "batch") if name in names)
 
 
-def _takes_objects(transform: Any) -> bool:
-    names = {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
-    return {"masks", "boxes", "keypoints", "box_format"} <= names
+_OBJECTS = ("masks", "boxes", "keypoints", "box_format")
+_PAIRS = (*_OBJECTS, "keypoint_pairs")
+
+
+def _takes(transform: Any, *names: str) -> bool:
+    """Whether it has all of these as keyword-only parameters."""
+    return set(names) <= {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def _takes_labels(transform: Any) -> bool:

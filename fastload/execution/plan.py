@@ -280,7 +280,17 @@ def _fields_of(data: PackedData | None) -> BatchFields:
     form = dataset.plan.box_format  # of boxes that are converted
     objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
     further = tuple(each for each in dataset.fields if dataset.kinds[each] == "image" and each != image)
-    return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()))
+    return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))
+
+
+def _known_pairs(data: PackedData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+    """By name of keypoints, the numbers of those that mirror each other, where all packed datasets agree."""
+    found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
+    for dataset in data.view.datasets:
+        for field in () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema:
+            if field.kind == "keypoints":
+                found.setdefault(field.name, set()).add(field.pairs)
+    return tuple((name, pairs.pop()) for name, pairs in found.items() if len(pairs) == 1)
 
 
 def _check_formats(data: PackedData) -> None:

@@ -13,6 +13,7 @@ from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure import Costs, measure
 from fastload.packed_view import NativeDataset
+from fastload.plan import Plan, Stage
 
 SAME_PASS = "″"
 
@@ -79,7 +80,7 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
         if name in there:
             continue
         if stage.where == "native":
-            yield Row(name, native, stage.why, write)
+            yield Row(name, native, stage.why or _of_points(plan, stage, dataset), write)
             write = None if write is None else SAME_PASS
         elif stage.where == "python":
             if whole and stage is first:
@@ -91,6 +92,15 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, the
             yield Row(name, "nothing to do", stage.why)
     if plan.python:
         yield Row("collate", worker, seconds=costs.collate)
+
+
+def _of_points(plan: Plan, stage: Stage, dataset: NativeDataset) -> str:
+    """The remark on a flip that leaves keypoints their numbers, where it is known which mirror each other."""
+    if stage.position not in plan.keeping_flips or not isinstance(dataset, PackedDataset):
+        return ""
+    known = (field.name for field in dataset.opened.reader.schema if field.pairs and field.name in dataset.fields)
+    name = next(known, "")
+    return f'{name!r} keep their numbers; a flip of fastload.transforms with keypoint_pairs="auto" exchanges left and right' if name else ""
 
 
 def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:

@@ -185,7 +185,7 @@ class CocoLayout:
         classes = self._samples.reader.manifest.classes
         most = max([*self._ids, -1 if classes is None else len(classes) - 1], default=-1)
         names = [classes[label] if classes is not None and label < len(classes) else str(label) for label in range(most + 1)]
-        points = {"keypoints": [str(number) for number in range(self._points.shape[0] or 0)]} if self._points is not None else {}
+        points = {} if self._points is None else {"keypoints": _point_names(self._points)}
         if not self._is_labelled:
             return [_ONLY_CATEGORY | points]
         return [{"id": own, "name": name, **points} for own, name in zip(self._category_ids(most + 1), names, strict=True)]
@@ -203,6 +203,14 @@ class CocoLayout:
     def abort(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _point_names(field: Field) -> list[str]:
+    """Names of a field's keypoints: its own, or numbers, where those of a pair say left and right, so that packing them again finds it."""
+    names = [str(number) for number in range(field.shape[0] or 0)]
+    for left, right in field.pairs:
+        names[left], names[right] = f"left_{left}_{right}", f"right_{left}_{right}"
+    return list(field.names) or names
 
 
 def _is_of_its_name(field: Field) -> bool:

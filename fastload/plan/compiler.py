@@ -187,6 +187,8 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
         of_boxes=tuple(part.of_boxes),
         box_format=part.box_format,
         mask_dtype=part.mask_dtype,
+        keypoint_pairs=part.keypoint_pairs,
+        keeping_flips=tuple(part.keeping_flips),
         random=part.random,
         reciprocal=part.reciprocal,
         stages=tuple(stages),

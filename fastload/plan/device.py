@@ -69,7 +69,8 @@ def _geometry(step: Any, found: Known | None, position: int, values: NativePart)
     """A flip or a crop: those of fastload.transforms that run on batches, too."""
     kind, op = type(step).__name__, values.ops[-1]
     if kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):
-        return _op(kind, position, {"p": op["p"]})
+        pairs = getattr(step, "keypoint_pairs", None)  # torchvision's flips have none
+        return _op(kind, position, {"p": op["p"]} | ({} if pairs is None else {"keypoint_pairs": pairs}))
     if kind != "RandomCrop":
         raise TransformError("no op on batches")
     names = ("padding", "pad_if_needed", "fill")

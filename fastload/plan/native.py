@@ -42,6 +42,8 @@ class NativePart:
         box_format: what boxes are converted to; "": they stay as they are.
         colour: the last fill that is not grey, or None.
         of_boxes: positions of the steps that need the sample's boxes.
+        keypoint_pairs: what flips exchange, as they have it; None: no flip exchanges keypoints.
+        keeping_flips: positions of the flips that exchange none.
 
     Args:
         is_tensor: the attribute.
@@ -63,6 +65,8 @@ class NativePart:
         self.mask_dtype = self.box_format = ""
         self.drawn_size = self.boxed_size = False
         self.of_boxes: list[int] = []
+        self.keypoint_pairs: Any = None
+        self.keeping_flips: list[int] = []
         self._resized = False
 
     def program(self) -> core.Program:
@@ -89,6 +93,11 @@ class NativePart:
         if resizes and self._resized:
             raise TransformError(f"{step!r} is a second resize: one image is resampled once")
         op = _op(step, stream)
+        pairs = step.keypoint_pairs if isinstance(step, _FLIPS) else None
+        if pairs is not None:
+            if self.keypoint_pairs not in (None, pairs):
+                raise TransformError(f"{step!r} exchanges other keypoints than a flip before it: give both the same keypoint_pairs")
+            self.keypoint_pairs, op["exchange"] = pairs, True
         fill, mask_fill = self._fills_after(step, None if resizes else self.fill)
         if "fill" in op and fill is not None:
             op["fill"] = fill
@@ -97,6 +106,8 @@ class NativePart:
             self.colour = op["fill"]
         self._resized |= resizes
         self.random |= isinstance(step, _RANDOM)
+        if isinstance(step, _FLIPS) and pairs is None:
+            self.keeping_flips.append(stream)
         if isinstance(step, _OF_BOXES):
             self.of_boxes.append(stream)
         if isinstance(step, T.ConvertBoundingBoxFormat):

@@ -68,6 +68,8 @@ class Plan:
         of_boxes: positions of the native steps that need the sample's boxes.
         box_format: of the boxes after the native part; "": as they are stored.
         mask_dtype: of masks and instances, a name of torch's dtypes; "": as they are stored.
+        keypoint_pairs: pairs of keypoints that native flips exchange, or "auto", those of each field; None: none are exchanged.
+        keeping_flips: positions of the native flips that exchange none.
         random: whether the native part draws random numbers.
         floats: positions of the stages that make the native part's floats.
         reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
@@ -90,6 +92,8 @@ class Plan:
     of_boxes: tuple[int, ...] = ()
     box_format: str = ""
     mask_dtype: str = ""
+    keypoint_pairs: str | tuple[tuple[int, int], ...] | None = None
+    keeping_flips: tuple[int, ...] = ()
     random: bool = False
     floats: tuple[int, ...] = ()
     reciprocal: bool = False

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from fastload.errors import ArgumentError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
+from fastload.transform_arguments import KEYPOINTS_MOST, wrong_pairs
 
 Kind = Literal["image", "int", "float", "array", "bytes", "text", "json", "mask", "boxes", "keypoints", "polygons", "instances"]
 
@@ -41,7 +42,7 @@ NAME_LIMIT = 100
 ROW_LIMIT = 1 << 24
 """Limit on one row of an array field, in bytes; larger values belong in a field of kind bytes."""
 SIDE_LIMIT = 2**31 - 1
-POINT_LIMIT = 1 << 16
+POINT_LIMIT = KEYPOINTS_MOST
 """Limit on the keypoints of one object."""
 
 _FIXED_DTYPES = {"int": "int64", "float": "float64"}
@@ -70,6 +71,9 @@ class Field:
         format: of boxes: xyxy, xywh, cxcywh, xywhr, cxcywhr or xyxyxyxy; "" for other kinds.
         of: of keypoints, polygons, instances and arrays of any number of rows: the name of the boxes to whose objects the rows belong,
             one row a box. "" for rows of their own.
+        names: of keypoints, the name of each of an object's K points; (): they have none. Fields are equal whatever their names and pairs.
+        pairs: of keypoints, the numbers of those that a mirror makes of each other, as of left and right eye: the transform's flips
+            exchange them when they are asked to. (): none are known.
 
     Raises:
         ArgumentError: one of these is invalid.
@@ -81,6 +85,8 @@ class Field:
     shape: tuple[int | None, ...] = ()
     format: str = ""
     of: str = ""
+    names: tuple[str, ...] = field(default=(), compare=False)
+    pairs: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -103,6 +109,7 @@ class Field:
             wanted = f"boxes have one of {', '.join(BOX_SIDES)}" if self.kind == "boxes" else f"kind {self.kind} takes none"
             raise self._refused(f"format {shown(self.format)}", wanted)
         object.__setattr__(self, "shape", tuple(None if side is None else int(side) for side in self.shape))
+        self._check_points()
         if self.of and (not isinstance(self.of, str) or not self.has_objects):
             raise ArgumentError(
                 f"field {self.name!r} of kind {self.kind} is of={shown(self.of)}; keypoints, polygons, instances and arrays of any "
@@ -128,6 +135,19 @@ class Field:
         points, *sides = self.shape or (None,)
         if not _is_side(points) or int(points or 0) > POINT_LIMIT or sides not in ([2], [3]):
             raise self._refused(f"shape {shown(self.shape)}", f"keypoints have (K, 2) or (K, 3), K at most {POINT_LIMIT}")
+
+    def _check_points(self) -> None:
+        names, pairs = tuple(self.names), tuple(tuple(pair) for pair in self.pairs)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "pairs", pairs)
+        if (names or pairs) and self.kind != "keypoints":
+            raise self._refused("names or pairs of points", f"kind {self.kind} takes none")
+        if names and (len(names) != self.shape[0] or not all(is_point_name(name) for name in names)):
+            raise self._refused(
+                f"{len(names)} names of its points", f"give one of 1 to {NAME_LIMIT} printable characters for each of the {self.shape[0]}"
+            )
+        if pairs and (wrong := wrong_pairs(pairs, int(self.shape[0] or 0))):
+            raise self._refused("pairs of points that are none", wrong)
 
     def _check_array(self) -> None:
         if self.dtype not in ARRAY_DTYPES:
@@ -198,6 +218,12 @@ class Field:
         """Bytes of one row of the column; 0 for fields in the record."""
         return math.prod(side or 0 for side in self.shape) * self.stored_dtype.itemsize if self.is_column else 0
 
+    def other_points(self, other: Field) -> str:
+        """Which of the two, names or pairs, both fields know of their keypoints and have otherwise; "": points mean the same."""
+        if self.names and other.names and self.names != other.names:
+            return "names"
+        return "pairs" if self.pairs and other.pairs and self.pairs != other.pairs else ""
+
     def __str__(self) -> str:
         """The kind with what goes with it, for messages: array int64 (None,) of boxes."""
         shape = str(self.shape) if self.shape else ""
@@ -219,6 +245,8 @@ class Field:
             out |= {"shape": list(self.shape)} if self.kind == "array" or self.shape else {}
         out |= {"format": self.format} if self.format else {}
         out |= {"of": self.of} if self.of else {}
+        out |= {"names": list(self.names)} if self.names else {}
+        out |= {"pairs": [list(pair) for pair in self.pairs]} if self.pairs else {}
         return out
 
     @classmethod
@@ -234,10 +262,18 @@ class Field:
         kind = get_str(stored.get("kind"), f"the kind of field {shown(name)}")
         shape = get_list(stored.get("shape", []), f"the shape of field {shown(name)}")
         sides = tuple(None if side is None else get_int(side, "a side", 1, SIDE_LIMIT) for side in shape)
+        names = tuple(get_str(each, "a name") for each in get_list(stored.get("names", []), f"the names of field {shown(name)}"))
+        pairs = [get_list(pair, "a pair") for pair in get_list(stored.get("pairs", []), f"the pairs of field {shown(name)}")]
+        numbers = tuple(tuple(get_int(each, "a point", 0, POINT_LIMIT) for each in pair) for pair in pairs)
         try:
-            return cls(name, kind, shape=sides, **texts)  # type: ignore[arg-type]
+            return cls(name, kind, shape=sides, names=names, pairs=numbers, **texts)  # type: ignore[arg-type]
         except ArgumentError as error:
             raise Bad(str(error)) from None
+
+
+def is_point_name(name: object) -> bool:
+    """Whether it can be the name of a keypoint."""
+    return isinstance(name, str) and name.isprintable() and 1 <= len(name) <= NAME_LIMIT
 
 
 def _check_name(name: object) -> None:

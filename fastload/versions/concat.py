@@ -91,6 +91,10 @@ def _check_fields(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Non
                 how = "is of another kind" if name in wanted and name in given else f"is only in {folders[0] if name in wanted else folder}"
                 advice = "`fastload columns` adds fields and takes them away"
                 raise PackError(f"{folders[0]} and {folder} do not fit together: the field {name!r} {how}; {advice}")
+            if what := wanted[name].other_points(given[name]):
+                raise PackError(
+                    f"{folders[0]} and {folder} do not fit together: the keypoints of {name!r} have other {what}; pack one anew"
+                )
         if manifest.image_number != manifests[0].image_number:
             raise PackError(f"{folders[0]} and {folder} do not fit together: their images have different numbers in records; pack one anew")
 

@@ -63,6 +63,8 @@ def _check_fields(source: Source, manifest: Manifest, dataset: Path) -> None:
             raise PackError(f"{start}it has no field {name!r} ({field}); give the source one{drop}")
         if given[name] != field:
             raise PackError(f"{start}its field {name!r} is {given[name]}, the dataset's {field}; change the source's")
+        if what := given[name].other_points(field):
+            raise PackError(f"{start}the keypoints of its field {name!r} have other {what} than the dataset's; put them in its order")
     for name in given:
         if name not in wanted:
             raise PackError(

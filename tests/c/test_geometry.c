@@ -95,6 +95,32 @@ static void test_formats(void) {
     boxes = (fl_boxes){FL_BOXES_XYWH, true, 1, whole, &keep};
     CHECK(resolve(ops, 1, 10, 20, &boxes, &g, &err) == FL_OK);
     CHECK(boxes.format == FL_BOXES_CXCYWH && whole[0] == 2 && whole[1] == 4 && whole[2] == 3 && whole[3] == 5);
+    int64_t outside[] = {0, 0, 3, 1};
+    boxes = (fl_boxes){FL_BOXES_CXCYWH, true, 1, outside, &keep};
+    CHECK(resolve(ops + 2, 1, 10, 20, &boxes, &g, &err) == FL_OK); /* -1.5 and -0.5, truncated */
+    CHECK(outside[0] == -1 && outside[1] == 0 && outside[2] == 1 && outside[3] == 0);
+}
+
+/* Flips that exchange keypoints undo each other; one that does not exchange counts for nothing. */
+static void test_exchange(void) {
+    const fl_op ops[] = {
+        {.kind = FL_OP_HFLIP, .p = 1, .exchange = true}, {.kind = FL_OP_VFLIP, .p = 1}, {.kind = FL_OP_VFLIP, .p = 1, .exchange = true}};
+    const uint32_t pairs[] = {0, 2, 4, 3};
+    float points[2][5][2], once[2][5][2];
+    for (uint32_t i = 0; i < 20; i++) points[i / 10][i % 10 / 2][i % 2] = once[i / 10][i % 10 / 2][i % 2] = (float)i;
+    fl_geometry g;
+    fl_error err;
+    for (uint32_t count = 0; count <= 3; count++) {
+        CHECK(resolve(ops, count, 8, 8, NULL, &g, &err) == FL_OK);
+        CHECK(g.exchanged == (count == 1 || count == 2));
+    }
+    fl_objects_exchange(&once[0][0][0], 2, 5, 2, pairs, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK(!memcmp(once[i][0], points[i][2], 8) && !memcmp(once[i][2], points[i][0], 8) && !memcmp(once[i][1], points[i][1], 8));
+        CHECK(!memcmp(once[i][3], points[i][4], 8) && !memcmp(once[i][4], points[i][3], 8));
+    }
+    fl_objects_exchange(&once[0][0][0], 2, 5, 2, pairs, 2);
+    CHECK(!memcmp(once, points, sizeof once));
 }
 
 static void test_refusals(void) {
@@ -128,6 +154,7 @@ int main(void) {
     test_flips_undo();
     test_odd_numbers();
     test_formats();
+    test_exchange();
     test_refusals();
     printf("geometry: all hold\n");
     return 0;

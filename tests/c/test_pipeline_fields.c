@@ -214,6 +214,10 @@ static void test_refused(fl_fields *fields) {
     items[LABELS].of = MASK;
     CHECK(fl_fields_check(items, ITEMS, &err) == FL_EARG);
     items[LABELS].of = BOXES;
+    const uint32_t pairs[] = {0, 1};
+    items[POINTS].pairs = pairs, items[POINTS].pair_count = 1; /* of objects of one point */
+    CHECK(fl_fields_check(items, ITEMS, &err) == FL_EARG);
+    items[POINTS].pairs = NULL, items[POINTS].pair_count = 0;
 }
 
 /* Rotated boxes have no other format: refused of any field of boxes, and not only of the first. */

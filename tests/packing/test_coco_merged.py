@@ -207,6 +207,10 @@ def test_what_contradicts_itself(tmp_path: Path, name: str) -> None:
             [{"id": 1, "name": "human", "keypoints": ["nose", "eye"]}],
             "the category id 1 is 'human', and 'person' in .*person_keypoints_train.json",
         ),
+        (
+            [{"id": 1, "name": "person", "keypoints": ["eye", "nose"]}],
+            r"instances_val.json: the keypoints of the category 'person' are others than in .*keypoints_train.json",
+        ),
         ([{"id": 1, "name": "person", "keypoints": ["nose"]}], "'person' has 1 keypoints, and 2 in .*person_keypoints_train.json"),
     ],
 )

@@ -102,6 +102,24 @@ class TestOracle:
         assert values["instances"][1] == {"size": [24, 32], "counts": [24 * 32]}
         assert source.read(1).values["keypoints"].shape == (0, 3, 3)
 
+    def test_names_of_keypoints(self, tmp_path: Path) -> None:
+        """Names of the keypoints are the field's, with the pairs that differ in left and right; of categories that disagree it has what
+        they agree on."""
+        found = annotation(1, 10, category_id=1, keypoints=[1, 2, 2] * 3, num_keypoints=3)
+        sides = ["nose", "left_eye", "right_eye"]
+        cases: list[tuple[Any, Any, Any]] = [
+            (sides, None, (tuple(sides), ((1, 2),))),
+            (sides, ["muzzle", "left_horn", "right_horn"], ((), ((1, 2),))),
+            (sides, ["left_horn", "muzzle", "right_horn"], ((), ())),
+            (["nose", "left_eye", 5], None, ((), ())),
+        ]
+        for number, (names, others, wanted) in enumerate(cases):
+            categories = [{"id": 1, "name": "person", "keypoints": names}]
+            categories += [{"id": 2, "name": "goat", "keypoints": others}] if others else []
+            source = open_source(write(tmp_path / str(number), content(annotations=[found], categories=categories)))
+            field = {f.name: f for f in source.fields}["keypoints"]
+            assert (field.names, field.pairs) == wanted
+
     def test_captions_are_those_of_torchvision(self, tmp_path: Path) -> None:
         """The texts of an image, in their order, as CocoCaptions gives them; a file of captions has no other fields."""
         texts = [{"id": i, "image_id": 10 - i % 3, "caption": f"größe {i} \u4e2d"} for i in range(7)]

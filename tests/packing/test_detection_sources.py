@@ -142,6 +142,26 @@ class TestYolo:
         assert source.fields[2].shape == (2, sides)
         assert source.read(0).values["keypoints"].tolist() == [[[8, 12, 2][:sides], [0, 0, 0][:sides]]]
 
+    def test_pairs_of_keypoints(self, tmp_path: Path) -> None:
+        """flip_idx gives the pairs of the keypoints, or names that differ in left and right; a flip_idx that is no mirror is an error."""
+        text, names = "0 0.5 0.5 1 1" + " 0.5 0.5" * 3, ["nose", "left eye", "right eye"]
+        found: list[tuple[dict[str, Any], Any, Any]] = [
+            ({"flip_idx": [0, 2, 1]}, (), ((1, 2),)),
+            ({"flip_idx": [2, 1, 0], "kpt_names": {0: names, 1: names}}, tuple(names), ((0, 2),)),
+            ({"flip_idx": [0, 1, 2], "kpt_names": {0: names}}, tuple(names), ()),
+            ({"kpt_names": {0: names}}, tuple(names), ((1, 2),)),
+            ({"kpt_names": {0: names, 1: names[::-1]}, "flip_idx": []}, (), ()),
+        ]
+        for number, (config, points, pairs) in enumerate(found):
+            field = open_source(self.write(tmp_path / str(number), {"a": text}, {"kpt_shape": [3, 2], **config})).fields[2]
+            assert (field.names, field.pairs) == (points, pairs)
+        for wrong in ([0, 1], [1, 2, 0], [0, 1, 3], ["a"], 5):
+            root = self.write(tmp_path / f"wrong {wrong}", {"a": text}, {"kpt_shape": [3, 2], "flip_idx": wrong})
+            with pytest.raises(
+                PackError, match=r"data.yaml: its flip_idx .* does not name for each of the 3 keypoints the one that mirrors"
+            ):
+                open_source(root)
+
     @pytest.mark.parametrize(
         ("line", "message"),
         [

@@ -252,6 +252,19 @@ def test_keypoints_without_labels(tmp_path: Path) -> None:
     assert np.array_equal(PackedDataset(tmp_path / "again")[0]["keypoints"], points)
 
 
+@pytest.mark.parametrize("names", [(), ("nose", "left_eye", "right_eye")])
+def test_pairs_of_keypoints_come_back(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Names of keypoints are those of the category, and pairs without names get some that say left and right."""
+    fields = (Field("keypoints", "keypoints", shape=(3, 3), names=names, pairs=((1, 2),)), Field("instances", "instances"))
+    values = {"keypoints": np.ones((1, 3, 3)), "instances": np.ones((1, 2, 2), np.uint8)}
+    fastload.pack(Samples(fields, values), tmp_path / "d")
+    unpack(tmp_path / "d", tmp_path / "files", layout="coco")
+    fastload.pack(tmp_path / "files", tmp_path / "again")
+    field = PackedDataset(tmp_path / "again").opened.reader.schema["keypoints"]
+    assert field.pairs == ((1, 2),)
+    assert field.names == (names or ("0", "left_1_2", "right_1_2"))
+
+
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12, unique=True), st.data())
 def test_category_ids(ids: list[int], data: st.DataObject) -> None:
     """Any ascending ids, of which only some have objects, become ids by whose order every label is what it was."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,24 @@ LARGEST = 1e30
 
 Values = tuple[dict[str, Value], tuple[str, ...]]
 """The fields of a sample, and what to call its objects in messages."""
+
+
+_SIDES = re.compile(r"left|right|(?<![a-z])[lr](?![a-z])", re.IGNORECASE)
+"""Words in names of keypoints that a mirror exchanges: left_eye, EyeLeft, l-shoulder, R_hip."""
+_MIRRORED = {"left": "right", "right": "left", "l": "r", "r": "l"}
+
+
+def mirrored_pairs(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Numbers of keypoints whose names differ in left and right alone."""
+    places = {name: place for place, name in enumerate(names) if names.count(name) == 1}
+    partners = {place: places.get(_SIDES.sub(_other_side, name), place) for name, place in places.items()}
+    return tuple((place, partner) for place, partner in partners.items() if place < partner and partners[partner] == place)
+
+
+def _other_side(found: re.Match[str]) -> str:
+    word = found.group()
+    other = _MIRRORED[word.lower()]
+    return other.upper() if word.isupper() else other.capitalize() if word[0].isupper() else other
 
 
 class AnnotatedFiles:

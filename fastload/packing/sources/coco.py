@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, numbers, rows
+from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, mirrored_pairs, numbers, rows
 from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex
 from fastload.packing.sources.coco_merged import MergedIndex
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
@@ -102,7 +102,7 @@ class CocoSource(CocoFiles):
         if self._keys["segmentation"]:
             fields.append(Field("instances", "instances", of=of))
         if self._points:
-            fields.append(Field("keypoints", "keypoints", shape=(self._points, 3), of=of))
+            fields.append(Field("keypoints", "keypoints", shape=(self._points, 3), of=of, **self._named_points()))
         if self._keys["caption"]:
             fields.append(Field("captions", "json"))
         self.fields = tuple(fields)
@@ -120,6 +120,12 @@ class CocoSource(CocoFiles):
                 "give the categories lists `keypoints` of one length"
             )
         return counts.pop()
+
+    def _named_points(self) -> dict[str, Any]:
+        """Names and pairs of the keypoints, where all categories that have some agree."""
+        named = {category.points for category in self.categories.values() if category.keypoints}
+        paired = {mirrored_pairs(names) for names in named}
+        return {"names": named.pop() if len(named) == 1 else (), "pairs": paired.pop() if len(paired) == 1 else ()}
 
     def values(self, position: int, image: bytes) -> Values:
         entry = self.index.images[position]

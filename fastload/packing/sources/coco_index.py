@@ -23,6 +23,7 @@ from fastload.packing.sources.json_lists import list_entries
 from fastload.packing.sources.protocol import file_stamp
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store.checked import parse_json, shown
+from fastload.store.field import is_point_name
 
 _ID_LIMIT = 2**63
 _NAMES_SHOWN = 3
@@ -49,10 +50,17 @@ class CocoImage:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """An entry of the list `categories`: its name, and the number of its keypoints (0: it has none)."""
+    """An entry of the list `categories`.
+
+    Attributes:
+        name: its name.
+        keypoints: the number of its keypoints; 0: it has none.
+        points: their names; (): they have none, or some that are no texts.
+    """
 
     name: str
     keypoints: int
+    points: tuple[str, ...] = ()
 
 
 class CocoIndex:
@@ -127,7 +135,8 @@ class CocoIndex:
         if own in self.categories:
             raise PackError(f"{self.path}: the category id {own} is there twice ({self.categories[own].name!r} and {name!r}); correct it")
         points = entry.get("keypoints")
-        self.categories[own] = Category(name, len(points) if isinstance(points, list) else 0)
+        names = tuple(points) if isinstance(points, list) and all(is_point_name(each) for each in points) else ()
+        self.categories[own] = Category(name, len(points) if isinstance(points, list) else 0, names)
 
     def _by_image(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Annotations in the order of their images, and the first of each image; marks the images that something is wrong with."""

@@ -32,7 +32,7 @@ class MergedIndex:
         folders: of the images of each file.
 
     Raises:
-        PackError: a category id has two names, or two numbers of keypoints.
+        PackError: a category id has two names, or keypoints of two numbers or names.
     """
 
     def __init__(self, indices: Sequence[CocoIndex], folders: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ def merged_categories(indices: Sequence[CocoIndex]) -> dict[int, Category]:
     """The categories of several files by their ids, in ascending order.
 
     Raises:
-        PackError: an id has two names, or two numbers of keypoints.
+        PackError: an id has two names, or keypoints of two numbers or names.
     """
     found: dict[int, tuple[Category, str]] = {}
     for index in indices:
@@ -164,6 +164,8 @@ def merged_categories(indices: Sequence[CocoIndex]) -> dict[int, Category]:
                     f"{index.path}: the category {category.name!r} has {category.keypoints} keypoints, and {known.keypoints} in {path}; "
                     "pack them apart"
                 )
+            if known.points and category.points and known.points != category.points:
+                raise PackError(f"{index.path}: the keypoints of the category {category.name!r} are others than in {path}; pack them apart")
             found[own] = (known, path) if known.keypoints else (category, index.path)
     return {own: category for own, (category, _) in sorted(found.items())}
 

@@ -147,8 +147,9 @@ def _box_format(name: str, boxes: Any) -> Any:
 
 
 def _tv_class(value: Any) -> str:
-    """The name of the tv_tensors class that a value is of, or derives from: Image, Mask, BoundingBoxes, KeyPoints; "" for any other value."""
-    return next((kind.__name__ for kind in type(value).__mro__ if kind.__module__.startswith(TV_MODULE)), "")
+    """The tv_tensors class that a value is of or derives from: Image, Mask, BoundingBoxes, KeyPoints; "" for any other value."""
+    names = (kind.__name__ for kind in type(value).__mro__ if kind.__module__.startswith(TV_MODULE))
+    return next((name for name in names if name != "TVTensor"), "")
 
 
 def _is_picture(value: Any) -> bool:

@@ -15,11 +15,13 @@ from fastload.files import read_regular
 from fastload.limits import checked_max_pixels
 from fastload.packing.options import LayoutOptions
 from fastload.packing.pixels import MissingLibrary, opened_image
-from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, rows
+from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, mirrored_pairs, rows
 from fastload.packing.sources.masked import by_stem
 from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, Value
 from fastload.packing.sources.splits import chosen_split, files_in, subfolders
 from fastload.store import Field
+from fastload.store.checked import shown
+from fastload.store.field import is_point_name
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _TEXT_BYTES = 64 << 20
@@ -35,12 +37,16 @@ class YoloConfig:
         splits: for each split, the folders, lists or images that it names.
         classes: names of the labels; None: it has none.
         keypoints: (K, 2) or (K, 3); None: it has none.
+        points: names of the keypoints; (): it has none.
+        pairs: numbers of the keypoints that mirror each other.
     """
 
     root: str
     splits: dict[str, list[str]]
     classes: tuple[str, ...] | None
     keypoints: tuple[int, int] | None
+    points: tuple[str, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
 
 
 class YoloSource(AnnotatedFiles):
@@ -65,7 +71,8 @@ class YoloSource(AnnotatedFiles):
         if self._outlines:
             fields.append(Field("polygons", "polygons", of=BOXES))
         if self._keypoints is not None:
-            fields.append(Field("keypoints", "keypoints", shape=self._keypoints, of=BOXES))
+            named = {"names": config.points, "pairs": config.pairs}
+            fields.append(Field("keypoints", "keypoints", shape=self._keypoints, of=BOXES, **named))  # type: ignore[arg-type]
         self.fields = tuple(fields)
 
     def _has_outlines(self) -> bool:
@@ -220,7 +227,11 @@ def read_config(file: str) -> YoloConfig:
     splits = {name: _texts(found[name]) for name in _SPLITS if found.get(name)}
     if not splits or not all(splits.values()):
         raise PackError(f"{file}: its keys {', '.join(_SPLITS)} name no folder of images")
-    return YoloConfig(root, splits, _names(file, found.get("names")), _shape(file, found.get("kpt_shape")))
+    shape = _shape(file, found.get("kpt_shape"))
+    points = _point_names(found.get("kpt_names"), 0 if shape is None else shape[0])
+    pairs = None if shape is None else _pairs(file, found.get("flip_idx"), shape[0])
+    pairs = mirrored_pairs(points) if pairs is None else pairs
+    return YoloConfig(root, splits, _names(file, found.get("names")), shape, points, pairs)
 
 
 def _texts(value: object) -> list[str]:
@@ -250,6 +261,23 @@ def _shape(file: str, value: Any) -> tuple[int, int] | None:
     ):
         raise PackError(f"{file}: its kpt_shape {value!r} is not [number of keypoints, 2 or 3]")
     return value[0], value[1]
+
+
+def _point_names(value: Any, count: int) -> tuple[str, ...]:
+    """Names of the keypoints, as data.yaml has them for each class; () where it has none, or classes have different ones."""
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    names = tuple(lists[0]) if lists and isinstance(lists[0], list) and all(each == lists[0] for each in lists) else ()
+    return names if len(names) == count and all(is_point_name(name) for name in names) else ()
+
+
+def _pairs(file: str, value: Any, count: int) -> tuple[tuple[int, int], ...] | None:
+    """The pairs of a flip_idx, which has for each keypoint the number of the one in whose place it comes; None: there is none."""
+    if value is None or value == []:
+        return None
+    sound = isinstance(value, list) and len(value) == count and all(type(each) is int and 0 <= each < count for each in value)
+    if not sound or any(value[value[each]] != each for each in range(count)):
+        raise PackError(f"{file}: its flip_idx {shown(value)} does not name for each of the {count} keypoints the one that mirrors it")
+    return tuple((place, other) for place, other in enumerate(value) if place < other)
 
 
 def _images(root: str, entry: str, file: str) -> list[str]:
