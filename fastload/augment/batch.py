@@ -117,7 +117,8 @@ class AugmentBatch:
             indices: of the samples in their dataset, (B,), at least 0.
             masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
             boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that leaves the image has no area.
-            keypoints: x, y and perhaps a visibility, which stays: as boxes, with any dimensions between, such as (B, N, K, 3).
+            keypoints: x, y and perhaps a visibility, which stays, as do points of visibility 0: as boxes, with any dimensions between,
+                such as (B, N, K, 3).
             box_format: "xyxy", "xywh" or "cxcywh".
                 Of masks, boxes and keypoints there may be several by name: a dict, and box_format then as well.
             keypoint_pairs: of keypoints by name, the pairs of numbers that flips with keypoint_pairs="auto" exchange. A FastLoader over

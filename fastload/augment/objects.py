@@ -272,16 +272,17 @@ def _wide(values: Tensor) -> Tensor:
 
 
 def _keypoint(points: Tensor, motion: Motion, of: Of) -> Tensor:
-    """Keypoints after one motion; what they have beside x and y stays."""
+    """Keypoints after one motion; a visibility goes with its point, and points of visibility 0 stay as they are, as natively."""
     out = points.clone()
     if motion.kind == "flip":
         out[..., motion.axis] = motion.size[1 - motion.axis] - 1 - points[..., motion.axis]
-        return _exchanged(out, motion.pairs)
     elif motion.by is not None:
         out[..., :2] = points[..., :2] - of(motion.by).to(points.dtype)
     elif motion.matrix is not None:
         out[..., :2] = _placed(_wide(points[..., 0]), _wide(points[..., 1]), of(motion.matrix)).to(points.dtype)
-    return out
+    if points.shape[-1] > _POINT:
+        out = torch.where(points[..., _POINT:] == 0, points, out)
+    return _exchanged(out, motion.pairs)
 
 
 def _exchanged(points: Tensor, pairs: Sequence[Any]) -> Tensor:

@@ -172,16 +172,18 @@ def test_boxes_of_whole_numbers(op: Any, form: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 def test_keypoints(op: Any, dtype: torch.dtype) -> None:
-    """x and y of every op, inside the image and outside; visibility stays."""
+    """x and y of every op, inside the image and outside; visibility stays, and so do points of visibility 0."""
     rng = np.random.default_rng(4)
     images = blank(32)
     points = torch.from_numpy(rng.uniform(-20, 70, (32, 3, 5, 3))).to(dtype)
+    points[:, 1, :2, 2] = 0
     out = A.AugmentBatch([op])(images, **KEY, indices=range(32), keypoints=points).keypoints
     oracle = Oracle(op, images)
     assert torch.equal(out[..., 2], points[..., 2])
     for row, (got, given_) in enumerate(zip(out, points, strict=True)):
         want = oracle(row, tv_tensors.KeyPoints(given_[..., :2].double(), canvas_size=(HEIGHT, WIDTH)))
-        torch.testing.assert_close(got[..., :2].double(), want.as_subclass(Tensor), atol=1e-4, rtol=0)
+        wanted = torch.where(given_[..., 2:] == 0, given_[..., :2].double(), want.as_subclass(Tensor))
+        torch.testing.assert_close(got[..., :2].double(), wanted, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int16, torch.int64, torch.bool, torch.float32])

@@ -383,6 +383,16 @@ def test_sanitize_of_another_structure(folder: Path) -> None:
     assert torch.equal(PackedDataset(folder, fewer)[5]["joints"].as_subclass(torch.Tensor), plain[5]["joints"][:2])
 
 
+def test_samples_of_steps_are_packed_again(folder: Path, tmp_path: Path) -> None:
+    """Keypoints with a visibility that a Python step has left are keypoints for `pack`, whatever their name, and for collate=."""
+    renamed = PackedDataset(folder, lambda sample: {"image": sample["image"], "b": sample["boxes"], "p": sample["points"]})
+    fastload.pack(renamed, tmp_path / "d")
+    schema = PackedDataset(tmp_path / "d").opened.reader.schema
+    assert schema["p"] == Field("p", "keypoints", shape=(4, 3), of="b")
+    for index in range(COUNT):
+        assert torch.equal(PackedDataset(tmp_path / "d")[index]["p"], PackedDataset(folder)[index]["points"])
+
+
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])
 def test_loader(folder: Path, collate: Any) -> None:
     """Loaders give the same samples in workers and in the calling process; padded and flat batches are plain tensors."""
