@@ -58,6 +58,11 @@ class KeyPointsWithVisibility(_Points):
     """Keypoints (..., 3): x, y and COCO's visibility. What moves KeyPoints moves their x and y; points of visibility 0, which are not
     labelled, stay as they are, as in native steps."""
 
+    @classmethod
+    def _own(cls, made: Any) -> Any:
+        """What torch makes of them, where it still has the visibility; x and y alone are KeyPoints."""
+        return super()._own(made) if isinstance(made, torch.Tensor) and made.shape[-1:] == (3,) else made
+
 
 MOVES = (
     "horizontal_flip", "vertical_flip", "resize", "affine", "rotate", "pad", "crop", "center_crop", "resized_crop", "perspective",

@@ -288,6 +288,17 @@ def test_keypoints_with_visibility_move_as_keypoints(name: str, points: list[tup
     assert torch.equal(values, before)
 
 
+def test_classes_of_points_are_kept() -> None:
+    """Copies, conversions and, with torchvision's set_return_type, parts of points are of their class; x and y alone are KeyPoints."""
+    points, corners = KeyPointsWithVisibility(torch.ones(4, 3), canvas_size=CANVAS), Outline(torch.ones(4, 2), canvas_size=CANVAS)
+    for each in (points, corners):
+        assert type(each.to(torch.float64)) is type(each.detach()) is type(each)
+        assert each.clone().canvas_size == CANVAS
+    with tv.set_return_type("TVTensor"):
+        assert type(points[1:]) is KeyPointsWithVisibility
+        assert type(points[..., :2]) is tv.KeyPoints
+
+
 def test_every_functional_of_keypoints_is_known() -> None:
     """Each of torchvision's functionals that takes KeyPoints takes those with a visibility: one that moved them in its own way would read
     three numbers as two."""
