@@ -12,7 +12,8 @@ image has three dimensions and stands first in a tuple, in a dict under the key 
 views. What has the dtype and the channels of the image is an image too, if they are floats, or if the sample has no rows beside (two or
 one dimension) and no key calls it a mask, and so is each entry of a tuple of nothing else. Of what is left, a tensor (height, width) as
 large as the image is a mask, (number, height, width) instances, and every other tensor or array of one dimension or more has rows of any
-number; an empty list among tensors has none. torchvision's tv_tensors say themselves what they are.
+number; an empty list among tensors has none. torchvision's tv_tensors say themselves what they are. Numbers that are None in a sample of
+the batch are a list.
 """
 
 from __future__ import annotations
@@ -292,7 +293,7 @@ def _kind_of(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> str
     if isinstance(first, list):
         return "json"
     if isinstance(first, int | float) or (isinstance(first, np.generic | Tensor | np.ndarray) and first.ndim == 0):
-        return "array"
+        return "json" if any(each is None for each in values) else "array"  # no tensor has a value that is missing
     if not isinstance(first, Tensor | np.ndarray) or (isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"):
         return "json"
     name = next((kind.__name__ for kind in type(first).__mro__ if kind.__module__.startswith("torchvision.tv_tensors")), "")

@@ -86,7 +86,11 @@ class ArrowDataset(InPlaceDataset):
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
         """The other columns, by name: of one row, as Python values."""
-        return {name: self._values[name][index] for name in (self._values if names is None else names)}
+        try:
+            return {name: self._values[name][index] for name in (self._values if names is None else names)}
+        except Exception as error:
+            self._name_sample(error, index)
+            raise
 
     def assemble(self, values: dict[str, Any]) -> Any:
         """The values by field, as they are."""

@@ -113,7 +113,11 @@ class InPlaceDataset(TransformedDataset):
         """The fields that are columns, by name: of some samples, as the dataset gives them."""
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """The values of the fields that are no columns, by name: of one sample, as the dataset gives them."""
+        """The values of the fields that are no columns, by name: of one sample, as the dataset gives them.
+
+        Raises:
+            Whatever the dataset raises, with a note that names the file.
+        """
         return {}
 
     @abstractmethod
@@ -134,9 +138,13 @@ class InPlaceDataset(TransformedDataset):
         try:
             return np.ascontiguousarray(np.asarray(self._opened(index)))
         except Exception as error:
-            if hasattr(error, "add_note"):  # Python 3.11
-                error.add_note(f"sample {index}: {self._listed.path(index)}")
+            self._name_sample(error, index)
             raise
+
+    def _name_sample(self, error: Exception, index: int) -> None:
+        """Notes in an exception of the dataset's which sample and file it is about."""
+        if hasattr(error, "add_note"):  # Python 3.11
+            error.add_note(f"sample {index}: {self._listed.path(index)}")
 
     @abstractmethod
     def _opened(self, index: int) -> Any:

@@ -17,7 +17,7 @@ from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.collate import Collate
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
-from fastload.errors import ResourceError, SampleError
+from fastload.errors import ClosedError, FastloadError, ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan
 from fastload.in_place.base import InPlaceDataset
 from fastload.opened import TORCH_DTYPES
@@ -30,7 +30,7 @@ from fastload.threads.slot_images import Alone, SlotImages
 from fastload.unequal_samples import advice_on
 
 Failure = tuple[int, int, int, int, str]
-"""(row, index, source, code, reason) of a row that failed; code 0: its image was made, but not its other fields."""
+"""(row, index, source, code, reason) of a row whose image could not be made."""
 Images = torch.Tensor | SlotImages | list[torch.Tensor | SlotImages]
 """An image of each row of a batch, or the list of its views; SlotImages where their sizes may differ."""
 Stored = dict[str, Any]
@@ -92,9 +92,9 @@ class BatchAssembler:
         failures = batch.failures()
         if batch.fetch is not None and batch.fetch.error is not None:
             raise batch.fetch.error.with_traceback(None)
-        stored = self._read_stored(batch, failures) if self._engine.has_stored else {}
+        stored, unread = self._read_stored(batch, failures) if self._engine.has_stored else ({}, {})
         alone: dict[int, core.Batch] = {}
-        lost = self._settle(batch, failures, stored, alone) if failures else None
+        lost = self._settle(batch, failures, unread, stored, alone) if failures or unread else None
         if lost is not None and not lost.instead:
             lost = None
         keep = lost.kept(batch.rows) if lost is not None and lost.skipped else None
@@ -141,55 +141,80 @@ class BatchAssembler:
             self.losses.add(finished.lost)
         return NOTHING if finished.transferred is None else self._transfer.get(finished.transferred)
 
-    def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
-        """Reads each row's fields that are stored in records. A row with an unreadable field is added to the failures."""
-        with nullcontext() if batch.fetch is None else batch.fetch.held():
-            return self._stored_of(batch, failures)
-
-    def _stored_of(self, batch: core.Batch, failures: list[Failure]) -> dict[int, Stored]:
+    def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> tuple[dict[int, Stored], dict[int, Exception]]:
+        """Reads the fields of the rows whose images were made that are stored in records; and why those of a row cannot be read."""
         stored: dict[int, Stored] = {}
+        unread: dict[int, Exception] = {}
         failed = {failure[0] for failure in failures}
         sources, indices = batch.row_arrays()
-        for row, (source, index) in enumerate(zip(sources.tolist(), indices.tolist(), strict=True)):
-            if row not in failed:
-                try:
-                    stored[row] = self._engine.stored_values(source, index)
-                except SampleError as error:
-                    failures.append((row, index, source, 0, error.reason or str(error)))
-        failures.sort()
-        return stored
+        with nullcontext() if batch.fetch is None else batch.fetch.held():
+            for row, (source, index) in enumerate(zip(sources.tolist(), indices.tolist(), strict=True)):
+                error = None if row in failed else self._read_row(row, source, index, stored)
+                if error is not None:
+                    unread[row] = error
+        return stored, unread
 
-    def _settle(self, batch: core.Batch, failures: list[Failure], stored: dict[int, Stored], alone: dict[int, core.Batch]) -> Lost:
+    def _read_row(self, row: int, source: int, index: int, stored: dict[int, Stored]) -> Exception | None:
+        """Reads the fields of a row's sample that are stored in its record. Returns why they cannot be read."""
+        try:
+            if self._engine.has_stored:
+                stored[row] = self._engine.stored_values(source, index)
+        except SampleError as error:
+            return self._engine.sample_error(source, index, error.reason or str(error))
+        except FastloadError:
+            raise
+        except Exception as error:
+            if not isinstance(self._engine.view.datasets[source], InPlaceDataset):
+                raise
+            return error  # see NOTE [ bad samples: which exceptions ]: nobody can tell a broken file from a broken program
+        return None
+
+    def _settle(
+        self,
+        batch: core.Batch,
+        failures: list[Failure],
+        unread: dict[int, Exception],
+        stored: dict[int, Stored],
+        alone: dict[int, core.Batch],
+    ) -> Lost:
         """Applies on_error to a batch's failed rows. Raises ResourceError where memory or files ran out: the sample is not bad.
 
-        `alone` gets the rows that were made as batches of their own."""
+        `unread`: by row, why its fields cannot be read. `alone` gets the rows that were made as batches of their own."""
         lost = Lost()
+        sources, indices = batch.row_arrays()
+        reasons = {row: (code, reason) for row, _, _, code, reason in failures}
         with _redoing:
-            for row, index, source, code, reason in failures:
-                if code in core.RESOURCE_CODES:
-                    dataset = self._engine.view.datasets[source]
-                    raise ResourceError(
-                        str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
-                    )
-                if code and self._engine.heal(batch, row, source, index) and self._read_again(row, source, index, stored):
-                    continue
-                error = self._loaded(batch, row, source, index, reason)
+            for row in sorted((*reasons, *unread)):
+                source, index = int(sources[row]), int(indices[row])
+                error = unread.get(row) or self._made_after_all(batch, row, source, index, *reasons[row], stored)
                 if error is None:
                     continue
                 if self._on_error == "raise":
                     raise error
-                instead = self._replace(batch, row, index, source, reason, stored, alone) if self._on_error == "replace" else None
+                instead = self._replace(batch, row, index, source, error, stored, alone) if self._on_error == "replace" else None
                 lost.add(row, instead, reason_of(error, index))
         return lost
 
-    def _read_again(self, row: int, source: int, index: int, stored: dict[int, Stored]) -> bool:
-        """Reads the stored fields of a row that was made after all; False: one cannot be read."""
-        try:
-            if self._engine.has_stored:
-                stored[row] = self._engine.stored_values(source, index)
-        except SampleError:
-            return False
-        return True
+    def _made_after_all(
+        self, batch: core.Batch, row: int, source: int, index: int, code: int, reason: str, stored: dict[int, Stored]
+    ) -> Exception | None:
+        """Makes a row whose image failed: of a record that is fetched again, or as its dataset's own loader opens it; and reads its fields.
+
+        Returns why it cannot be made.
+
+        Raises:
+            ResourceError: memory or files ran out.
+        """
+        if code in core.RESOURCE_CODES:
+            dataset = self._engine.view.datasets[source]
+            raise ResourceError(
+                str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
+            )
+        if not self._engine.heal(batch, row, source, index):
+            error = self._loaded(batch, row, source, index, reason)
+            if error is not None:
+                return error
+        return self._read_row(row, source, index, stored)
 
     def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
         """Makes a failed row from the image that its dataset's own loader opens. Returns the error if that fails too."""
@@ -200,34 +225,45 @@ class BatchAssembler:
             batch.redo_with(row, dataset.load(index))
         except SampleError as error:
             return dataset.sample_error(index, error.reason)
+        except (ClosedError, ResourceError):
+            raise  # the sample is not bad
         except Exception as error:
             return error
         self.losses.count_loaded()
         return None
 
     def _replace(
-        self, batch: core.Batch, row: int, index: int, source: int, reason: str, stored: dict[int, Stored], alone: dict[int, core.Batch]
+        self,
+        batch: core.Batch,
+        row: int,
+        index: int,
+        source: int,
+        error: Exception,
+        stored: dict[int, Stored],
+        alone: dict[int, core.Batch],
     ) -> int:
-        """Makes another sample in the place of a failed row, and returns its position."""
+        """Makes another sample in the place of a row that failed with `error`, and returns its position."""
         view = self._view
         tried = substitutes(self._seed, self._epoch, index, len(view))
         for position in tried:
             sources, indices = view.rows([position])
             other = int(sources[0]), int(indices[0])
-            if other == (source, index) or not self._made_instead(batch, row, *other, reason, alone):
+            if other == (source, index) or not self._made_instead(batch, row, *other, alone):
                 continue
-            if self._read_again(row, *other, stored):
+            if self._read_row(row, *other, stored) is None:
                 return position
+        reason = error.reason if isinstance(error, SampleError) else f"{type(error).__name__}: {error}"
         raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
 
-    def _made_instead(self, batch: core.Batch, row: int, source: int, index: int, reason: str, alone: dict[int, core.Batch]) -> bool:
+    def _made_instead(self, batch: core.Batch, row: int, source: int, index: int, alone: dict[int, core.Batch]) -> bool:
         """Makes another sample in the place of a row, or alone where it may have another size; True when it could be made."""
         if self.layout is EQUAL:
-            return self._engine.redo(batch, row, source, index) or self._loaded(batch, row, source, index, reason) is None
+            return self._engine.redo(batch, row, source, index) or self._loaded(batch, row, source, index, "") is None
         made = self._engine.made_alone(source, index, self._seed, self._epoch)
-        if made is not None:
-            alone[row] = made
-        return made is not None
+        if made is None or (made.failures() and self._loaded(made, 0, source, index, "") is not None):
+            return False
+        alone[row] = made
+        return True
 
     def _is_whole(self, batch: core.Batch, alone: bool, keep: list[int] | None) -> bool:
         """Whether the batch is made of whole columns, and not of samples: where its rows lie as default_collate or collate= has them."""
@@ -283,9 +319,16 @@ class BatchAssembler:
             elif columns:
                 out[name] = torch.from_numpy(_gather(columns, rows.sources, rows.indices))
             else:
-                values = [row[name] for row in rows.stored]
-                out[name] = default_collate(values) if self._form is None else values
+                out[name] = self._joined(name, kind, [row[name] for row in rows.stored])
         return out
+
+    def _joined(self, name: str, kind: str, values: list[Any]) -> Any:
+        """The values of a field that is stored in records, as a batch has them."""
+        if self._form is None:
+            return default_collate(values)
+        if kind == "value":  # no schema says what it is: its form follows from the values
+            return self._form([{name: value} for value in values])[name]
+        return values
 
     @cached_property
     def _fields(self) -> list[tuple[str, str, list[np.ndarray[Any, Any]]]]:

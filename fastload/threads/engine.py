@@ -132,7 +132,11 @@ class ThreadEngine:
         self._largest = max(self._largest, batch.bytes)
 
     def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
-        """Makes one sample in the calling thread, as a ready batch of its own; None where it cannot be made. Raises RemoteError."""
+        """Makes one sample in the calling thread, as a ready batch of its own, which says whether it failed; None: there is no batch of it.
+
+        Raises:
+            RemoteError: its record cannot be fetched.
+        """
         sources, indices = np.array([source], np.uint32), np.array([index], np.uint64)
         files = self._remote.get(source)
         try:
@@ -141,7 +145,9 @@ class ThreadEngine:
             if record is not None:
                 batch.give(0, record)
             batch.make()
-            return batch if not batch.failures() or self.heal(batch, 0, source, index) else None
+            if batch.failures():
+                self.heal(batch, 0, source, index)
+            return batch
         except RemoteError:
             raise
         except SampleError:

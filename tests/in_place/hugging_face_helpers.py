@@ -15,6 +15,7 @@ from PIL import Image as PillowImage
 from torch.utils.data import DataLoader
 
 from fastload import FastLoader, OnImages
+from fastload.batch_tree import sequence_like
 
 datasets = pytest.importorskip("datasets", reason="Hugging Face's datasets is not installed")
 datasets.disable_progress_bars()
@@ -97,7 +98,7 @@ def copied(batch: Any) -> Any:
     if isinstance(batch, dict):
         return {name: copied(value) for name, value in batch.items()}
     if isinstance(batch, list | tuple):
-        return type(batch)(map(copied, batch))
+        return sequence_like(type(batch), list(map(copied, batch)))
     return batch.clone() if isinstance(batch, torch.Tensor) else batch
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import pickle
 import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hugging_face_helpers import assert_as_torch, copied, datasets, encoded, jpeg, of_images, rows, stored, why_not
@@ -20,8 +23,11 @@ from torchvision import transforms
 
 from fastload import FastLoader, OnImages
 from fastload._native import core
+from fastload.batch_tree import Padded
+from fastload.collate import Collate
 from fastload.errors import DatasetError, SampleError
 from fastload.in_place import mapped
+from fastload.rng import substitutes
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])
@@ -72,6 +78,109 @@ def test_every_format_gives_the_librarys_pixels(tmp_path: Path, by_path: bool) -
         images = [tmp_path / f"{number}.jpg" for number in range(len(images))]
     loader = assert_as_torch(of_images(images, tmp_path / "cache"), epochs=2, batch_size=7)
     assert loader.stats()["loaded"] == 2 * len(BY_PILLOW)
+
+
+COLUMNS: dict[str, tuple[Any, Callable[[int], Any]]] = {
+    "text": (datasets.Value("string"), lambda n: f"caption {n}"),
+    "none": (datasets.Value("int64"), lambda n: None if n == 9 else n),
+    "list": (datasets.Sequence(datasets.Value("int64")), lambda n: [n] * (n % 3)),
+    "json": ({"a": datasets.Value("int64"), "b": [{"c": datasets.Value("string")}]}, lambda n: {"a": n, "b": [{"c": str(n)}] * 2}),
+    "float": (datasets.Value("float32"), lambda n: n / 7),
+    "half": (datasets.Value("float16"), float),
+    "huge": (datasets.Value("uint64"), lambda n: n),
+    "label": (datasets.ClassLabel(names=["a", "b", "c"]), lambda n: n % 3),
+    "bytes": (datasets.Value("binary"), lambda n: b"%d" % n),
+    "when": (datasets.Value("timestamp[s]"), lambda n: datetime.datetime(2020, 1, n + 1)),
+    "array": (datasets.Array2D((2, 2), "float32"), lambda n: [[n, n], [n, n]]),
+}
+"""Columns of every kind: feature, and value in row n."""
+OF_TORCH = ("text", "json", "float", "half", "huge", "label", "bytes", "array")
+"""Those that default_collate makes batches of."""
+FORMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "single": {"batch_size": 1},
+    "none": {"batch_size": None},
+    "own": {"collate_fn": list},
+    "list": {"collate_fn": Collate("list")},
+    "padded": {"collate_fn": Collate("padded")},
+    "padded to": {"collate_fn": Collate("padded", 32)},
+    "flat": {"collate_fn": Collate("flat")},
+    "flat single": {"collate_fn": Collate("flat"), "batch_size": 1},
+}
+
+
+def table_of(images: list[bytes], names: Iterable[str] = COLUMNS) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Rows of images with columns beside them, and their features."""
+    made = [{"image": {"bytes": each, "path": None}, **{name: COLUMNS[name][1](n) for name in names}} for n, each in enumerate(images)]
+    return made, {"image": datasets.Image(), **{name: COLUMNS[name][0] for name in names}}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_beside_an_image_that_the_library_opens(tmp_path: Path, form: str) -> None:
+    """A batch has the columns of every row, whoever opens its image: a photo that EXIF turns, a PNG, a row alone in its batch."""
+    images = [jpeg(n) for n in range(20)]
+    images[1], images[2], images[10] = turned(6), BY_PILLOW["png"], turned(3)
+    names = OF_TORCH if form in ("default", "single") else COLUMNS
+    loader = assert_as_torch(stored(tmp_path, *table_of(images, names)), **{"batch_size": 4, **FORMS[form]})
+    assert loader.stats()["loaded"] == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_bad_rows_among_images_that_the_library_opens(tmp_path: Path, form: str, on_error: str) -> None:
+    """Rows that are left have their own columns; substitutes that the library opens are made whatever collates the batch."""
+    images = [turned(1 + n % 8) if n % 2 else turned(6) for n in range(12)]
+    images[3] = images[4] = images[7] = b"\xff\xd8 and no image"
+    names = ["text", "label"]
+    dataset = stored(tmp_path, *table_of(images, names)).with_transform(OnImages(EXACT))
+    options = {"batch_size": 4, "num_workers": 2, "engine": "native", "seed": 1, **FORMS[form]}
+    found: list[tuple[str, torch.Tensor]] = []
+    loader = FastLoader(dataset, on_error=on_error, **options)
+    for batch in map(copied, loader):
+        for row in [batch] if isinstance(batch, dict) else batch:
+            pictures = row["image"].values if isinstance(row["image"], Padded) else row["image"]
+            single = pictures.ndim == 3
+            texts = [row["text"]] if single else row["text"]
+            found += zip(texts, [pictures] if single else pictures, strict=True)
+    numbers = [int(text.split()[1]) for text, _ in found]
+    if on_error == "skip":
+        assert numbers == [0, 1, 2, 5, 6, 8, 9, 10, 11]
+    else:
+        assert [n for row, n in enumerate(numbers) if row not in (3, 4, 7)] == [0, 1, 2, 5, 6, 8, 9, 10, 11]
+        assert not {3, 4, 7} & set(numbers)
+        assert numbers == [0, 1, 2, *INSTEAD[0:2], 5, 6, INSTEAD[2], 8, 9, 10, 11]
+    height, width = 60, 80
+    assert all(torch.equal(image[..., :height, :width], dataset[n]["image"]) for n, (_, image) in zip(numbers, found, strict=True))
+    assert (loader.skipped, loader.replaced) == ((3, 0) if on_error == "skip" else (0, 3))
+
+
+INSTEAD = [position for row in (3, 4, 7) for position in [next(p for p in substitutes(1, 0, row, 12) if p not in (3, 4, 7))]]
+"""Positions that seed 1 puts in the places of rows 3, 4 and 7 of twelve."""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_column_that_cannot_be_read_is_a_bad_sample(tmp_path: Path, workers: int) -> None:
+    """A text that is no UTF-8 in one row: torch's error by default, with the file; one sample less with on_error="skip"."""
+    table = pa.table({"image": pa.array([{"bytes": jpeg(n), "path": None} for n in range(8)]), "text": spoilt_texts(8, 5)})
+    features = datasets.Features({"image": datasets.Image(), "text": datasets.Value("string")})
+    datasets.Dataset(table.cast(features.arrow_schema), info=datasets.DatasetInfo(features=features)).save_to_disk(str(tmp_path))
+    dataset = datasets.load_from_disk(str(tmp_path)).with_transform(OnImages(EXACT))
+    with pytest.raises(UnicodeDecodeError):
+        dataset[5]
+    options = {"batch_size": 4, "num_workers": workers, "engine": "native"}
+    with pytest.raises(UnicodeDecodeError) as told:
+        list(FastLoader(dataset, **options))
+    assert any(str(tmp_path) in note for note in getattr(told.value, "__notes__", [str(tmp_path)]))
+    loader = FastLoader(dataset, on_error="skip", **options)
+    assert [text for batch in loader for text in batch["text"]] == [f"t{n}" for n in range(8) if n != 5]
+    assert loader.skipped == 1
+
+
+def spoilt_texts(count: int, bad: int) -> Any:
+    """A column of texts "t0", "t1", ... of which one has a byte that UTF-8 does not have."""
+    data = b"".join(b"t%d" % n if n != bad else b"\xff" * 2 for n in range(count))
+    offsets = np.arange(0, 2 * count + 1, 2, dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data))
 
 
 @pytest.mark.parametrize("how", ["cut", "no image", "one byte", "changed"])

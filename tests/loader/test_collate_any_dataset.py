@@ -50,6 +50,16 @@ def test_no_instances_without_a_shape(at: int) -> None:
     assert sorted(target["masks"].lengths.tolist()) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("form", ["padded", "flat"])
+def test_numbers_of_which_one_is_none(form: Any, missing: int) -> None:
+    """A column of numbers with nulls is a list in a batch that has one, wherever that stands, and a tensor in a batch that has none."""
+    samples = [{"image": torch.ones(3, 4, 4), "score": None if n == missing else n} for n in range(6)]
+    first, second = batches(samples, collate=form)
+    assert first["score"] == [None if n == missing else n for n in range(3)]
+    assert torch.equal(second["score"], torch.tensor([3, 4, 5]))
+
+
 def test_other_forms_of_samples() -> None:
     """Named tuples stay; images of another size each are padded, or named as what is in the way."""
     images, target = batches(Detections("namedtuple", wide=True), collate="padded", pad_to=1)[1]
