@@ -18,6 +18,7 @@ struct fl_worker {
     fl_fields *fields; /* made for the first source with items */
     fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
     fl_buffer file; /* the image file, or the attached image, last read */
+    uint64_t stamp; /* of the files outside of the store that the row under way was read from; 0: of none */
     fl_counters counters;
 };
 
@@ -84,6 +85,9 @@ static uint16_t number_of(const fl_source *source, const fl_part *part, uint64_t
     return part->fields ? part->fields[fl_store_shard_of(source->store, index)] : part->field;
 }
 
+/* The stamp of several files, in the order in which they are read. */
+static uint64_t mixed(uint64_t before, uint64_t stamp) { return before ? before * 0x9E3779B97F4A7C15u ^ stamp : stamp; }
+
 /* Finds the image of some parts in a record that passed fl_record_check. */
 static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_part *part, uint64_t index, fl_span record, stored *found,
                           fl_error *err) {
@@ -95,7 +99,9 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     if (image.kind == FL_RECORD_KIND_JPEG || image.kind == FL_RECORD_KIND_RAW || image.kind == FL_RECORD_KIND_PLANES) return FL_OK;
     if (image.kind == FL_RECORD_KIND_PLACE) {
         found->kind = FL_RECORD_KIND_JPEG;
-        code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, err);
+        uint64_t stamp = 0;
+        code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data, &stamp, err);
+        worker->stamp = mixed(worker->stamp, stamp);
         if (!code) add(&worker->counters.bytes, found->data.size);
         return code;
     }
@@ -132,6 +138,7 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     fl_code code = fl_files_read(source->files, index, &worker->file, &found->data, &stamp, err);
     if (code) return code;
     found->kind = FL_RECORD_KIND_JPEG;
+    worker->stamp = stamp;
     add(&worker->counters.bytes, found->data.size);
     if (fl_files_known(source->files, index, stamp, &found->index)) return FL_OK;
     const int64_t start = fl_clock_ns();
@@ -245,6 +252,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
 
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given, const fl_target *targets,
                         const fl_room *rooms, uint32_t row, fl_error *err) {
+    worker->stamp = 0;
     fl_code code = make_row(worker, source, key, given, targets, rooms, row, err);
     add(&worker->counters.samples, 1);
     if (code) add(&worker->counters.failed, 1);
@@ -269,17 +277,41 @@ fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_
 
 void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_batch *batch = opaque;
+    fl_worker *worker = context;
     fl_row at = batch->row[row];
     fl_key key = {batch->seed, batch->epoch, at.index};
     fl_code code = batch->errors[row].code;
-    if (!code)
-        code = fl_pipeline_row(context, batch->sources[at.source], key, at.given, batch->target, batch->room, row, &batch->errors[row]);
+    if (!code) {
+        code = fl_pipeline_row(worker, batch->sources[at.source], key, at.given, batch->target, batch->room, row, &batch->errors[row]);
+        batch->row[row].stamp = worker->stamp;
+    }
     if (code) {
         batch->errors[row].code = code;
         clear(batch, row);
         atomic_fetch_add_explicit(&batch->failed, 1, memory_order_relaxed);
     }
     if (atomic_fetch_sub_explicit(&batch->left, 1, memory_order_acq_rel) == 1) fl_slot_publish(batch->ring, batch->slot);
+}
+
+/* The stamp that the files of an attached sample's images have now; 0: it cannot be told. */
+static uint64_t attached_now(fl_worker *worker, const fl_source *source, uint64_t index, const char *base) {
+    fl_span record;
+    uint64_t stamp = 0;
+    if (fl_store_reader_get(worker->reader, source->store, index, &record, NULL)) return 0;
+    for (uint32_t i = 0; i < source->count; i += group_of(source, i)) {
+        fl_record_field image;
+        if (fl_record_find(record, number_of(source, &source->parts[i], index), &image, NULL)) return 0;
+        if (image.kind == FL_RECORD_KIND_PLACE) stamp = mixed(stamp, fl_attached_now(image.data, base));
+    }
+    return stamp;
+}
+
+bool fl_batch_outdated(const fl_batch *batch, uint32_t row, fl_worker *worker) {
+    const fl_row at = batch->row[row];
+    const fl_source *source = batch->sources[at.source];
+    const char *base = source->store ? fl_store_base(source->store, at.index) : NULL;
+    if (source->store && !base) return false;
+    return at.stamp != (source->store ? attached_now(worker, source, at.index, base) : fl_files_now(source->files, at.index));
 }
 
 /* The record of an attached image is read at once, to know the places of its images: it is small. */

@@ -55,6 +55,7 @@ typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;
     fl_span given; /* its record, as fl_pipeline_row takes it; outlives the row's making */
+    uint64_t stamp; /* of the files outside of the store that it was made of, as they were when they were opened; 0: of none */
 } fl_row;
 
 typedef struct fl_batch {
@@ -76,6 +77,10 @@ fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_
 
 /* fl_work of a batch: opaque is the fl_batch, context an fl_worker. */
 void fl_batch_run(void *batch, uint32_t row, void *worker);
+
+/* Whether a file of row `row` of a batch that is ready has changed since the row was made: it was written, replaced, removed, or came back. Asks
+ * for the files' status, and reads no image. False for a row that is made of the store alone. */
+bool fl_batch_outdated(const fl_batch *batch, uint32_t row, fl_worker *worker);
 
 /* fl_work of the read-ahead thread: the same batch, before or while it is submitted; touches its rows and sources only. */
 void fl_batch_ahead(void *batch, uint32_t row, void *unused);

@@ -91,7 +91,7 @@ static fl_code read_open(const place *p, int fd, const struct stat *st, fl_buffe
     return fl_crc32c(0, image->bytes, image->size) == p->crc ? FL_OK : changed(p, st, err);
 }
 
-fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err) {
+fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, uint64_t *stamp, fl_error *err) {
     place p;
     struct stat st;
     int fd = -1;
@@ -99,9 +99,15 @@ fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_
     if (code) return code;
     code = fl_place_open(p.path, &fd, &st, err);
     if (code) return named(&p, code, err);
+    if (stamp) *stamp = fl_place_stamp(&st);
     code = read_open(&p, fd, &st, buffer, image, err);
     close(fd);
     return code;
+}
+
+uint64_t fl_attached_now(fl_span entry, const char *base) {
+    place p;
+    return parse(entry, base, &p, NULL) ? 0 : fl_place_now(p.path);
 }
 
 bool fl_attached_ahead(fl_span entry, const char *base, fl_page_cache *cache) {

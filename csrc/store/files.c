@@ -145,12 +145,24 @@ uint64_t fl_files_count(const fl_files *files) { return files->count; }
 
 bool fl_files_upright(const fl_files *files) { return files->places != NULL; }
 
-/* Opens the file of an entry, and tells which part of it the entry is. */
-static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct stat *st, extent *part, fl_error *err) {
-    const uint64_t number = files->places ? files->places[index].path : index;
-    char path[PATH_MAX];
+static uint64_t number_of(const fl_files *files, uint64_t index) { return files->places ? files->places[index].path : index; }
+
+static void join_path(const fl_files *files, uint64_t number, char path[PATH_MAX]) {
     memcpy(path, files->prefix, files->prefix_size);
     strcpy(path + files->prefix_size, files->names + files->starts[number]); /* index_names() has measured it */
+}
+
+uint64_t fl_files_now(const fl_files *files, uint64_t index) {
+    char path[PATH_MAX];
+    join_path(files, number_of(files, index), path);
+    return fl_place_now(path);
+}
+
+/* Opens the file of an entry, and tells which part of it the entry is. */
+static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct stat *st, extent *part, fl_error *err) {
+    const uint64_t number = number_of(files, index);
+    char path[PATH_MAX];
+    join_path(files, number, path);
     fl_code code = fl_place_open(path, fd, st, err);
     if (code) return code;
     const bool whole = !files->places || !files->places[index].size;

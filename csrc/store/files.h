@@ -46,6 +46,9 @@ uint64_t fl_files_count(const fl_files *files);
  * opened or read, is no regular file, is empty or larger than 1 GiB, or was cut meanwhile; a part is not in its file, or that has another stamp. */
 fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err);
 
+/* The stamp that the file of entry `index` has now; 0: its status cannot be told. index < count. */
+uint64_t fl_files_now(const fl_files *files, uint64_t index);
+
 /* The stamp under which file `index` is known to be sound; 0: it is not known. index < count. */
 uint64_t fl_files_stamp(const fl_files *files, uint64_t index);
 

@@ -57,3 +57,8 @@ uint64_t fl_place_stamp(const struct stat *st) {
     }
     return mixed ? mixed : 1;
 }
+
+uint64_t fl_place_now(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? fl_place_stamp(&st) : 0;
+}

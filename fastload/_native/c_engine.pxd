@@ -225,6 +225,7 @@ cdef extern from "engine/pipeline.h" nogil:
         uint32_t source
         uint64_t index
         fl_span given
+        uint64_t stamp
     ctypedef struct fl_batch:
         fl_ring *ring
         fl_slot *slot
@@ -245,6 +246,7 @@ cdef extern from "engine/pipeline.h" nogil:
     )
     fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
+    bint fl_batch_outdated(const fl_batch *, uint32_t, fl_worker *) noexcept
     void fl_batch_ahead(void *, uint32_t, void *) noexcept
     bint fl_batch_cached(const fl_batch *) noexcept
 

@@ -100,7 +100,7 @@ cdef extern from "store/files.h" nogil:
     uint32_t fl_files_live()
 
 cdef extern from "store/attached.h" nogil:
-    fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, fl_error *err)
+    fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, uint64_t *stamp, fl_error *err)
 
 cdef extern from "store/planes.h" nogil:
     ctypedef enum fl_planes_codec:

@@ -9,7 +9,7 @@
 
 from fastload._native.c_common cimport FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
-    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
+    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
     fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_take, fl_row, fl_slot_data, fl_slot_lease, FL_SLOT_READY, fl_slot_release,
     fl_slot_state_of, fl_source, fl_worker, fl_worker_counters, fl_worker_create, fl_worker_free,
 )
@@ -112,6 +112,7 @@ cdef class Batch:
     cdef bint submitted  # it has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the middle
     cdef list given  # records that rows were given, until they are made
     cdef public object fetch  # what the batch waits for: whoever held it keeps that here
+    cdef public bint early  # it was submitted before its epoch was asked for: renew() comes before its rows are used
     cdef Engine engine
     cdef _Targets targets
     cdef _Rooms rooms  # None: there are no items
@@ -309,6 +310,21 @@ cdef class Batch:
         with nogil:
             fl_batch_run(&self.batch, row, worker)
         return self.batch.errors[row].code == FL_OK
+
+    def renew(self):
+        """Makes the rows of a batch that is ready again whose files have changed since they were read, in the calling thread. Rows that are
+        made of the store alone stay as they are, and no file of theirs is looked at."""
+        cdef fl_worker *worker = self.engine.workers[self.engine.threads]
+        cdef uint32_t row
+        cdef bint outdated
+        self.engine._live()
+        if not self.ready:
+            raise _errors.FastloadError("this batch is not ready")
+        for row in range(self.batch.rows):
+            with nogil:
+                outdated = fl_batch_outdated(&self.batch, row, worker)
+            if outdated:
+                self.redo(row, self.batch.row[row].source, self.batch.row[row].index)
 
     def redo_with(self, uint32_t row, const uint8_t[:, :, ::1] pixels not None):
         """Makes a row of a batch that is ready of its image as it was decoded elsewhere, in the calling thread.

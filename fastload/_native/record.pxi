@@ -190,7 +190,7 @@ def read_attached(bytes entry not None, base):
     span.bytes, span.size = <const uint8_t *>PyBytes_AS_STRING(entry), len(entry)
     buffer.bytes, buffer.room = NULL, 0
     with nogil:
-        code = fl_attached_read(span, folder, &buffer, &image, &err)
+        code = fl_attached_read(span, folder, &buffer, &image, NULL, &err)
     try:
         check(code, &err)
         return PyBytes_FromStringAndSize(<const char *>image.bytes, image.size)

@@ -89,6 +89,9 @@ class BatchAssembler:
             SampleError: a row failed, and on_error is "raise", or no substitute could be made.
             Exception: whatever the collate function and the batch transforms raise.
         """
+        if batch.early:
+            with _redoing:
+                batch.renew()
         failures = batch.failures()
         if batch.fetch is not None and batch.fetch.error is not None:
             raise batch.fetch.error.with_traceback(None)

@@ -6,6 +6,10 @@ assumption that nothing changes: the generators are saved, the draws are made, a
 only if everything that it was made from is unchanged: the epoch, the engine with its transforms, the dataset's rows, the samplers and their
 parameters, and the generators. Then the generators are set to their states after the draws. Otherwise the early epoch is dropped. So the
 user's own random numbers, and every batch, are the same as without it.
+
+Files outside of packed data, in place or attached, may change between the early reading and iter(). So the batches that are in flight at
+iter() are marked, and rows of theirs whose files have another stamp (inode, size, times of change) are made again when their batch is
+finished. Only the files of those batches are asked for their status; batches that are submitted later read the files as they are then.
 """
 
 from __future__ import annotations
@@ -69,7 +73,7 @@ class ThreadEpochs:
             _set_states(_generators(plan.settings), early.after)
             early.iterator.epoch_state.agreement = epoch_state.agreement
             self._progress.epoch_state = early.iterator.epoch_state
-            return early.iterator.start()
+            return early.iterator.taken().start()
         del early
         return self._start(plan, engine, epoch_state).start()
 

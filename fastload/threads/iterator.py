@@ -94,6 +94,13 @@ class PackedIterator(LoaderIterator):
         self._announce(self._engine.read_ahead)
         return self
 
+    def taken(self) -> PackedIterator:
+        """Marks the batches in flight as read before iter(), which now returns this iterator, begun early. Returns the iterator itself."""
+        for batch in self._in_flight:
+            if isinstance(batch, core.Batch):
+                batch.early = True
+        return self
+
     def close(self) -> None:
         """Ends the prefetcher's thread, if there is one; idempotent. In mid-pass, next() then raises ClosedError."""
         if self._closing is not None:

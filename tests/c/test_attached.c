@@ -46,9 +46,12 @@ static fl_code read_entry(const written *from, const char *base, fl_error *err) 
     fl_page_cache cache = {0};
     fl_span image = {NULL, 0};
     const fl_span span = {from->bytes, from->size};
-    const fl_code code = fl_attached_read(span, base, &buffer, &image, err);
+    uint64_t stamp = 0;
+    const fl_code code = fl_attached_read(span, base, &buffer, &image, &stamp, err);
     (void)fl_attached_ahead(span, base, &cache);
     if (!code) CHECK(image.size == 5 && memcmp(image.bytes, "image", 5) == 0);
+    if (code == FL_OK || code == FL_ECHECKSUM) CHECK(stamp && fl_attached_now(span, base) == stamp);
+    if (code == FL_ERECORD) CHECK(fl_attached_now(span, base) == 0);
     fl_buffer_free(&buffer);
     return code;
 }

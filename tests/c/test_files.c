@@ -39,8 +39,9 @@ static void reading(void) {
     fl_error err;
     uint64_t first = 0, then = 0;
     CHECK(fl_files_read(files, 0, &buffer, &bytes, &first, &err) == FL_OK && bytes.size == 5 && memcmp(bytes.bytes, "11111", 5) == 0);
-    CHECK(fl_files_read(files, 0, &buffer, &bytes, &then, &err) == FL_OK && then == first && first);
+    CHECK(fl_files_read(files, 0, &buffer, &bytes, &then, &err) == FL_OK && then == first && first && fl_files_now(files, 0) == first);
     write_file("one", "111111");
+    CHECK(fl_files_now(files, 0) != first && fl_files_now(files, 2) == 0);
     CHECK(fl_files_read(files, 0, &buffer, &bytes, &then, &err) == FL_OK && bytes.size == 6 && then != first);
     CHECK(fl_files_read(files, 2, &buffer, &bytes, &then, &err) == FL_EIO);
     CHECK(fl_files_read(files, 3, &buffer, &bytes, &then, &err) == FL_EIO);

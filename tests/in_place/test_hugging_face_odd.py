@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from early import read_early
 from hugging_face_helpers import assert_as_torch, copied, datasets, encoded, jpeg, of_images, rows, stored, why_not
 from in_place_helpers import EXACT, save
 from pictures import photo
@@ -239,9 +240,8 @@ def test_a_table_file_that_changed_is_an_error_that_names_it(tmp_path: Path, how
     dataset = stored(tmp_path / "a").with_transform(OnImages(EXACT))
     loader = FastLoader(dataset, batch_size=4, num_workers=2, engine="native")
     loader.explain()
-    for _ in range(epoch):
-        list(loader)
-        loader.close()  # its next epoch may have been begun
+    if epoch:
+        assert read_early(loader) > 4
     (path,) = (tmp_path / "a").glob("*.arrow")
     spoil(path, how)
     with pytest.raises(SampleError, match=r"data-00000-of-00001\.arrow"):

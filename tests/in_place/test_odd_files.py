@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from early import read_early
 from in_place_helpers import EXACT, assert_as_torch, folder, image_folder, pets, save
 from pictures import photo
 from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision import datasets
+from torchvision.transforms import v2
 
 from fastload import FastLoader
 from fastload.errors import SampleError
@@ -143,10 +145,9 @@ SPOILT = ["gone", "a folder", "cut", "empty", "no image", "a loop"]
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_files_that_went_bad_since_the_folder_was_listed(tmp_path: Path, how: str, epoch: int) -> None:
     dataset = folder(tmp_path, transform=EXACT)
-    loader = FastLoader(dataset, num_workers=2, engine="native")
+    loader = FastLoader(dataset, num_workers=2, prefetch_factor=8, engine="native")
     if epoch:
-        list(loader)
-        loader.close()  # its next epoch may have been begun
+        assert read_early(loader) > 4
     spoil(Path(dataset.samples[4][0]), how)
     assert assert_same(dataset, loader) == (11, 1)
 
@@ -187,12 +188,33 @@ def test_no_sample_at_all(tmp_path: Path) -> None:
 def test_a_file_that_was_replaced_is_read_as_it_is_now(tmp_path: Path) -> None:
     dataset = folder(tmp_path, transform=EXACT)
     loader = FastLoader(dataset, batch_size=4, num_workers=2, engine="native")
-    list(loader)
-    loader.close()
+    assert read_early(loader) > 4
     for number, (path, _) in enumerate(dataset.samples):
         save(Path(path), 50 + number, subsampling=0)
     ours, theirs = list(loader), list(DataLoader(dataset, batch_size=4))
     assert all(torch.equal(a[0], b[0]) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("form", [{}, {"collate_fn": list}, {"batch_transform": [v2.RandomHorizontalFlip(p=0)]}])
+def test_files_that_change_between_two_epochs(tmp_path: Path, form: dict[str, Any]) -> None:
+    """An epoch has the files as they are at its iter(), although batches of it were made before: written, gone, broken, mended."""
+    dataset = folder(tmp_path, transform=EXACT)
+    paths = [Path(path) for path, _ in dataset.samples]
+    paths[0].write_bytes(b"no image")
+    options = {"num_workers": 2, "engine": "native", "on_error": "skip", **form}
+    loader = FastLoader(dataset, batch_size=4, prefetch_factor=2, **options)
+    assert read_early(loader) > 4
+    save(paths[0], 70)
+    save(paths[1], 71)
+    paths[2].unlink()
+    paths[3].write_bytes(b"no image")
+    read = loader.stats()["samples"]
+    ours = [image for batch in loader for image in (batch[0] if not form.get("collate_fn") else [image for image, _ in batch])]
+    expected = [dataset[index][0] for index in range(12) if index not in (2, 3)]
+    assert len(ours) == len(expected)
+    assert all(torch.equal(one, other) for one, other in zip(ours, expected, strict=True))
+    assert loader.skipped == 3
+    assert loader.stats()["samples"] - read <= 12 + 4  # what has not changed was not made again
 
 
 def test_pillows_own_limit_of_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from attach_helpers import COUNT, equal, folder, jpeg, tars
+from early import read_early
 from torchvision import transforms
 
 from fastload import FastLoader, PackedDataset
@@ -88,6 +89,23 @@ def test_a_file_that_was_changed(tmp_path: Path, change: Callable[[Path], None])
     files[5].write_bytes(data)
     os.utime(files[5], ns=(status.st_atime_ns, status.st_mtime_ns))
     assert equal([dataset[number] for number in range(COUNT)], before)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_was_changed_between_two_epochs(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """Its sample is an error in the next epoch too, of which native threads made batches before the change; a touched file's is none."""
+    files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
+    attach(tmp_path / "src", tmp_path / "index")
+    dataset = PackedDataset(tmp_path / "index", transforms.Compose([transforms.CenterCrop(50), transforms.ToTensor()]))
+    with FastLoader(dataset, batch_size=4, num_workers=2, on_error="skip") as loader:
+        assert read_early(loader) > 6
+        os.utime(files[1])
+        assert sum(len(images) for images, _ in loader) == COUNT
+        assert read_early(loader) > 6
+        change(files[5])
+        labels = [label for _, batch in loader for label in batch.tolist()]
+        assert labels == [dataset.values(number)["label"] for number in range(COUNT) if number != 5]
+        assert any(files[5].name in reason for reason in loader.stats()["bad_samples"])
 
 
 def test_a_file_that_was_touched(tmp_path: Path) -> None:
