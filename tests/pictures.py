@@ -25,3 +25,22 @@ def write_folder(root: Path, count: int, classes: int = 3, size: Callable[[int],
         folder.mkdir(parents=True, exist_ok=True)
         photo(i, height, width).save(folder / f"{i:04d}.jpg", quality=90 + i % 5, subsampling=2 if i % 4 else 0)
     return root
+
+
+def with_scans(data: bytes, count: int) -> bytes:
+    """A JPEG that ends after so many scans; all of it if it has no more."""
+    at = 2
+    while True:
+        at = data.index(b"\xff", at)
+        marker = data[at + 1]
+        if marker == 0xD9:
+            return data
+        if marker == 0xFF:
+            at += 1
+        elif marker == 0 or 0xD0 <= marker <= 0xD7:  # of coded data
+            at += 2
+        elif count == 0:
+            return data[:at] + b"\xff\xd9"
+        else:
+            count -= marker == 0xDA
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")

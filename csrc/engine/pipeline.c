@@ -121,11 +121,12 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
     const uint8_t *marks = NULL;
     size_t size = 0;
     if (!fl_jpeg_entropy_index(worker->entropy, data.bytes, data.size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(data.size), &marks, &size)) {
-        uint32_t warnings = 0;
-        char first[FL_TEXT];
-        fl_code code = fl_jpeg_check(data.bytes, data.size, source->max_pixels, &warnings, first, err);
+        fl_jpeg_checked checked;
+        const fl_code code = fl_jpeg_check(data.bytes, data.size, source->max_pixels, &checked, err);
         if (code) return code;
-        if (warnings) return fl_fail(err, FL_EJPEG, "the JPEG is damaged: %.150s", first);
+        if (checked.warnings) return fl_fail(err, FL_EJPEG, "the JPEG is damaged: %.150s", checked.first);
+        if (checked.smoothed)
+            return fl_fail(err, FL_EUNSUPPORTED, "the progressive JPEG stops before full precision: decoders differ in it");
         size = 0;
     }
     found->index = (fl_span){marks, size};

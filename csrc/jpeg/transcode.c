@@ -169,7 +169,7 @@ fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, ui
 }
 
 /* Coefficients are decoded and dropped: at 1/8 only one of each block's 64 is transformed, and no more than a row is kept. */
-static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels) {
+static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels, bool *smoothed) {
     struct jpeg_decompress_struct *c = &t->c;
     jpeg_create_decompress(c);
     c->mem->max_memory_to_use = 0;
@@ -180,6 +180,7 @@ static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_
     c->scale_num = 1;
     c->scale_denom = 8;
     jpeg_start_decompress(c);
+    *smoothed = fl_libjpeg_io_smooths(c);
     t->out = malloc((size_t)c->output_width * 4);
     if (!t->out) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for a row of %u pixels", c->output_width);
     JSAMPROW row = t->out;
@@ -188,12 +189,13 @@ static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_
     jpeg_finish_decompress(c);
 }
 
-fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *warnings, char first[FL_TEXT], fl_error *err) {
+fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_checked *checked, fl_error *err) {
     transcoder *t;
+    *checked = (fl_jpeg_checked){.warnings = 0};
     fl_code code = transcoder_create(&t, err);
     if (code != FL_OK) return code;
-    if (setjmp(t->io.jump) == 0) check_body(t, bytes, size, max_pixels);
-    *warnings = t->io.warnings;
-    memcpy(first, t->io.first, FL_TEXT);
+    if (setjmp(t->io.jump) == 0) check_body(t, bytes, size, max_pixels, &checked->smoothed);
+    checked->warnings = t->io.warnings;
+    memcpy(checked->first, t->io.first, FL_TEXT);
     return transcoder_free(t);
 }

@@ -9,6 +9,7 @@
 #ifndef FL_JPEG_TRANSCODE_H
 #define FL_JPEG_TRANSCODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,8 +22,18 @@
 fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels, uint8_t **out, size_t *written,
                           fl_error *err);
 
-/* Entropy-decodes the whole file up to its end marker: FL_OK with the number of libjpeg's warnings and the text of the first (""),
- * or why it cannot be decoded. */
-fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, uint32_t *warnings, char first[FL_TEXT], fl_error *err);
+/* Result of decoding a file's coefficients.
+ * NOTE [ jpeg: files that decoders smooth ]
+ * A progressive file may end before its coefficients have full precision: a script of few scans, or a file that lost the last of them. libjpeg-turbo
+ * is silent about it, and smooths such a picture across its blocks, which the standard does not know, by a filter that differs between its releases. So the pixels are a matter of the library that decodes, where those of any other sound file are not. In place, such a
+ * file is opened by the dataset's own loader. A lossless pack stores the pixels that it has when it is packed. */
+typedef struct fl_jpeg_checked {
+    uint32_t warnings;   /* libjpeg's */
+    char first[FL_TEXT]; /* the text of the first, or "" */
+    bool smoothed;       /* libjpeg smooths it */
+} fl_jpeg_checked;
+
+/* Entropy-decodes the whole file up to its end marker. FL_OK, or why it cannot be decoded. */
+fl_code fl_jpeg_check(const uint8_t *bytes, size_t size, uint64_t max_pixels, fl_jpeg_checked *checked, fl_error *err);
 
 #endif

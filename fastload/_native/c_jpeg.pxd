@@ -40,7 +40,11 @@ cdef extern from "jpeg/markers.h" nogil:
 
 cdef extern from "jpeg/transcode.h" nogil:
     fl_code fl_jpeg_transform(const uint8_t *, size_t, int, uint64_t, uint8_t **, size_t *, fl_error *)
-    fl_code fl_jpeg_check(const uint8_t *, size_t, uint64_t, uint32_t *, char *, fl_error *)
+    ctypedef struct fl_jpeg_checked:
+        uint32_t warnings
+        char first[240]
+        bint smoothed
+    fl_code fl_jpeg_check(const uint8_t *, size_t, uint64_t, fl_jpeg_checked *, fl_error *)
 
 cdef extern from "jpeg/entropy.h" nogil:
     ctypedef struct fl_jpeg_entropy:

@@ -5,7 +5,7 @@
 
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_view
 from fastload._native.c_jpeg cimport (
-    fl_jpeg_check, fl_jpeg_layout, fl_jpeg_markers_read, fl_jpeg_scale, fl_jpeg_transform, fl_libjpeg,
+    fl_jpeg_check, fl_jpeg_checked, fl_jpeg_layout, fl_jpeg_markers_read, fl_jpeg_scale, fl_jpeg_transform, fl_libjpeg,
     fl_libjpeg_create, fl_libjpeg_decode, fl_libjpeg_free, fl_libjpeg_info, fl_libjpeg_open, fl_libjpeg_warnings,
 )
 
@@ -230,14 +230,21 @@ def jpeg_check(data, max_pixels=MAX_PIXELS):
     Raises:
         SampleError: it cannot be decoded, or is cut off.
     """
+    warnings, first, _ = jpeg_survey(data, max_pixels)
+    return warnings, first
+
+
+def jpeg_survey(data, max_pixels=MAX_PIXELS):
+    """As jpeg_check(), and in third place whether libjpeg smooths it. See NOTE [ jpeg: files that decoders smooth ]."""
     cdef const uint8_t[::1] view = data
     cdef const uint8_t *start = _first(view)
     cdef size_t size = view.shape[0]
     cdef uint64_t limit = max_pixels
-    cdef uint32_t warnings = 0
+    cdef fl_jpeg_checked checked
     cdef fl_error err, first
     cdef fl_code code
     with nogil:
-        code = fl_jpeg_check(start, size, limit, &warnings, first.text, &err)
+        code = fl_jpeg_check(start, size, limit, &checked, &err)
     check(code, &err)
-    return warnings, error_text(&first)
+    _c_memcpy(first.text, checked.first, sizeof(first.text))
+    return checked.warnings, error_text(&first), bool(checked.smoothed)

@@ -2,8 +2,9 @@
 
 NOTE [ in place: who opens a file ]
 Native threads read and decode every image that is a whole and sound JPEG. Any other is opened as the dataset itself opens it, in the
-calling process, for that row alone: a PNG, a JPEG that is cut or damaged. What opening it raises is what the dataset raises. So the
-pixels before the resample are Pillow's for every image, and errors are those that the program had before.
+calling process, for that row alone: a PNG, a JPEG that is cut or damaged, a progressive one that stops before full precision (see
+NOTE [ jpeg: files that decoders smooth ]). What opening it raises is what the dataset raises. So the pixels before the resample are
+Pillow's for every image, and errors are those that the program had before.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 NOTE [ encode: what is stored ]
   lossless  a JPEG's own coefficients, without its metadata; progressive, arithmetic and multi-scan files become one
-            baseline scan. CMYK and YCCK become RGB at quality 100, 4:4:4. Other formats are stored as pixels.
+            baseline scan. CMYK and YCCK become RGB at quality 100, 4:4:4. Other formats are stored as pixels, and so are
+            progressive files that stop before full precision: see NOTE [ jpeg: files that decoders smooth ].
   keep      a JPEG byte for byte. Other formats are stored as pixels.
   jpeg      every image is decoded and encoded again.
   raw       every image is decoded and stored as pixels.
@@ -42,6 +43,7 @@ from fastload.packing.pixels import encode_jpeg, read_other, resample, shrunk_si
 from fastload.packing.sources.protocol import Item
 
 CMYK_QUALITY = 100
+SMOOTHED = "the progressive JPEG stops before full precision: decoders smooth it, each in its own way"
 TURNED_QUALITY = 95
 """Lowest quality for an image that EXIF turns and that cannot be turned losslessly."""
 
@@ -163,8 +165,8 @@ class Encoder:
             core.jpeg_header(data, options.max_pixels)  # raises the error with the reason
         warning = ""
         if not found.sound:
-            count, first = core.jpeg_check(data, options.max_pixels)
-            warning = f"{first}" if count else ""
+            count, first, smoothed = core.jpeg_survey(data, options.max_pixels)
+            warning = first if count else SMOOTHED if smoothed else ""
         turn = found.orientation if options.exif == "apply" else 1
         size = shrunk_size(found.width, found.height, options.max_side, options.min_side)
         if options.encode in ("jpeg", "raw") or size is not None:
@@ -176,6 +178,8 @@ class Encoder:
             return self._encoded(pixels, CMYK_QUALITY, False, ("cmyk",), "jpeg", warning, "4:4:4")
         if turn != 1:
             return self._turned(data, found, turn, warning)
+        if warning is SMOOTHED:
+            return _raw(self._decode(data), ("raw",), "jpeg", warning)
         return self._lossless(data, found, warning)
 
     def _lossless(self, data: bytes, found: core.Prepared, warning: str) -> Encoded:

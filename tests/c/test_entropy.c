@@ -11,9 +11,8 @@
 
 static bool libjpeg_is_silent(const uint8_t *bytes, size_t size) {
     fl_error err;
-    uint32_t warnings = 0;
-    char first[FL_TEXT];
-    return fl_jpeg_check(bytes, size, 1 << 28, &warnings, first, &err) == FL_OK && warnings == 0;
+    fl_jpeg_checked checked;
+    return fl_jpeg_check(bytes, size, 1 << 28, &checked, &err) == FL_OK && checked.warnings == 0;
 }
 
 /* A copy in a block of its own size, so that a sanitizer sees a read one byte beyond it. */

@@ -106,13 +106,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
               fl_jpeg_entropy_create(&entropy, &err) == FL_OK);
     fuzz_draws_from_hash(data, size);
     fl_view view;
-    uint32_t warnings = 0;
-    char first[FL_TEXT];
+    fl_jpeg_checked checked;
     const fl_code decoded = decode(decoders[0], data, size, &view);
     const fl_view *original = decoded ? NULL : &view;
-    const fl_code check = fl_jpeg_check(data, size, PIXELS_MOST, &warnings, first, &err);
+    const fl_code check = fl_jpeg_check(data, size, PIXELS_MOST, &checked, &err);
     fuzz_known(check, &err, PACK_CODES);
-    if (check == FL_OK && !warnings) CHECK(decoded == FL_OK);
+    if (check == FL_OK && !checked.warnings) CHECK(decoded == FL_OK);
     fuzz_count("inputs");
     check_strip(data, size, original);
     check_transcode(data, size, original);

@@ -170,11 +170,10 @@ static void check_against_libjpeg(const uint8_t *bytes, size_t size, const uint8
         truth t = decode_truth(bytes, size, eighths);
         const bool clean = t.decodes && t.warnings == 0;
         if (round == 0) {
-            uint32_t warnings = 0;
-            char first[FL_TEXT];
-            const fl_code check = fl_jpeg_check(bytes, size, FUZZ_PIXELS_MOST, &warnings, first, &err);
+            fl_jpeg_checked checked;
+            const fl_code check = fl_jpeg_check(bytes, size, FUZZ_PIXELS_MOST, &checked, &err);
             fuzz_known(check, &err, FUZZ_JPEG_CODES);
-            if (clean) CHECK(check == FL_OK && warnings == 0);
+            if (clean) CHECK(check == FL_OK && checked.warnings == 0);
             if (sound && !t.limited && !clean) fprintf(stderr, "proved sound; libjpeg: %s\n", t.text);
             if (sound && !t.limited) {
                 CHECK(clean);

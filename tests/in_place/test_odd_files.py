@@ -13,13 +13,14 @@ import pytest
 import torch
 from early import read_early
 from in_place_helpers import EXACT, assert_as_torch, folder, image_folder, pets, save
-from pictures import photo
+from pictures import photo, with_scans
 from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision import datasets
 from torchvision.transforms import v2
 
 from fastload import FastLoader
+from fastload._native import core
 from fastload.errors import SampleError
 
 
@@ -50,6 +51,19 @@ def test_every_format_gives_pillows_pixels(tmp_path: Path) -> None:
     assert "Pillow" in loader.health.report()
     list(loader)
     assert loader.stats()["loaded"] == 2 * len(odd)
+
+
+def test_progressive_jpegs_that_stop_early_are_opened_by_pillow(tmp_path: Path) -> None:
+    """Releases of libjpeg-turbo smooth a file without full precision in different ways: its pixels are those of Pillow's libjpeg-turbo."""
+    whole = save(image_folder(tmp_path) / "class0" / "whole.jpg", 3, progressive=True).read_bytes()
+    stops = {count: with_scans(whole, count) for count in range(1, 11)}
+    assert stops[10] == whole
+    assert len(set(stops.values())) == 10
+    for count, data in stops.items():
+        (tmp_path / "class0" / f"stops{count}.jpg").write_bytes(data)
+    loader = assert_as_torch(datasets.ImageFolder(str(tmp_path), EXACT))
+    early = sum(core.jpeg_survey(data)[2] for data in stops.values())
+    assert loader.stats()["loaded"] == early > 4
 
 
 def each(loader: Any) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from packing_helpers import encoded, picture, stored_samples, tree
+from pictures import with_scans
 from PIL import Image, ImageOps
 
 from fastload._native import core
@@ -98,6 +99,23 @@ class TestLossless:
         assert (summary.cmyk, scan["components"], scan["sampling"]) == (1, 3, ((1, 1),) * 3)
         expected = np.asarray(Image.open(io.BytesIO(source)).convert("RGB")).astype(int)
         assert np.abs(pixels.astype(int) - expected).max() <= 6
+
+    @pytest.mark.parametrize("scans", [1, 3, 9])
+    def test_progressive_files_that_stop_early(self, tmp_path: Path, scans: int) -> None:
+        """Stored as the pixels that they have now, which no other release of libjpeg-turbo smooths again; the summary names the file."""
+        whole = encoded(picture(2, 60, 80), progressive=True)
+        source = with_scans(whole, scans)
+        assert source != whole
+        assert core.jpeg_survey(whole) == (0, "", False)
+        assert core.jpeg_survey(source) == (0, "", True)
+        for encode in ("lossless", "keep"):
+            summary, data, pixels = one(tmp_path / encode, source, encode=encode)
+            assert (pixels == decode(source)).all()
+            assert (data == source) == (encode == "keep")
+            assert (summary.raw, summary.kept) == ((1, 0) if encode == "lossless" else (0, 1))
+            ((name, warning),) = summary.warnings
+            assert name.endswith("x.jpg")
+            assert "stops before full precision" in warning
 
     def test_damage_inside_the_scan_is_named(self, tmp_path: Path) -> None:
         """Pillow reads it without a word; libjpeg-turbo warns, and the summary passes that on. The pixels stay."""
