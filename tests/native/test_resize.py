@@ -114,6 +114,54 @@ def test_photographs_are_within_one_of_pillow(shared: Path, name: str) -> None:
         assert_within_one(core.resize(image, box, (224, 224), name), pillow(image, box, (224, 224), name), (file.name, box, name))
 
 
+def photographs(shared: Path) -> list[Pixels]:
+    """Some of the corpus, cropped."""
+    files = sorted((shared / "corpus" / "in500").rglob("*.jp*g"))[:8]
+    assert files, "the shared corpus has no photographs"
+    images = [np.asarray(Image.open(file).convert("RGB")) for file in files]
+    return [np.ascontiguousarray(image[number * 5 :, : image.shape[1] * 2 // 3]) for number, image in enumerate(images)]
+
+
+def distance(got: Pixels, wanted: npt.NDArray[Any]) -> tuple[int, float]:
+    """The largest difference, and the mean one."""
+    difference = np.abs(got.astype(np.int32) - wanted.astype(np.int32))
+    return int(difference.max()), float(difference.mean())
+
+
+SIZES = [(224, 224), (96, 96), (300, 128)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_bicubic_is_within_one_of_one_order_of_pillow(shared: Path, size: tuple[int, int]) -> None:
+    """The installed Pillow goes across or down first, and clips in between: fastload is within 1 of across first, and 20 of the other."""
+    for image in photographs(shared):
+        height, width = image.shape[:2]
+        picture = Image.fromarray(image)
+        installed = np.asarray(picture.resize(size, PILLOW["bicubic"]))
+        across = np.asarray(picture.resize((size[0], height), PILLOW["bicubic"]).resize(size, PILLOW["bicubic"]))
+        down = np.asarray(picture.resize((width, size[1]), PILLOW["bicubic"]).resize(size, PILLOW["bicubic"]))
+        assert np.array_equal(installed, across) or np.array_equal(installed, down)
+        got = core.resize(image, None, size, "bicubic")
+        assert distance(got, across)[0] <= 1
+        worst, mean = distance(got, installed)
+        assert worst <= 20
+        assert mean < 0.3
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("name", "antialias", "most"), [("bilinear", True, 1), ("bilinear", False, 1), ("bicubic", True, 1), ("bicubic", False, 30)]
+)
+def test_uint8_tensors_of_torch(shared: Path, size: tuple[int, int], name: str, antialias: bool, most: int) -> None:
+    """torch resizes uint8 tensors with two roundings: within 1, except for bicubic without antialiasing, which clips in between."""
+    for image in photographs(shared):
+        tensor = torch.from_numpy(image).permute(2, 0, 1)[None]
+        wanted = torch.nn.functional.interpolate(tensor, size[::-1], mode=name, align_corners=False, antialias=antialias)
+        worst, mean = distance(core.resize(image, None, size, name, antialias), wanted[0].permute(1, 2, 0).numpy())
+        assert worst <= most
+        assert mean < 0.3
+
+
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, SIDES, SIDES, SIDES, SIDES, FILTERS)
 def test_plain_is_within_one_of_torch(seed: int, width: int, height: int, out_width: int, out_height: int, name: str) -> None:
