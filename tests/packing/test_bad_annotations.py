@@ -64,6 +64,11 @@ COCO: dict[str, tuple[Callable[[Json], None], str, int]] = {
         1,
     ),
     "a mask of another size": (annotation(segmentation={"size": [9, 9], "counts": [81]}), "annotation 103.*9.*9", 1),
+    "a coordinate of 1e8": (
+        annotation(segmentation=[[3, 2, 1e8, 2, 1e8, 1e8]]),
+        OF_103 + r"a point of its polygon is at x 1e\+08, y 2, more than 10 times the size of its image \(64 x 48",
+        1,
+    ),
     "a category that is none": (annotation(category_id=7), OF_103 + "its category_id 7", 1),
     "an annotation id twice": (annotation(id=107), "the annotation id 107 is there twice", 2),
     "an image id twice": (image_twice, "the image id 11 is there twice", 3),

@@ -126,6 +126,70 @@ def test_polygons_as_instances() -> None:
         round_trip(Field("m", "instances"), [[[0, 0, 1, 1]]], (9, 10))
 
 
+NEAR = st.integers(-3, 43) | st.floats(-60, 100)
+ANY_NUMBER = NEAR | st.floats() | st.sampled_from([1e8, -1e8, 1e30, -0.0, 2**31, 5e-324])
+OUTLINE = st.lists(st.tuples(NEAR, NEAR), min_size=3, max_size=9).map(lambda points: [number for point in points for number in point])
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools' own decode
+@given(
+    parts=st.lists(OUTLINE, max_size=4) | st.lists(st.lists(ANY_NUMBER, max_size=13), max_size=4),
+    canvas=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+)
+def test_any_polygons(parts: list[list[float]], canvas: tuple[int, int]) -> None:
+    """Numbers of any kind and count are a PackError, or the mask that pycocotools makes of them: it never gets what ends the process."""
+    coco = pytest.importorskip("pycocotools.mask")
+    try:
+        counts = counts_of(parts, canvas)
+    except PackError:
+        return
+    theirs = coco.decode(coco.merge(coco.frPyObjects(parts, *canvas))) if parts else np.zeros(canvas, np.uint8)
+    assert np.array_equal(round_trip(Field("m", "instances"), [{"size": list(canvas), "counts": counts.tolist()}], canvas)[0], theirs)
+    assert not (counts[1:] == 0).any()
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(
+    size=ANY_JSON | st.just([3, 4]) | st.just([3.0, 4.0]),
+    counts=ANY_JSON | st.lists(st.integers(-2, 13) | st.just(2**32 + 12), max_size=9) | st.text(st.characters(max_codepoint=127)),
+)
+def test_any_run_lengths(size: Any, counts: Any) -> None:
+    """Of any values in JSON's types, run lengths are a PackError, or whole numbers that sum to the image's pixels."""
+    try:
+        found = counts_of({"size": size, "counts": counts}, (3, 4))
+    except PackError:
+        return
+    assert found.dtype == np.uint32
+    assert found.sum() == 12
+
+
+@pytest.mark.parametrize(
+    ("part", "canvas", "words"),
+    [
+        ([0, 0, 1e8, 0, 1e8, 1e8], (48, 64), r"is at x 1e\+08, y 0, more than 10 times the size of its image \(64 x 48"),
+        ([0, 0, 5, 5, 0, -500], (48, 64), "is at x 0, y -500, more than"),
+        ([0, 0, 640, 0] * 200_000, (48, 64), "the outline of its polygon is longer than 3,355,443 pixels"),
+        ([0, 0, 1, 0, 1, 1], (1 << 15, 1 << 14), "masks of polygons are made for images of at most 268,435,456 pixels"),
+        ([0, 0, 3e8, 0, 1, 0], (1, 1 << 28), "more than 10 times the size of its image|longer than"),
+        (["a", 0, 1, 1, 2, 2], (48, 64), "a part of its polygon is no list of numbers"),
+        ([[0, 0], [1, 1, 1], [2, 2]], (48, 64), "a part of its polygon is no list of numbers"),
+        ([10**400, 0, 1, 1, 2, 2], (48, 64), "a part of its polygon is no list of numbers"),
+    ],
+)
+def test_polygons_that_would_end_the_process(part: list[float], canvas: tuple[int, int], words: str) -> None:
+    """A finite coordinate, an outline or an image for which pycocotools would run out of memory, or of integers, is its row's error."""
+    pytest.importorskip("pycocotools.mask")
+    with pytest.raises(RowError, match=words) as caught:
+        varying_entry(Field("m", "instances"), [[[0, 0, 1, 0, 1, 1]] if canvas == (48, 64) else [], [part]], canvas)
+    assert caught.value.row == 1
+
+
 def test_polygons() -> None:
     """Objects of several parts, of one, and of none."""
     value = [[[0, 0, 1, 0, 1, 1], [5, 5]], [], [np.arange(8).reshape(4, 2)]]
