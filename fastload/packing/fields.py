@@ -12,7 +12,9 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError, SampleError
 from fastload.packing.deep_pixels import read_pixels
+from fastload.packing.drawn_on import MOVED, Placement, can_move
 from fastload.packing.encode import Encoded, Encoder
+from fastload.packing.notices import NOT_TURNED, ORIENTATION, TEXTS
 from fastload.packing.options import PackOptions
 from fastload.packing.sources.label_maps import read_label_map
 from fastload.packing.sources.protocol import Item, Source, schema_of
@@ -20,14 +22,17 @@ from fastload.store import Field, StoredImage
 
 IGNORED = 255
 """The label of pixels that belong to no class, which masks may have besides those of their classes; of 16 bits so is the largest number."""
-_IN_PIXELS = ("mask", "boxes", "keypoints", "polygons", "instances")
 
 
 class FieldEncoder:
     """Encodes the fields of a source's samples, whose first image `Encoder` encodes. Any number of threads may call it.
 
     Raises:
-        ArgumentError: the options change the size of images, and the source has fields that lie in their pixels.
+        ArgumentError: the options change images, and the source has fields that lie in their pixels and cannot be changed with them.
+
+    Attributes:
+        image: the field of the first image.
+        orientation_notice: the text of the notice on orientations that were not applied.
     """
 
     def __init__(self, source: Source, options: PackOptions) -> None:
@@ -39,16 +44,26 @@ class FieldEncoder:
         self._masks = [field for field in schema.fields[1:] if field.kind == "mask"]
         limits: Mapping[str, int] = getattr(source, "label_limits", {})
         self._limits = {name: limit for name, limit in limits.items() if any(field.name == name for field in schema)}
-        fixed = next((field.name for field in schema if field.kind in _IN_PIXELS or field.is_planes), None)
-        changing = [name for name in ("max_side", "min_side") if getattr(options, name) is not None]
-        changing += ["exif='apply'"] if options.exif == "apply" else []
-        if fixed is not None and changing:
-            raise ArgumentError(f"{changing[0]} changes images, but not the field {fixed!r} with them: resize in the transform")
+        in_pixels = [field for field in schema if field.kind in MOVED or field.is_planes]
+        shrinking = [name for name in ("max_side", "min_side") if getattr(options, name) is not None]
+        if in_pixels and shrinking:
+            raise ArgumentError(
+                f"{shrinking[0]} changes images, but not the field {in_pixels[0].name!r} with them: resize in the transform"
+            )
+        known = getattr(source, "says_drawn_on", False)
+        fixed = [field for field in in_pixels if not (known and can_move(field))]
+        if fixed and options.exif == "apply":
+            raise ArgumentError(
+                f"exif='apply' turns images, but not the field {fixed[0].name!r} of {source.title}, which does not say whether it is for "
+                "the upright pictures: turn the files themselves, or remove their orientation"
+            )
+        self._placement = Placement(schema.fields[1:], options.exif == "apply") if in_pixels and not fixed else None
+        self.orientation_notice = NOT_TURNED if fixed else TEXTS[ORIENTATION]
 
     @property
     def plain(self) -> bool:
         """Whether samples have nothing that this encodes."""
-        return self.image.is_rgb and not (self._images or self._masks or self._limits)
+        return self.image.is_rgb and not (self._images or self._masks or self._limits or self._placement)
 
     def first(self, item: Item) -> Encoded:
         """The stored form of the first image. Raises as `Encoder` does."""
@@ -58,11 +73,11 @@ class FieldEncoder:
         height, width = pixels.shape[:2]
         return Encoded("planes", core.encode_planes(pixels), height, width, ("raw",), "pixels")
 
-    def others(self, item: Item) -> dict[str, object]:
+    def others(self, item: Item, first: Encoded) -> dict[str, object]:
         """The values of a sample's fields, but for the first image, as `Schema.encode` takes them.
 
         Raises:
-            SampleError: a mask or an image cannot be decoded.
+            SampleError: a mask or an image cannot be decoded, or annotations do not fit the image.
             PackError: a label is beyond its classes; or a library that is needed is not installed.
         """
         values: dict[str, object] = dict(item.values)
@@ -71,6 +86,8 @@ class FieldEncoder:
         for field in self._masks:
             value = _given(item, field)
             values[field.name] = self._mask(field, value) if isinstance(value, bytes) else value
+        if self._placement is not None:
+            self._placement.place(item, first, values)
         for name, limit in self._limits.items():
             self._check_labels(name, values[name], limit)
         return values

@@ -24,7 +24,7 @@ from fastload.errors import FastloadError, PackError, PackStoppedError, Resource
 from fastload.packing.destination import destination
 from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
-from fastload.packing.notices import DEEP
+from fastload.packing.notices import DEEP, ORIENTATION
 from fastload.packing.options import PackOptions, RunOptions
 from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pipeline import OrderedPipeline
@@ -229,7 +229,7 @@ class PackJob:
         if outcome.warning:
             tally.warn(outcome.name, outcome.warning)
         for kind in outcome.notices:
-            tally.notices.add(kind, outcome.name)
+            tally.notices.add(kind, outcome.name, self._fields.orientation_notice if kind == ORIENTATION else "")
         writer.append_prepared(outcome.prepared, state=tally.state)
 
     def _read(self, place: int) -> _Read:
@@ -251,7 +251,7 @@ class PackJob:
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
             prepared = prepare(
-                {IMAGE_FIELD: encoded.data, **(item.values if self._fields.plain else self._fields.others(item))},
+                {IMAGE_FIELD: encoded.data, **(item.values if self._fields.plain else self._fields.others(item, encoded))},
                 image_kind=encoded.kind,
                 height=encoded.height,
                 width=encoded.width,

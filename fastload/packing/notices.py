@@ -23,6 +23,8 @@ NO_LABEL = "no label"
 INDEX = "index column"
 OBJECTS = "objects"
 
+NOT_TURNED = "images with an EXIF orientation, which was not applied; --exif apply is not for this source, which has annotations"
+"""Text of `ORIENTATION` for sources whose annotations would not turn with their images."""
 TEXTS = {
     ORIENTATION: "images with an EXIF orientation, which was not applied; --exif apply turns them upright",
     ALPHA: "images packed without their transparency, as ImageFolder reads them",

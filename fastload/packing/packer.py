@@ -88,7 +88,8 @@ def pack(
         workers: threads that read and encode; the CPUs this process may use by default.
         shuffle: pack in a random order that `seed` decides.
         seed: seed of the shuffle.
-        exif: "ignore" the orientation, as ImageFolder does, or "apply" it.
+        exif: "ignore" the orientation, as ImageFolder does, or "apply" it. Annotations of COCO, VOC and YOLO, and masks in folders, turn
+            with their images, unless they are of the upright ones already; other sources with boxes or masks are refused with "apply".
         check: "entropy" walks the coded data of every JPEG, so that each that libjpeg-turbo would only decode with warnings is named; it
             costs about 0.4 ms of CPU time for 100 KB. "structure" walks the markers, and looks into the coded data of those files only
             whose markers are not as they should be (cut off, without an end, with bytes between segments, restarts out of order).

@@ -73,7 +73,7 @@ def to_rgb(image: Image, data: bytes = b"", turn: bool = False, *, oriented: boo
     if image.mode in ("CMYK", "YCbCr", "LAB", "HSV"):
         lost.append(COLOUR)
     image.load()  # this turns TIFFs upright and removes their orientation
-    turned = _orientation(image) != 1
+    turned = orientation(image) != 1
     if turned and turn:
         from PIL import ImageOps
 
@@ -100,7 +100,7 @@ def _is_animated(image: Image) -> bool:
         return True
 
 
-def _orientation(image: Image) -> int:
+def orientation(image: Image) -> int:
     """EXIF's orientation, 1 to 8; 1 if there is none, or none that can be read."""
     try:
         found = image.getexif().get(_EXIF_ORIENTATION, 1)

@@ -6,30 +6,52 @@ import functools
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import FastloadError, PackError, SampleError
 from fastload.packing.options import JPEG_SIDE_MOST
-from fastload.packing.pillow_images import FORMATS, Pixels, open_image, refuse_deep, to_rgb
+from fastload.packing.pillow_images import FORMATS, Pixels, open_image, orientation, refuse_deep, to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+P = TypeVar("P", bound=np.generic)
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_MARKS = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
+"""Where Pillow looks for an orientation in a PNG."""
 
 
 class MissingLibrary(PackError):
     """A library that an image needs is not installed. The sample is not at fault, so on_error does not skip it."""
 
 
-def upright(pixels: Pixels, orientation: int) -> Pixels:
-    """Turns stored pixels upright by EXIF's orientation, 1 to 8 (EXIF 2.3, 4.6.4)."""
-    if orientation >= 5:
+def upright(pixels: npt.NDArray[P], turn: int) -> npt.NDArray[P]:
+    """Turns stored pixels, or labels, upright by EXIF's orientation, 1 to 8 (EXIF 2.3, 4.6.4)."""
+    if turn >= 5:
         pixels = pixels.swapaxes(0, 1)
-    rows = -1 if orientation in (3, 4, 7, 8) else 1
-    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    rows = -1 if turn in (3, 4, 7, 8) else 1
+    columns = -1 if turn in (2, 3, 6, 7) else 1
     return np.ascontiguousarray(pixels[::rows, ::columns])
+
+
+def orientation_of(data: bytes) -> int:
+    """EXIF's orientation, 1 to 8, of an image's file, as far as decoding it does not apply it; 1 if there is none that can be read.
+
+    Raises:
+        MissingLibrary, SampleError: as for `read_other`.
+    """
+    if data[:2] == b"\xff\xd8":
+        found: int = core.jpeg_scan(data)["orientation"]
+        return found if found in range(1, 9) else 1
+    if data[:8] == _PNG and not any(mark in data for mark in _PNG_MARKS):
+        return 1  # without the pixels being decoded, which Pillow does to find what follows them
+    with opened_image(data) as image:
+        return 1 if image.format == "TIFF" else orientation(image)
 
 
 def shrunk_size(width: int, height: int, max_side: int | None, min_side: int | None) -> tuple[int, int] | None:

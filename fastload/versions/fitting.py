@@ -108,6 +108,11 @@ class _Fitted:
         return dict(getattr(self._source, "label_limits", {}))
 
     @property
+    def says_drawn_on(self) -> bool:
+        """The source's."""
+        return bool(getattr(self._source, "says_drawn_on", False))
+
+    @property
     def notices(self) -> tuple[Notice, ...]:
         """The source's."""
         return tuple(getattr(self._source, "notices", ()))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.notices import Notice
-from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
+from fastload.packing.sources.protocol import DrawnOn, Item, Place, Value, file_stamp
 from fastload.store import BOX_SIDES, Field
 
 BOXES = "boxes"
@@ -31,6 +31,7 @@ LARGEST = 1e30
 
 Values = tuple[dict[str, Value], tuple[str, ...]]
 """The fields of a sample, and what to call its objects in messages."""
+NOT_SAID = DrawnOn()
 
 
 _SIDES = re.compile(r"left|right|(?<![a-z])[lr](?![a-z])", re.IGNORECASE)
@@ -60,6 +61,7 @@ class AnnotatedFiles:
     """
 
     concurrent = True
+    says_drawn_on = True
     classes: tuple[str, ...] | None = None
     fields: tuple[Field, ...] = ()
     notices: tuple[Notice, ...] = ()
@@ -72,6 +74,10 @@ class AnnotatedFiles:
     def values(self, position: int, image: bytes) -> Values:
         """The fields of a sample, of which `image` is the image's file."""
         raise NotImplementedError
+
+    def drawn_on(self, position: int) -> DrawnOn:
+        """The picture on which the values of a sample were drawn; by default no file says it."""
+        return NOT_SAID
 
     @property
     def label_limits(self) -> dict[str, int]:
@@ -106,7 +112,7 @@ class AnnotatedFiles:
     def read(self, position: int) -> Item:
         image = read_regular(self._images[position])
         values, objects = self.values(position, image)
-        return Item(self.name(position), image, values, objects=objects)
+        return Item(self.name(position), image, values, objects=objects, drawn_on=self.drawn_on(position))
 
 
 def rows(name: str, dtype: str, of: str = "") -> Field:

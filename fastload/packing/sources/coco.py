@@ -13,7 +13,7 @@ from fastload.errors import PackError
 from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, mirrored_pairs, numbers, rows
 from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex
 from fastload.packing.sources.coco_merged import MergedIndex
-from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
+from fastload.packing.sources.protocol import DrawnOn, Item, Place, Value, file_stamp
 from fastload.store import Field
 
 CATEGORY_ID = "category_id"
@@ -64,6 +64,11 @@ class CocoFiles(AnnotatedFiles):
         if self.index.images[position].wrong:
             self.index.annotations(position)  # raises the error that says what
         return super().read(position)
+
+    def drawn_on(self, position: int) -> DrawnOn:
+        entry = self.index.images[position]
+        size = (entry.height, entry.width) if entry.height and entry.width else None
+        return DrawnOn(size, file=self.index.file_of(position))
 
     def label(self, what: str, entry: dict[str, Any]) -> int:
         """The label of an annotation. Raises PackError if its category is none of the file's."""

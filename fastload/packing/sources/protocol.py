@@ -36,6 +36,23 @@ FIRST_TRIES = 100
 """Samples that are tried for one that can be read, where a field's kind follows from a sample."""
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnOn:
+    """The picture on which a sample's annotations were drawn, as its source knows it.
+
+    See NOTE [ annotations: the picture that they were drawn on ].
+
+    Attributes:
+        size: its (height, width) by the source's files; None: they do not say it.
+        upright: True: it is the image turned upright by its EXIF orientation; None: by `size`, if anything.
+        file: the file that has the size, for messages.
+    """
+
+    size: tuple[int, int] | None = None
+    upright: bool | None = None
+    file: str = ""
+
+
 @dataclass(slots=True)
 class Item:
     """One sample as its source has it.
@@ -50,6 +67,7 @@ class Item:
             of lists of parts, each a flat list of x and y. An array of any number of rows is an array, or a list of them.
         objects: what to call the rows of boxes, and of what belongs to them, in messages: "annotation 17"; (): by their numbers.
         notices: kinds of what reading the image lost, as `fastload.packing.notices` names them.
+        drawn_on: the picture on which values that lie in the image were drawn; None: the image as it is.
     """
 
     name: str
@@ -57,6 +75,7 @@ class Item:
     values: dict[str, Value] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+    drawn_on: DrawnOn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +102,8 @@ class Source(Protocol):
     no read. Failures are PackError (the source is wrong) or OSError (one sample cannot be read). An attribute `notices`, if
     there is one, holds what the source leaves out (`fastload.packing.notices.Notice`), for the summary. An attribute `image_field`, if
     there is one, is the Field of the image, called image, where it is not 8-bit RGB. An attribute `label_limits`, if there is one, has the
-    number of classes of masks and of arrays or ints of labels, by the field's name: other labels are errors, but for 255 in masks.
+    number of classes of masks and of arrays or ints of labels, by the field's name: other labels are errors, but for 255 in masks. An
+    attribute `says_drawn_on`, if there is one and it is True, says that every item has `drawn_on`.
     """
 
     @property

@@ -10,9 +10,9 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import LayoutOptions
-from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, Values, rows
+from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, rows
 from fastload.packing.sources.masked import MaskedFiles, by_stem
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Value
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, DrawnOn, Item, Value
 from fastload.packing.sources.splits import chosen_split, files_in, subfolders
 from fastload.packing.sources.xml_tree import Element, read_xml
 from fastload.store import Field
@@ -48,12 +48,13 @@ class VocSource(AnnotatedFiles):
     def beside(self, position: int) -> list[str]:
         return [self._annotations[position]]
 
-    def values(self, position: int, image: bytes) -> Values:
-        path = self._annotations[position]
+    def read(self, position: int) -> Item:
+        path, image = self._annotations[position], read_regular(self._images[position])
         try:
-            found = read_xml(path).all("object")
+            outer = read_xml(path)
         except OSError as error:
             raise PackError(f"{self.name(position)}: its annotation {path} cannot be read: {error.strerror or error}") from error
+        found = outer.all("object")
         whats = [f"{path}: object {number} (from 0)" for number in range(len(found))]
         values: dict[str, Value] = {
             BOXES: np.array([_box(what, each) for what, each in zip(whats, found, strict=True)], np.float32).reshape(-1, 4),
@@ -61,13 +62,21 @@ class VocSource(AnnotatedFiles):
         }
         for name in _FLAGS:
             values[name] = np.array([each.value(name) == "1" for each in found], np.uint8)
-        return values, tuple(whats)
+        return Item(self.name(position), image, values, objects=tuple(whats), drawn_on=DrawnOn(_size(outer), file=path))
 
     def _label(self, what: str, found: Element) -> int:
         name = found.value("name")
         if name not in self._labels:
             raise PackError(f"{what} has the name {name!r}, which is no class of the dataset")
         return self._labels[name]
+
+
+def _size(found: Element) -> tuple[int, int] | None:
+    """(height, width) that an annotation says its image has; None: it does not say it, as tools do that write 0."""
+    sides = [found.value("size", side) for side in ("height", "width")]
+    if not all(side.isascii() and side.isdecimal() and 0 < int(side[:10]) for side in sides):
+        return None
+    return int(sides[0][:10]), int(sides[1][:10])
 
 
 def _box(what: str, found: Element) -> tuple[float, ...]:

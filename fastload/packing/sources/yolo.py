@@ -14,10 +14,10 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.limits import checked_max_pixels
 from fastload.packing.options import LayoutOptions
-from fastload.packing.pixels import MissingLibrary, opened_image
+from fastload.packing.pixels import MissingLibrary, opened_image, orientation_of
 from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, mirrored_pairs, rows
 from fastload.packing.sources.masked import by_stem
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, Value
+from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, DrawnOn, Value
 from fastload.packing.sources.splits import chosen_split, files_in, subfolders
 from fastload.store import Field
 from fastload.store.checked import shown
@@ -26,6 +26,7 @@ from fastload.store.field import is_point_name
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _TEXT_BYTES = 64 << 20
 _SPLITS = ("train", "val", "valid", "test")
+_UPRIGHT = DrawnOn(upright=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ class YoloSource(AnnotatedFiles):
         found |= {"keypoints": points} if self._keypoints else {}
         return found, tuple(f"{path}, line {number}" for number, _ in lines)
 
+    def drawn_on(self, position: int) -> DrawnOn:
+        return _UPRIGHT
+
     def _parsed(self, what: str, cells: list[str]) -> tuple[int, npt.NDArray[np.float64]]:
         """The label of a line, and its numbers; checked."""
         try:
@@ -140,12 +144,14 @@ class YoloSource(AnnotatedFiles):
 
 
 def image_size(data: bytes, name: str) -> tuple[int, int]:
-    """(width, height) of an image's file, by its header."""
+    """(width, height) of the upright picture in an image's file, by its header."""
     if data[:2] == b"\xff\xd8":
         header = core.jpeg_header(data, checked_max_pixels(None))
-        return header.width, header.height
-    with opened_image(data) as image:
-        return image.size
+        size = header.width, header.height
+    else:
+        with opened_image(data) as image:
+            size = image.size
+    return size if orientation_of(data) < 5 else size[::-1]
 
 
 def _lines(path: str) -> list[tuple[int, list[str]]]:
