@@ -14,7 +14,7 @@ from pictures import photo
 from PIL import Image
 
 import fastload
-from fastload.errors import PackStoppedError
+from fastload.errors import PackError, PackStoppedError
 from fastload.packing import Item
 from fastload.store import Field
 
@@ -50,6 +50,14 @@ def missing_file(content: Json) -> None:
     content["images"].append({"id": 20, "file_name": "gone.jpg", "height": SIZE[0], "width": SIZE[1]})
 
 
+def named(file: Any) -> Callable[[Json], None]:
+    """Gives image 11 another file_name."""
+    return lambda content: content["images"][1].update(file_name=file)
+
+
+NO_PATH_BELOW = "which is no path below the folder of its files: write it relative to that folder"
+
+
 def image_twice(content: Json) -> None:
     content["images"][2]["id"] = 11
 
@@ -73,6 +81,9 @@ COCO: dict[str, tuple[Callable[[Json], None], str, int]] = {
     "an annotation id twice": (annotation(id=107), "the annotation id 107 is there twice", 2),
     "an image id twice": (image_twice, "the image id 11 is there twice", 3),
     "annotations of no image": (absent_image, "annotation 200 of image 99, which is not among its images", 1),
+    "a file above": (named("../annotations/x.jpg"), f"its file_name is '../annotations/x.jpg', {NO_PATH_BELOW}", 1),
+    "an absolute file": (named("/etc/passwd"), f"its file_name is '/etc/passwd', {NO_PATH_BELOW}", 1),
+    "a file that is no text": (named(7), f"its file_name is 7, {NO_PATH_BELOW}", 1),
     "a missing image": (missing_file, "gone.jpg", 1),
 }
 
@@ -159,3 +170,24 @@ def test_a_label_beyond_the_classes(tmp_path: Path) -> None:
         fastload.pack(Source(), tmp_path / "a.fl")
     summary = fastload.pack(Source(), tmp_path / "b.fl", on_error="skip")
     assert (summary.samples, summary.skipped_count) == (2, 1)
+
+
+@pytest.mark.parametrize("out", ["../secret", "/etc/secret"])
+def test_names_stay_below_their_folder(tmp_path: Path, out: str) -> None:
+    """A list of Pascal VOC and a line of fields.jsonl name no file outside the dataset."""
+    voc = tmp_path / "voc"
+    for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
+        (voc / folder).mkdir(parents=True)
+    photo(0, *SIZE).save(voc / "secret.jpg")
+    (voc / "ImageSets/Main/train.txt").write_text(f"{out}\n")
+    with pytest.raises(PackError, match=r"train\.txt: it names '.*/secret', which is not below the dataset's folders"):
+        fastload.pack(voc, tmp_path / "a.fl")
+    fastload.pack(pairs(tmp_path / "pairs", labels(1)), tmp_path / "b.fl")
+    fastload.unpack(tmp_path / "b.fl", tmp_path / "files", layout="folders")
+    lines = tmp_path / "files/fields.jsonl"
+    entries = [json.loads(line) for line in lines.read_text().splitlines()]
+    entries[1]["mask"] = f"{out}.png"
+    lines.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    with pytest.raises(PackStoppedError, match=r"fields\.jsonl, line 2: its 'mask' is no path below the folder"):
+        fastload.pack(tmp_path / "files", tmp_path / "c.fl")
+    assert fastload.pack(tmp_path / "files", tmp_path / "d.fl", on_error="skip").skipped_count == 1

@@ -9,7 +9,7 @@ from fastload.errors import ArgumentError, PackError
 from fastload.files import expanded
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.coco import CocoFiles, CocoSource
-from fastload.packing.sources.coco_index import Category, CocoIndex
+from fastload.packing.sources.coco_index import Category, CocoIndex, wrong_name
 from fastload.packing.sources.coco_merged import MergedIndex
 from fastload.packing.sources.coco_panoptic import CocoPanopticSource, CocoSegmentsSource
 
@@ -43,7 +43,7 @@ def coco_source(path: str, options: LayoutOptions) -> CocoFiles:
     indices, folders = [CocoIndex(file) for file in files], []
     for file, index in zip(files, indices, strict=True):
         root = path if os.path.isdir(path) else os.path.dirname(file)
-        folders.append(_folder_of(root, file, [image.file for image in index.images[:_TRIED] if image.file]))
+        folders.append(_folder_of(root, file, [image.file for image in index.images[:_TRIED] if not wrong_name(image.file)]))
     panoptic = [number for number, index in enumerate(indices) if index.is_panoptic]
     if options.masks is not None and not panoptic:
         raise ArgumentError(f"masks is for the PNGs of a panoptic dataset, and {files[0]} is none")

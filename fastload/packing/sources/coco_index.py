@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.packing.sources.folder_index import leads_out
 from fastload.packing.sources.json_lists import list_entries
 from fastload.packing.sources.protocol import file_stamp
 from fastload.packing.sources.ranges import FileRanges
@@ -123,7 +124,7 @@ class CocoIndex:
         own, file = entry.get("id"), entry.get("file_name")
         if not isinstance(own, int) or not _is_id(own):
             raise PackError(f"{self.path}: image number {len(self.images)} (from 0) has the id {shown(own)}, which is no whole number")
-        wrong = "" if isinstance(file, str) and file and "\0" not in file else f"its file_name is {shown(file)}"
+        wrong = wrong_name(file)
         sides = [entry.get(side) for side in ("height", "width")]
         height, width = (side if isinstance(side, int) and 0 < side < 2**31 else 0 for side in sides)
         self.images.append(CocoImage(own, file if isinstance(file, str) else "", height, width, wrong))
@@ -206,6 +207,13 @@ class CocoIndex:
     def time(self) -> int:
         """When the file was changed, in nanoseconds. Raises OSError."""
         return file_stamp(self.path)[1]
+
+
+def wrong_name(file: object) -> str:
+    """Why a file_name names no file below the folder of the images, or of the masks; "" if nothing is wrong with it."""
+    if isinstance(file, str) and not leads_out(file):
+        return ""
+    return f"its file_name is {shown(file)}, which is no path below the folder of its files: write it relative to that folder"
 
 
 def _is_id(value: object) -> bool:

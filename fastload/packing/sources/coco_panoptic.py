@@ -16,7 +16,7 @@ from fastload.limits import checked_max_pixels
 from fastload.packing.pixels import MissingLibrary, read_other
 from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, VOID, Values, numbers, rows
 from fastload.packing.sources.coco import CATEGORY_ID, CocoFiles, CocoSource
-from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex
+from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex, wrong_name
 from fastload.packing.sources.coco_merged import MergedIndex
 from fastload.packing.sources.protocol import Value
 from fastload.store import Field
@@ -82,9 +82,9 @@ class CocoPanopticSource(CocoFiles):
     def _ids(self, what: str, annotation: dict[str, Any], entry: CocoImage) -> npt.NDArray[np.int64]:
         """The segment id of each pixel: R + 256 G + 65536 B of its PNG."""
         file = annotation.get("file_name")
-        if not isinstance(file, str) or "\0" in file:
-            raise PackError(f"{what}: its file_name is {file!r}")
-        path = os.path.join(self._masks, file)
+        if wrong := wrong_name(file):
+            raise PackError(f"{what}: {wrong}")
+        path = os.path.join(self._masks, str(file))
         try:
             pixels, _, form = read_other(read_regular(path), checked_max_pixels(None), turn=False)
         except MissingLibrary:

@@ -25,6 +25,11 @@ def read_index(folder: str) -> dict[str, Any]:
         raise PackError(f"{path}: it cannot be read as JSON: {error}") from error
 
 
+def leads_out(name: str) -> bool:
+    """Returns True for a name that a file of a dataset gives, and that is no path below a folder. Links in the folder lead anywhere."""
+    return not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/")
+
+
 def below(folder: str, name: object) -> str:
     """The path of a file that an index names.
 
@@ -32,6 +37,6 @@ def below(folder: str, name: object) -> str:
         Bad: no relative path, or one that leads out of the folder.
     """
     relative = get_str(name, "the name of a file")
-    if not relative or "\0" in relative or os.path.isabs(relative) or ".." in relative.split("/"):
+    if leads_out(relative):
         raise Bad(f"it names the file {shown(relative)}, which is not in the folder")
     return os.path.join(folder, relative)

@@ -16,6 +16,7 @@ from fastload.packing.field_json import from_json
 from fastload.packing.folders import walk
 from fastload.packing.notices import UNLISTED, Notice, Notices
 from fastload.packing.sources.declaration import declared, image_of
+from fastload.packing.sources.folder_index import leads_out
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Item, Place, Value, file_stamp
 from fastload.packing.sources.ranges import FileRanges
 from fastload.store import Field
@@ -93,8 +94,8 @@ class UnpackedSource:
 
     def _text(self, line: Mapping[str, Any], key: str, position: int) -> str:
         found = line.get(key)
-        if not isinstance(found, str) or not found or "\0" in found:
-            raise PackError(f"{self._lines}, line {position + 1}: its {key!r} is no path")
+        if not isinstance(found, str) or leads_out(found):
+            raise PackError(f"{self._lines}, line {position + 1}: its {key!r} is no path below the folder")
         return found
 
     @cached_property

@@ -11,6 +11,7 @@ from fastload.errors import PackError
 from fastload.files import read_regular
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, rows
+from fastload.packing.sources.folder_index import leads_out
 from fastload.packing.sources.masked import MaskedFiles, by_stem
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, DrawnOn, Item, Value
 from fastload.packing.sources.splits import chosen_split, files_in, subfolders
@@ -163,6 +164,8 @@ def _listed(root: str, task: str, split: str | None) -> list[str] | None:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise PackError(f"{path}: no UTF-8 text: {error.reason}") from error
+    if out := next((stem for stem in stems if leads_out(stem)), None):
+        raise PackError(f"{path}: it names {out!r}, which is not below the dataset's folders: correct it")
     if not stems:
         raise PackError(f"{path}: empty; it lists the names of the split's images")
     return stems
