@@ -15,7 +15,7 @@ from PIL import Image
 
 import fastload
 from fastload.errors import PackError, PackStoppedError
-from fastload.packing import Item
+from fastload.packing import Item, unpack
 from fastload.store import Field
 
 GOOD = {"category_id": 1, "bbox": [3.0, 2.0, 9.0, 5.0], "area": 45.0, "iscrowd": 0, "segmentation": [[3, 2, 12, 2, 12, 7, 3, 7]]}
@@ -183,7 +183,7 @@ def test_names_stay_below_their_folder(tmp_path: Path, out: str) -> None:
     with pytest.raises(PackError, match=r"train\.txt: it names '.*/secret', which is not below the dataset's folders"):
         fastload.pack(voc, tmp_path / "a.fl")
     fastload.pack(pairs(tmp_path / "pairs", labels(1)), tmp_path / "b.fl")
-    fastload.unpack(tmp_path / "b.fl", tmp_path / "files", layout="folders")
+    unpack(tmp_path / "b.fl", tmp_path / "files", layout="folders")
     lines = tmp_path / "files/fields.jsonl"
     entries = [json.loads(line) for line in lines.read_text().splitlines()]
     entries[1]["mask"] = f"{out}.png"

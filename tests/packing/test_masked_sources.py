@@ -233,3 +233,82 @@ class TestLayouts:
         assert (len(source), len(source.classes), source.classes[0], source.classes[150]) == (2, 151, "other", "name 150, other")
         assert np.array_equal(source.read(1).values["mask"], labels(1, 151))
         assert [os.path.dirname(source.name(i)) for i in range(2)] == [str(tmp_path / "images/validation")] * 2
+
+
+NPY = np.lib.format.magic(1, 0)
+GREY = png(labels(0))
+COLOURS = encoded(picture(1, 24, 32), "PNG")
+UNCLEAR: dict[str, tuple[dict[str, bytes], str]] = {
+    "JPEG masks": (
+        {"images/a.jpg": JPEG, "masks/a.jpg": JPEG},
+        r"images and masks are called .* \(\.jpg files in masks\).* convert JPEG masks",
+    ),
+    "npy masks": (
+        {"images/a.jpg": JPEG, "masks/a.npy": NPY},
+        r"images and masks are called .* \(\.npy files in masks\).* arrays to PNG.*--masks DIR",
+    ),
+    "a third folder": (
+        {"images/a.jpg": JPEG, "masks/a.png": GREY, "depth/a.png": GREY},
+        "depth, images and masks are called .* --masks DIR",
+    ),
+    "masks in a split": (
+        {"Images/a.jpg": JPEG, "Masks/a.png": GREY, "test/b.jpg": JPEG},
+        "Images, Masks and test are called .* --masks DIR",
+    ),
+    "labels of YOLO": (
+        {"imgs/a.jpg": JPEG, "labels/a.txt": b"0 0 0 0 0"},
+        r"imgs and labels are called .*\(\.txt files in labels\).* --format yolo",
+    ),
+    "VOC by another name": (
+        {"Images/a.jpg": JPEG, "Annotations/a.xml": b"<a/>"},
+        "Annotations and Images are called .* --format voc",
+    ),
+    "JSON an image": ({"images/a.jpg": JPEG, "labels/a.json": b"{}"}, "images and labels are called .* --annotations FILE"),
+    "JPEGImages and JPEG masks": ({"JPEGImages/a.jpg": JPEG, "labels/a.jpg": JPEG}, "JPEGImages and labels are called"),
+    "splits of images": (
+        {"train/a.jpg": JPEG, "val/b.jpg": JPEG},
+        "train and val are called as the splits of a dataset are: put the images of a split into one folder a class",
+    ),
+    "splits of classes": (
+        {"train/cat/a.jpg": JPEG, "train/dog/a.jpg": JPEG, "val/cat/b.jpg": JPEG},
+        "train and val are called as the splits of a dataset are, whose classes are cat and dog: give one of them as the source .*train",
+    ),
+    "one split": (
+        {"train/cat/a.jpg": JPEG, "train/dog/a.jpg": JPEG},
+        "its only folder train holds the folders cat and dog: give .*train",
+    ),
+    "label maps": (
+        {"left/a.jpg": JPEG, "left/b.jpg": JPEG, "classes/a.png": GREY, "classes/b.png": GREY},
+        "each file in classes has the name of one in left, .*: `fastload pack .*left OUT --masks .*classes` packs",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNCLEAR)
+def test_folders_that_are_no_classes(tmp_path: Path, case: str) -> None:
+    """Images with annotations of no layout that is recognised, and splits, are an error with what to do; format="folder" takes them."""
+    files, words = UNCLEAR[case]
+    tree(tmp_path, files)
+    with pytest.raises(PackError, match=f"^{tmp_path}: {words}.*; --format folder .* for classes all the same$"):
+        open_source(tmp_path)
+    if all(name.endswith((".jpg", ".png")) for name in files):
+        assert len(open_source(tmp_path, SourceOptions(layout=LayoutOptions("folder")))) == len(files)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"cat/1.jpg": JPEG, "dog/1.jpg": JPEG, "train/1.jpg": JPEG},
+        {"cat/1.jpg": JPEG, "dog/1.png": COLOURS},
+        {"three/1.png": GREY, "seven/1.png": GREY},
+        {"cat/1.jpg": JPEG, "dog/1.png": GREY, "dog/2.png": GREY},
+        {"images/1.jpg": JPEG},
+        {"train/1.jpg": JPEG},
+        {"masks/1.jpg": JPEG, "gloves/1.jpg": JPEG},
+    ],
+    ids=str,
+)
+def test_folders_that_are_classes(tmp_path: Path, files: dict[str, bytes]) -> None:
+    """Class folders stay what they are, also where one is called as a split or as masks are, or files of two have one name."""
+    source = open_source(tree(tmp_path, files))
+    assert source.classes == tuple(sorted({name.split("/")[0] for name in files}))

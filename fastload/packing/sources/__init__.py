@@ -13,9 +13,8 @@ from fastload.files import expanded
 from fastload.packing.options import BoxFormat, LmdbOptions, ObjectOptions, SourceOptions, TableOptions
 from fastload.packing.sources.arrow import ArrowSource, arrow_files
 from fastload.packing.sources.dataset import DatasetSource
-from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.folder_index import read_index
-from fastload.packing.sources.layouts import layout_source, recognised_source
+from fastload.packing.sources.layouts import class_folders, layout_source, recognised_source
 from fastload.packing.sources.litdata import litdata_source
 from fastload.packing.sources.lmdb_values import LmdbSource
 from fastload.packing.sources.mds import mds_source
@@ -201,4 +200,4 @@ def _open_folder(folder: str, boxes: BoxFormat | None) -> Source:
         if found:
             one_split(folder, found)
             return TFRecordSource([str(Path(folder, name)) for name in found])
-    return recognised_source(folder) or FolderSource(folder)
+    return recognised_source(folder) or class_folders(folder)

@@ -9,7 +9,8 @@
 | yolo | `data.yaml` or `dataset.yaml`, or `images` and `labels` with .txt files |
 | pairs | two folders alone: `images` (image, imgs, img), and `masks` (mask, annotations, labels, gt) with pictures |
 
-All others are class folders. A name given as `format` comes before what is recognised.
+All others are class folders, but for those that are none by their names and files: these are refused with the layouts that they may be. A
+name given as `format` comes before what is recognised.
 """
 
 from __future__ import annotations
@@ -17,19 +18,41 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from fastload.errors import ArgumentError, PackError
+from fastload.errors import ArgumentError, FastloadError, PackError
+from fastload.files import read_regular
 from fastload.packing.options import Format, LayoutOptions
+from fastload.packing.pixels import opened_image
 from fastload.packing.sources.coco_files import annotation_files, coco_source
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.label_maps import MASK_EXTENSIONS
 from fastload.packing.sources.masked import IMAGE_FOLDERS, MASK_FOLDERS, ade20k_source, cityscapes_source, pairs_source
-from fastload.packing.sources.protocol import Source
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Source
 from fastload.packing.sources.splits import files_in, subfolders
 from fastload.packing.sources.voc import voc_segmentation_source, voc_source
 from fastload.packing.sources.yolo import YAML_NAMES, yolo_source
 
 TELLING_FOLDERS = frozenset((*IMAGE_FOLDERS, "leftImg8bit", "JPEGImages"))
 """Folders of which a folder of class folders has none, if it is not to be taken for another layout."""
+_IMAGE_NAMES = frozenset((*IMAGE_FOLDERS, "jpegimages", "photos", "rgb"))
+_BESIDE_NAMES = frozenset(MASK_FOLDERS) | frozenset(
+    "label annotation ann anns boxes bboxes depth disparity instances json jsons xml xmls seg segmentation segmentations segmentationclass "
+    "segmentationobject imagesets groundtruth ground_truth trimaps".split()
+)
+_SPLIT_NAMES = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "dev"))
+"""Names, in small letters, by which folders that make up one dataset are told from class folders: all of them are called so."""
+_HINTS = (
+    (
+        (".jpg", ".jpeg", ".npy", ".npz", ".mat"),
+        "Masks are lossless pictures (PNG, TIFF, ...) of their images' names: convert JPEG masks and arrays to PNG, and name their folder "
+        "with --masks DIR",
+    ),
+    (MASK_EXTENSIONS, "The folder of the masks is named with --masks DIR, and that of the images as the source"),
+    ((".txt",), "--format yolo reads images/ with labels/ of .txt files"),
+    ((".xml",), "--format voc reads JPEGImages/ with Annotations/ of .xml files"),
+    ((".json",), "--annotations FILE reads COCO's JSON of the images"),
+)
+"""Files beside images, and the layouts that they may be of."""
+_NAMES_SHOWN = 5
 _LOOKED_INTO = 10
 """Folders that are looked into for what tells a layout: VOC2012 in VOCdevkit, labels/train; a folder of class folders has many more."""
 
@@ -63,6 +86,84 @@ def recognised_source(folder: str) -> Source | None:
     """The source of a folder of a layout that is recognised; None: it is none of them."""
     found = recognised(folder)
     return None if found is None else _OPENERS[found](folder, LayoutOptions())
+
+
+def class_folders(folder: str) -> FolderSource:
+    """The source of a folder of class folders, of no layout that is recognised.
+
+    Raises:
+        PackError: its folders are no classes, by their names and files: images with annotations beside them, or splits; the message names
+            the layouts that it may have. Or as `FolderSource` raises it.
+    """
+    names = sorted(name for name in subfolders(folder) if not name.startswith("."))
+    why = _splits(folder, names) or _beside_images(folder, names) or _label_maps(folder, names)
+    if why:
+        raise PackError(f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for classes all the same")
+    return FolderSource(folder)
+
+
+def _splits(folder: str, names: list[str]) -> str:
+    """Why folders are the splits of a dataset, or one folder above it; "" if they are not."""
+    inner = {name: subfolders(os.path.join(folder, name)) for name in names[:_LOOKED_INTO]}
+    if len(names) > 1 and all(name.lower() in _SPLIT_NAMES for name in names):
+        below = next((f", whose classes are {_listed(sorted(each))}" for each in inner.values() if each), "")
+        advice = f"give one of them as the source ({os.path.join(folder, names[0])})"
+        if not below:
+            advice = "put the images of a split into one folder a class, or name their labels in a .csv of path,label"
+        return f"{_listed(names)} are called as the splits of a dataset are{below}: {advice}"
+    if len(names) == 1 and names[0].lower() in _SPLIT_NAMES | set(IMAGE_FOLDERS) and len(inner[names[0]]) > 1:
+        return f"its only folder {names[0]} holds the folders {_listed(sorted(inner[names[0]]))}: give {os.path.join(folder, names[0])}"
+    return ""
+
+
+def _beside_images(folder: str, names: list[str]) -> str:
+    """Why folders hold images, and what belongs to each image; "" if they do not."""
+    roles = {name.lower() for name in names}
+    if len(names) < 2 or not roles & _IMAGE_NAMES or not roles <= _IMAGE_NAMES | _BESIDE_NAMES | _SPLIT_NAMES:
+        return ""
+    others = [name for name in names if name.lower() not in _IMAGE_NAMES] or names[1:]
+    endings = {ending for name in others for ending in _endings(os.path.join(folder, name))}
+    found = [text for kinds, text in _HINTS if endings & set(kinds)]
+    hints = "; ".join(found or [text for _, text in _HINTS])
+    held = f" ({', '.join(sorted(endings)[:5])} files in {_listed(others)})" if endings else ""
+    return f"{_listed(names)} are called as images and what belongs to them are{held}, and no layout is recognised. {hints}"
+
+
+def _label_maps(folder: str, names: list[str]) -> str:
+    """Why one of two folders has masks for the images in the other: all its names are there, and of the first two its picture alone has one
+    number a pixel. "" if not."""
+    if len(names) != 2:
+        return ""
+    files = {name: files_in(os.path.join(folder, name), *IMAGE_EXTENSIONS) for name in names}
+    stems = {name: {os.path.splitext(file)[0] for file in each} for name, each in files.items()}
+    for masks, images in (names, names[::-1]):
+        if files[masks] and stems[masks] <= stems[images]:
+            first, other = (os.path.join(folder, name, files[name][0]) for name in (masks, images))
+            if first.lower().endswith(MASK_EXTENSIONS) and _is_label_map(first) and not _is_label_map(other):
+                command = f"fastload pack {os.path.join(folder, images)} OUT --masks {os.path.join(folder, masks)}"
+                shown = os.path.basename(first)
+                return f"each file in {masks} has the name of one in {images}, and {shown} is of labels: `{command}` packs both"
+    return ""
+
+
+def _is_label_map(path: str) -> bool:
+    try:
+        with opened_image(read_regular(path)) as image:
+            return image.mode in ("P", "L", "1") or image.mode.startswith("I")
+    except (FastloadError, OSError):
+        return False
+
+
+def _endings(folder: str) -> set[str]:
+    """Extensions of the files in a folder, or in those below it."""
+    inner = (os.path.join(folder, name) for name in sorted(subfolders(folder))[:_LOOKED_INTO])
+    return {os.path.splitext(file)[1].lower() for each in (folder, *inner) for file in files_in(each, "")} - {""}
+
+
+def _listed(names: list[str]) -> str:
+    shown = names[:_NAMES_SHOWN]
+    rest = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"{', '.join(shown)}{rest}" if rest or len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def recognised(path: str) -> Format | None:
