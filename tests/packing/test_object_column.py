@@ -245,3 +245,23 @@ def test_any_objects(boxes: list[tuple[float, ...]], labels: st.DataObject, as_d
     np.testing.assert_array_equal(found["boxes"], np.array(boxes, np.float32).reshape(-1, 4))  # type: ignore[arg-type]
     assert found["labels"].tolist() == drawn  # type: ignore[union-attr]
     assert {name: len(each) for name, each in column.values("it", None).items()} == {"boxes": 0, "labels": 0}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("as_dicts", [False, True])
+def test_the_first_objects_come_late(tmp_path: Path, as_dicts: bool) -> None:
+    """A Dataset's first sample with objects says what they are, if it is among the first 256; else the error says so."""
+
+    def rows_with(first: int, count: int) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = []
+        for number in range(count):
+            one = {"bbox": [1, 2, 3, 4], "category": 2, "area": 2.5}
+            found = [one] if number >= first else []
+            made.append({"image": jpeg(0), "objects": found if as_dicts else {name: [each[name] for each in found] for name in one}})
+        return made
+
+    fastload.pack(rows_with(40, 42), tmp_path / "a.fl", box_format="xywh")
+    sample = PackedDataset(tmp_path / "a.fl")[41]
+    assert (sample["boxes"].tolist(), sample["labels"].tolist(), sample["area"].tolist()) == ([[1, 2, 3, 4]], [2], [2.5])
+    assert [len(PackedDataset(tmp_path / "a.fl")[n]["labels"]) for n in (0, 39, 40)] == [0, 0, 1]
+    with pytest.raises(PackError, match="none of its first 256 samples has an object with a box"):
+        fastload.pack(rows_with(256, 257), tmp_path / "b.fl", box_format="xywh")

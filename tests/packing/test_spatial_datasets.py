@@ -206,3 +206,67 @@ def test_torchvision_is_not_imported() -> None:
     """A Dataset without it is packed without it."""
     code = "import sys, fastload.packing.sources.dataset; assert not {'torch', 'torchvision'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint16, np.int16])
+def test_labels_that_grow_later(dtype: Any, tmp_path: Path) -> None:
+    """Masks of 16 or 32 bits are stored with 16, whatever labels the first samples have."""
+
+    def make(index: int, rng: np.random.Generator) -> Any:
+        tv = pytest.importorskip("torchvision.tv_tensors")
+        labels = np.full((10, 12), 300 if index == 40 else 3, dtype)
+        if dtype == np.int32:
+            return picture(rng), Image.fromarray(labels)
+        return picture(rng), tv.Mask(torch.from_numpy(labels))
+
+    dataset = Made(make, 42)
+    assert DatasetSource(dataset).fields == (Field("mask", "mask", "uint16"),)
+    assert [int(mask.numpy().max()) for _, mask in packed(dataset, tmp_path)] == [3] * 40 + [300, 3]
+
+
+def test_int64_labels_that_grow_later(tmp_path: Path) -> None:
+    """Of int64 the first labels decide, and the error at a larger one says what to do."""
+
+    def make(index: int, rng: np.random.Generator) -> Any:
+        tv = pytest.importorskip("torchvision.tv_tensors")
+        return picture(rng), tv.Mask(torch.full((10, 12), 300 if index == 40 else 3))
+
+    with pytest.raises(PackStoppedError, match=r"Made\[40\]: its 'mask' has the label 300, .* 8 bits: give masks .* as uint16 or int32"):
+        fastload.pack(Made(make, 42), tmp_path / "a")
+    assert fastload.pack(Made(make, 42), tmp_path / "b", on_error="skip").skipped_count == 1
+
+
+def test_several_pictures_as_a_tuple(tmp_path: Path) -> None:
+    """(image, (mask, instances, colours, dict)), as Cityscapes gives of several target types: each is a field."""
+    dataset = Made(lambda index, rng: (picture(rng), (picture(rng, "L"), picture(rng, "I;16"), picture(rng), {"objects": [index]})))
+    assert DatasetSource(dataset).fields == (
+        Field("mask", "mask"),
+        Field("mask2", "mask", "uint16"),
+        Field("image2", "image"),
+        Field("field4", "json"),
+    )
+    for index, found in enumerate(packed(dataset, tmp_path)):
+        image, (mask, instances, colours, json) = dataset[index]
+        assert same(found["image"].permute(1, 2, 0), image)
+        assert same(found["mask"], mask)
+        assert same(found["mask2"].numpy(), instances)
+        assert same(found["image2"].permute(1, 2, 0), colours)
+        assert found["field4"] == json
+
+
+def test_the_first_boxes_come_late(tmp_path: Path) -> None:
+    """Targets have boxes if one of the first 256 samples has; a later one is an error that says so, and names itself."""
+
+    def make(index: int, rng: np.random.Generator) -> Any:
+        image, given = target(2, rng)
+        bare = {"image_id": index}
+        return image, {**given, **bare, "segmentation": [[[1, 2, 3]]] * 4} if index >= first else bare
+
+    first = 40
+    found = packed(Made(make, 42), tmp_path / "one")
+    assert [len(sample["boxes"]) for sample in found] == [0] * 40 + [4, 4]
+    assert [sample["segmentation"] for sample in found][39:] == [[], *[[[[1, 2, 3]]] * 4] * 2]
+    first = 256
+    with pytest.raises(PackStoppedError, match=r"Made\[256\]: its target has boxes, and none of the first 256 samples has any"):
+        fastload.pack(Made(make, 257), tmp_path / "b")
+    assert fastload.pack(Made(make, 257), tmp_path / "c", on_error="skip").skipped_count == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from fastload.files import FILE_BYTES, read_regular
 from fastload.packing.options import BoxFormat
 from fastload.packing.pillow_images import Pixels, to_rgb
 from fastload.packing.sources.object_column import (
+    box_member,
     class_names,
     label_names,
     object_classes,
@@ -23,11 +24,22 @@ from fastload.packing.sources.object_column import (
     object_notices,
 )
 from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
-from fastload.packing.sources.spatial import empty_value, has_boxes, is_target, is_tv_image, second_name, spatial_fields, value_of
+from fastload.packing.sources.spatial import (
+    empty_value,
+    has_boxes,
+    is_target,
+    is_tv_image,
+    is_visual,
+    second_name,
+    spatial_fields,
+    value_of,
+)
 from fastload.store import Field
 
 _LOOKED_AT = 32
 """Samples that are looked at to tell what has any number of rows."""
+_SEARCHED = 256
+"""Samples that are searched for one with objects, where the first ones have none: without one nothing says what objects are."""
 
 
 class DatasetSource:
@@ -57,11 +69,15 @@ class DatasetSource:
         first = self._first()
         is_spatial = bool(spatial_fields([first]))
         samples = [first, *self._more(first)] if is_spatial or box_format is not None else [first]
+        if box_format is not None:
+            samples += self._with_objects(samples)
         self._spatial: dict[str, Field] = spatial_fields(samples) if is_spatial else {}
         members = {name: found for name in first if (found := object_members([sample[name] for sample in samples]))}
         self.box_format = box_format if members else None
         self.notices = object_notices(members) if box_format is None else ()
         self._objects = {} if box_format is None else object_columns(members, {name: name for name in first}, box_format)
+        # lists of a target that are no fields of their own: an image without objects has empty ones
+        self._lists = {name for name, value in first.items() if self._targets and name not in self._spatial and isinstance(value, list)}
         self.fields = tuple(field for name, value in first.items() for field in self._fields_of(name, value))
         self.classes, self.label_limits = self._class_names()
 
@@ -90,7 +106,7 @@ class DatasetSource:
         first, values = first_readable(self._item_and_values, len(self._dataset))
         self._targets = _has_dict(first) and is_target(first[1])
         if _has_dict(first) and not self._targets:
-            for position in range(1, min(_LOOKED_AT, len(self._dataset))):
+            for position in range(1, min(_SEARCHED, len(self._dataset))):
                 with suppress(PackError):
                     item, found = self._item_and_values(position)
                     if _has_dict(item) and is_target(item[1]):
@@ -112,6 +128,26 @@ class DatasetSource:
                 found += [values] if same else []
         return found
 
+    def _with_objects(self, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The first sample after those looked at that has an object, where none of `samples` has one; [] if there is none.
+
+        Raises:
+            PackError: none of the first `_SEARCHED` samples has one, and there are more.
+        """
+        if any(_has_objects(value) for sample in samples for value in sample.values()):
+            return []
+        for position in range(_LOOKED_AT, min(_SEARCHED, len(self._dataset))):
+            with suppress(PackError):
+                values = self._split(self._get(position), position)[1]
+                if values.keys() == samples[0].keys() and any(_has_objects(value) for value in values.values()):
+                    return [values]
+        if len(self._dataset) > _SEARCHED:
+            raise PackError(
+                f"{self.title}: none of its first {_SEARCHED} samples has an object with a box (bbox), which would say what objects are: "
+                "put one that has an object among these, or leave out the box format"
+            )
+        return []
+
     def __len__(self) -> int:
         return len(self._dataset)
 
@@ -125,6 +161,11 @@ class DatasetSource:
 
     def read(self, position: int) -> Item:
         item = self._get(position)
+        if not self._targets and _has_dict(item) and is_target(item[1]):
+            raise PackError(
+                f"{self.name(position)}: its target has boxes, and none of the first {_SEARCHED} samples has any, so there is no field for "
+                "them: put a sample with boxes among these"
+            )
         with self._named(position, "its item raised", OSError):
             image_key, found = self._split(item, position)
             values: dict[str, Value] = {}
@@ -132,6 +173,7 @@ class DatasetSource:
                 objects = self._objects.get(name)
                 values |= {name: self._value(name, value)} if objects is None else objects.values(self.name(position), value)
             values |= {name: empty_value(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
+            values |= {name: [] for name in self._lists if name not in values}
             raw = item if image_key is None else item[image_key]
             if _is_pil(raw) and raw.mode != "L":
                 pixels, lost = to_rgb(raw, oriented=False)
@@ -140,7 +182,15 @@ class DatasetSource:
 
     def _value(self, name: str, value: Any) -> Value:
         field = self._spatial.get(name)
-        return _plain(value) if field is None else value_of(field, value)
+        if field is None:
+            return _plain(value)
+        found = value_of(field, value)
+        if field.kind == "mask" and field.dtype == "uint8" and found.dtype.itemsize > 1 and found.max(initial=0) > 255:
+            raise PackError(
+                f"its {name!r} has the label {found.max()}, and the first {_LOOKED_AT} samples have labels of 8 bits: give masks with such "
+                "labels as uint16 or int32"
+            )
+        return found  # type: ignore[no-any-return]
 
     def _get(self, position: int) -> Any:
         with self._named(position, "the Dataset raised"):
@@ -173,9 +223,32 @@ class DatasetSource:
         if _has_dict(item) and (self._targets or is_target(item[1])):
             return 0, {str(key): value for key, value in item[1].items()}
         if isinstance(item, tuple | list):
-            names = [second_name(item[1]) if len(item) > 1 else "", *(f"field{i}" for i in range(2, len(item)))]
-            return 0, dict(zip(names, item[1:], strict=False))
+            return 0, _named_parts(item[1:])
         return None, {}
+
+
+def _named_parts(parts: Sequence[Any]) -> dict[str, Any]:
+    """The parts of a sample after its image, by name: label, field2, ..., and mask, image2, ... of pictures.
+
+    A part that is itself a tuple or list with pictures, as torchvision's Cityscapes gives of several target types, is parts of its own.
+    """
+    found: dict[str, Any] = {}
+    for place, part in enumerate(parts, 1):
+        if not (isinstance(part, tuple | list) and any(map(is_visual, part))):
+            found[second_name(part) if place == 1 else f"field{place}"] = part
+            continue
+        for number, inner in enumerate(part, place):
+            name = second_name(inner) if is_visual(inner) else f"field{number}"
+            numbered = (f"{name.rstrip('2')}{more}" for more in range(2, len(part) + 3))
+            found[name if name not in found else next(each for each in numbered if each not in found)] = inner
+    return found
+
+
+def _has_objects(value: Any) -> bool:
+    """Whether a value is of objects with boxes, and has one."""
+    if not object_members([value]):
+        return False
+    return len(value[box_member(value)] if isinstance(value, Mapping) else value) > 0
 
 
 def _has_dict(item: Any) -> bool:

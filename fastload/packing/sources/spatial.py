@@ -44,6 +44,11 @@ def is_tv_image(value: Any) -> bool:
     return _tv_class(value) == "Image"
 
 
+def is_visual(value: Any) -> bool:
+    """Whether a value is a Pillow image or one of torchvision's tv_tensors."""
+    return bool(_tv_class(value) or _is_picture(value))
+
+
 def second_name(value: Any) -> str:
     """The name of the second value of a tuple that begins with an image."""
     kind = _tv_class(value)
@@ -62,7 +67,7 @@ def spatial_fields(samples: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
     """
     first = samples[0]
     owner = next((name for name in first if _tv_class(first[name]) == "BoundingBoxes"), BOXES if is_target(first) else "")
-    if not owner and not any(_tv_class(value) or _is_picture(value) for value in first.values()):
+    if not owner and not any(is_visual(value) for value in first.values()):
         return {}
     counts = [len(sample[owner]) for sample in samples] if owner else []
     found = {name: _field(name, [sample[name] for sample in samples], counts, owner) for name in first}
@@ -128,9 +133,10 @@ def _mask_field(name: str, values: Sequence[Any]) -> Field:
 
 
 def _label_dtype(values: Sequence[Any]) -> str:
-    """uint16 if a label does not fit 8 bits, or the values have 16."""
+    """uint16 if a label does not fit 8 bits, or the values have 16 or 32; of int64, which torch makes of any labels, the labels decide."""
     arrays = [_array(value) for value in values]
-    return "uint16" if any(each.dtype == np.uint16 or int(each.max(initial=0)) > 255 for each in arrays) else "uint8"
+    wide = any(each.dtype.kind in "iu" and each.dtype.itemsize in (2, 4) for each in arrays)
+    return "uint16" if wide or any(int(each.max(initial=0)) > 255 for each in arrays) else "uint8"
 
 
 def _box_dtype(values: Sequence[Any]) -> str:
