@@ -22,6 +22,7 @@ UNLISTED = "unlisted"
 NO_LABEL = "no label"
 INDEX = "index column"
 OBJECTS = "objects"
+SPACES = "spaces"
 
 NOT_TURNED = "images with an EXIF orientation, which was not applied; --exif apply is not for this source, which has annotations"
 """Text of `ORIENTATION` for sources whose annotations would not turn with their images."""
@@ -38,6 +39,7 @@ TEXTS = {
     FILES: "other files left out",
     INDEX: "unnamed first column of a table left out, as pandas' index",
     OBJECTS: "columns of objects stored as JSON: they do not say what their boxes are; --box-format xywh (as in COCO), xyxy, ... says it",
+    SPACES: "class names that begin or end with a space, which a table's cell keeps; take it out of the table if it is none of theirs",
     NO_LABEL: "columns of the table, none of which is taken for the label; --label-column names it",
 }
 """Text of each kind, printed after its count. Pictures of a type that is not packed have their extension as kind."""

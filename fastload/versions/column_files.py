@@ -99,7 +99,7 @@ def _read_table(path: str, key: str | None, wanted: Sequence[str] | None) -> Col
         raise ArgumentError(f"{path} has no column to add besides {key!r}")
     cells = {name: [row[names.index(name)] for row in rows] for name in (*chosen, *(() if key is None else (key,)))}
     columns = tuple(_column(path, name, kinds[name], cells[name], lines) for name in chosen)
-    return ColumnFile(path, columns, None if key is None else [cell.strip() for cell in cells[key]], lines)
+    return ColumnFile(path, columns, None if key is None else cells[key], lines)
 
 
 def _split(text: str) -> tuple[str, str | None]:
@@ -122,7 +122,7 @@ def _column(path: str, name: str, kind: str | None, cells: list[str], lines: Seq
         except ValueError as error:  # noqa: PERF203
             raise PackError(f"{path}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from None
     if kind == "json":
-        return NewColumn(field, [cell.encode() for cell in cells])
+        return NewColumn(field, [cell.strip().encode() for cell in cells])
     return NewColumn(field, np.array(values, field.stored_dtype))
 
 

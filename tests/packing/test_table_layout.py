@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from packing_helpers import encoded, picture, stored_samples, tree
 
 from fastload.errors import ArgumentError, PackError
@@ -46,11 +51,10 @@ TWO = (["a.jpg", "b.jpg"], [1, 0], ("cat", "dog"))
         ("a.jpg;dog\nb.jpg;cat\n", "list.csv"),
         ("\ufefffilename,label\na.jpg,dog\nb.jpg,cat\n", "list.csv"),
         ("\ufeffa.jpg,dog\nb.jpg,cat\n", "list.csv"),
-        ("filename, label\r\na.jpg, dog\r\nb.jpg, cat \r\n", "list.csv"),
+        ("filename, label \r\na.jpg,dog\r\nb.jpg,cat\r\n", "list.csv"),
         ("image\tclass\na.jpg\tdog\nb.jpg\tcat\n", "list.tsv"),
         ("image\tclass\na.jpg\tdog\nb.jpg\tcat\n", "list.csv"),
         ("image,class\na.jpg,dog\nb.jpg,cat\n", "list.tsv"),
-        ("a.jpg, dog\nb.jpg, cat\n", "list.csv"),
     ],
 )
 def test_conventions_that_are_recognised(tmp_path: Path, text: str, name: str) -> None:
@@ -146,3 +150,55 @@ def test_spaces_in_other_columns_stay(tmp_path: Path) -> None:
         b"one, two ",
         ["image", "label", "caption"],
     )
+
+
+TEXT = st.text(st.one_of(st.sampled_from(" \t,;\"'\r\n\u00a0\ufeff\N{SNOWMAN}é"), st.characters(exclude_categories=["Cs"])), max_size=8)
+FORMS = st.sampled_from([(".csv", ","), (".csv", ";"), (".tsv", "\t")])
+NAME = TEXT.map(lambda text: text.replace("/", "").replace("\0", ""))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(NAME, NAME, TEXT, TEXT, TEXT), min_size=1, max_size=4), FORMS)
+@example([(" ", " ", " ", " ", " leading")], (".csv", ","))
+@example([("\n", " \n", '"', '" ', ' "quoted"')], (".csv", ","))
+def test_cells_come_back_byte_for_byte(rows: list[tuple[str, ...]], form: tuple[str, str]) -> None:
+    """Paths, class names and texts that the csv module writes are those of the samples, whatever they begin or end with."""
+    suffix, delimiter = form
+    cells = [(f"{before}{number}{after}", f"{left}k{right}", f"{text}") for number, (before, after, left, right, text) in enumerate(rows)]
+    cells.append(("last.jpg", " k ", " not a number"))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        tree(root, {path: JPEG for path, _, _ in cells})
+        out = io.StringIO(newline="")
+        csv.writer(out, delimiter=delimiter).writerows([("path", "label", "caption"), *cells])
+        table = root / f"list{suffix}"
+        table.write_bytes(out.getvalue().encode())
+        source = open_source(table, SourceOptions.of())
+        assert [source.key(place) for place in range(len(source))] == [path for path, _, _ in cells]
+        pack(table, root / "out.fl")
+        stored, classes = stored_samples(root / "out.fl"), Manifest.load(root / "out.fl").classes
+        assert classes == tuple(sorted({label for _, label, _ in cells}))
+        assert [(classes[sample.values["label"]], sample.values["caption"].decode()) for sample in stored] == [cell[1:] for cell in cells]
+
+
+def test_spaces_around_numbers_mean_nothing(tmp_path: Path) -> None:
+    """Numbers and JSON after ", " are of the kinds that they are of without the space, labels too; texts keep it."""
+    lines = "path; label; size; score; tags; box: xyxy; note:text\na.jpg; 3; 7 ;0.5 ; [1]; [1,2,3,4]; x\n"
+    path = write(tmp_path, lines)
+    source = open_source(path, SourceOptions.of())
+    assert [(field.name, field.kind) for field in source.fields] == [
+        ("label", "int"), ("size", "int"), ("score", "float"), ("tags", "json"), ("box", "boxes"), ("note", "text"),
+    ]  # fmt: skip
+    values = source.read(0).values
+    assert [values[name] for name in ("label", "size", "score", "tags", "note")] == [3, 7, 0.5, [1], " x"]
+    assert values["box"].tolist() == [[1, 2, 3, 4]]
+
+
+def test_spaces_that_may_be_meant_otherwise_are_told(tmp_path: Path) -> None:
+    """The summary counts class names that begin with a space; a path whose file is called so without it is an error."""
+    summary = pack(write(tmp_path, "a.jpg, dog\nb.jpg, cat\nc.jpg,owl\n"), tmp_path / "out")
+    assert Manifest.load(tmp_path / "out").classes == (" cat", " dog", "owl")
+    (notice,) = summary.notices
+    assert (notice.kind, notice.count, notice.examples) == ("spaces", 2, ("' cat'", "' dog'"))
+    with pytest.raises(PackError, match=r"line 2 of .*list\.csv has the path ' b\.jpg', and the file is called 'b\.jpg'"):
+        pack(write(tmp_path, "label, path\ndog, b.jpg\n"), tmp_path / "other")

@@ -63,6 +63,17 @@ def test_native_batches_have_them(tmp_path: Path) -> None:
     assert list(ds.where("note like 'note 1%' and grade > 70").indices) == list(range(11, 20))
 
 
+def test_texts_and_keys_keep_their_spaces(tmp_path: Path) -> None:
+    """Cells of added texts come back byte for byte, and keys that differ by a space alone are different ones."""
+    out = packed(tmp_path / "ds", 0, 3)
+    notes = [" note", "note ", 'no "note"\n ']
+    fastload.add_columns(out, table(tmp_path / "notes.csv", [{"note": note} for note in notes]))
+    by_note = [{"note": note, "grade": f" {number} ", "tags": f" [{number}]"} for number, note in enumerate(notes)]
+    fastload.add_columns(out, table(tmp_path / "more.csv", [*by_note, {"note": "note", "grade": 7, "tags": "[]"}]), key="note")
+    found = [(sample["note"], sample["grade"], sample["tags"]) for sample in samples(out)]
+    assert found == [(note, number, [number]) for number, note in enumerate(notes)]
+
+
 @pytest.mark.parametrize("key", ["caption", "weight_key"])
 def test_rows_by_key(tmp_path: Path, key: str) -> None:
     """Rows in any order find their samples by a text or int field; rows of no sample are counted."""

@@ -1,4 +1,4 @@
-"""Cells of a text table: the kind of a column's values, and a cell's value."""
+"""Cells of a text table: the kind of a column's values, and a cell's value. Spaces around a number or a JSON value mean nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_cell(cell: str, kind: str) -> Value:
     if kind == "float":
         return float(cell)
     if kind == "json":
-        value: Value = parse_json(cell)
+        value: Value = parse_json(cell.strip())
         return value
     return cell
 
@@ -40,12 +40,14 @@ def guess_kind(cells: list[str]) -> str:
 
 
 def _is_int(cell: str) -> bool:
+    cell = cell.strip()
     # "007" and "1_000" are codes or text to a person: only what prints back the same is a number.
     digits = cell[1:] if cell[:1] in "+-" else cell
     return digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0") and len(digits) < 20
 
 
 def _is_float(cell: str) -> bool:
+    cell = cell.strip()
     if not is_number(cell) and cell.lower().lstrip("+-") not in ("nan", "inf"):
         return False
     digits = cell.lstrip("+-")
@@ -53,6 +55,7 @@ def _is_float(cell: str) -> bool:
 
 
 def _is_json(cell: str) -> bool:
+    cell = cell.strip()
     if cell[:1] not in ("{", "["):
         return False
     try:

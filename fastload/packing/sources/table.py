@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from fastload.errors import PackError
 from fastload.files import read_regular
-from fastload.packing.notices import INDEX, NO_LABEL, Notice, Notices
+from fastload.packing.notices import INDEX, NO_LABEL, SPACES, Notice, Notices
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.cells import guess_kind, is_number, parse_cell
 from fastload.packing.sources.protocol import Item, Place, Value, file_stamp
@@ -27,6 +27,9 @@ class TableSource:
     Without such a line the columns are path, label, column2, column3, ... A column without a given kind is int when every cell is one,
     else float, else json when every cell is a JSON object or list, else text. Labels are numbers, or else the names of classes: sorted,
     numbered from 0, and kept.
+
+    Spaces belong to a cell, as RFC 4180 has it: paths, class names and texts keep those that they begin or end with. Around numbers and
+    JSON they mean nothing.
 
     Raises:
         PackError: a first line that may be a header or a sample, a line with too many or too few cells, a cell that is not of
@@ -48,11 +51,12 @@ class TableSource:
             if len(row) != len(layout.names):
                 raise PackError(f"{path}, line {line}: {len(row)} cells where the first line has {len(layout.names)}")
         columns = [list(column) for column in zip(*rows, strict=True)]
-        self._paths: list[str] = [cell.strip() for cell in columns[layout.names.index("path")]]
+        self._paths: list[str] = columns[layout.names.index("path")]
         for line, cell in zip(lines, self._paths, strict=True):
-            if not cell:
+            if not cell.strip():
                 raise PackError(f"{path}, line {line}: no path")
         self.classes: tuple[str, ...] | None = None
+        self._notices = Notices()
         fields = []
         self._values: dict[str, list[Any]] = {}
         self._lines = lines
@@ -66,10 +70,12 @@ class TableSource:
                 fields.append(self._typed[name].field)
                 continue
             if name == "label" and kind is None:
-                cells = [cell.strip() for cell in cells]
                 kind = self._label_kind(cells, lines)
                 if kind == "class":
                     names = sorted(set(cells))
+                    for text in names:
+                        if text != text.strip():
+                            self._notices.add(SPACES, repr(text))
                     self.classes = tuple(names)
                     number = {text: i for i, text in enumerate(names)}
                     self._values[name] = [number[text] for text in cells]
@@ -79,7 +85,6 @@ class TableSource:
             self._values[name] = [self._parse(cell, kind, name, line) for cell, line in zip(cells, lines, strict=True)]
             fields.append(Field(name, cast(Kind, kind)))
         self.fields = tuple(fields)
-        self._notices = Notices()
         if "" in layout.names:
             self._notices.add(INDEX, path)
         if "label" not in layout.names:
@@ -97,8 +102,9 @@ class TableSource:
         numbers = [is_number(cell) for cell in cells]
         count = sum(numbers)
         if count == 0:
-            if "" in cells:
-                raise PackError(f"{self.title}, line {lines[cells.index('')]}: no label")
+            blank = next((line for line, cell in zip(lines, cells, strict=True) if not cell.strip()), None)
+            if blank is not None:
+                raise PackError(f"{self.title}, line {blank}: no label")
             return "class"
         if count < len(cells):
             most = count * 2 >= len(cells)
@@ -146,4 +152,13 @@ class TableSource:
 
     def read(self, position: int) -> Item:
         path = self.name(position)
-        return Item(path, read_regular(path), self._fields(position))
+        try:
+            return Item(path, read_regular(path), self._fields(position))
+        except FileNotFoundError:
+            cell = self._paths[position]
+            if cell == cell.strip() or not os.path.exists(os.path.join(self._folder, cell.strip())):
+                raise
+            raise PackError(
+                f"line {self._lines[position]} of {self.title} has the path {cell!r}, and the file is called {cell.strip()!r}: take the "
+                "spaces out of the table, where they belong to the cell"
+            ) from None

@@ -55,7 +55,7 @@ class Layout:
 
 
 def read_rows(path: str) -> tuple[list[int], list[list[str]]]:
-    """The numbers and the cells of a table's lines; blank lines are passed over.
+    """The numbers and the cells of a table's lines, each cell with its spaces, as RFC 4180 has it; blank lines are passed over.
 
     Raises:
         PackError: the file cannot be read, is not UTF-8, has a broken quotation, or is empty.
@@ -98,7 +98,7 @@ class _Table:
         self.path = path
         self.folder = os.path.dirname(path)
         self.options = options
-        self.first = [cell.strip() for cell in rows[0]]
+        self.first = rows[0]
         self.rows = rows
 
     def has_header(self) -> bool:
@@ -107,7 +107,7 @@ class _Table:
             return self.options.header
         given = {_plain(str(each)) for each in (self.options.path_column, self.options.label_column) if each is not None}
         names = {_plain(_split_kind(cell)[0]) for cell in self.first}
-        if any(cell.lower().endswith(_PICTURE) for cell in self.first):
+        if any(_is_picture(cell) for cell in self.first):
             return False
         if names & (PATH_NAMES | given) or any(_split_kind(cell)[1] in TYPED_KINDS for cell in self.first):
             return True
@@ -122,7 +122,7 @@ class _Table:
         names: list[str] = []
         kinds: list[str | None] = []
         for place, cell in enumerate(self.first):
-            if place == 0 and _INDEX_NAME.fullmatch(cell) and len(self.first) > 1:
+            if place == 0 and _INDEX_NAME.fullmatch(cell.strip()) and len(self.first) > 1:
                 names.append("")  # the index that pandas writes without a name
                 kinds.append(None)
                 continue
@@ -166,8 +166,8 @@ class _Table:
         exact = [place for place, name in enumerate(names) if name.lower() == "path"]
         found = exact or [place for place, name in enumerate(names) if _plain(name) in PATH_NAMES]
         if len(found) > 1 and len(self.rows) > 1:
-            found = [place for place in found if place < len(self.rows[1]) and self._may_be_path(self.rows[1][place].strip())]
-        if not found and not names[0] and len(self.rows) > 1 and self._may_be_path(self.rows[1][0].strip()):
+            found = [place for place in found if place < len(self.rows[1]) and self._may_be_path(self.rows[1][place])]
+        if not found and not names[0] and len(self.rows) > 1 and self._may_be_path(self.rows[1][0]):
             return 0  # paths as pandas' index
         if len(found) != 1:
             raise self._unclear("its header has no column for paths" if not found else "its header has several columns for paths")
@@ -199,11 +199,11 @@ class _Table:
             raise PackError(f"{self.path}: column {paths}, counted from 0, cannot hold both the paths and the labels")
 
     def _may_be_path(self, cell: str) -> bool:
-        return cell.lower().endswith(_PICTURE) or self._is_file(cell)
+        return _is_picture(cell) or self._is_file(cell)
 
     def _is_file(self, cell: str) -> bool:
         try:
-            return bool(cell) and os.path.isfile(os.path.join(self.folder, cell))
+            return bool(cell.strip()) and os.path.isfile(os.path.join(self.folder, cell))
         except ValueError:  # a NUL in it
             return False
 
@@ -216,8 +216,7 @@ class _Table:
 
 
 def _reader(text: str, delimiter: str) -> csv._reader:  # type: ignore[name-defined]
-    # a space after the delimiter belongs to neither cell: `a.jpg, cat`
-    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=delimiter != "\t")
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
 
 
 def _delimiter(text: str, path: str) -> str:
@@ -229,10 +228,15 @@ def _delimiter(text: str, path: str) -> str:
             rows = [row for row in itertools.islice(_reader(text, delimiter), _LOOKED_AT) if row]
         except csv.Error:
             return False, 0
-        pictures = sum(any(cell.strip().lower().endswith(_PICTURE) for cell in row) for row in rows)
+        pictures = sum(any(map(_is_picture, row)) for row in rows)
         return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1, pictures
 
     return max(candidates, key=fitness)  # the first of equals: the one that the file's name says
+
+
+def _is_picture(cell: str) -> bool:
+    """Returns True if a cell ends as the name of a picture does."""
+    return cell.strip().lower().endswith(_PICTURE)
 
 
 def _plain(name: str) -> str:
@@ -240,8 +244,9 @@ def _plain(name: str) -> str:
 
 
 def _split_kind(cell: str) -> tuple[str, str]:
+    """The name and the kind in "name:kind", without the spaces around them, which a field's name cannot have."""
     name, colon, kind = cell.rpartition(":")
-    return (name, kind) if colon else (cell, "")
+    return (name.strip(), kind.strip()) if colon else (cell.strip(), "")
 
 
 def _shown(row: list[str]) -> str:

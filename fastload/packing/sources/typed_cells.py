@@ -31,7 +31,7 @@ class TypedColumn:
     def __init__(self, name: str, kind: str, cells: list[str], folder: str, boxes: str) -> None:
         """`folder`: that paths are relative to; `boxes`: the table's column of boxes, to which labels belong; "": there is none."""
         self._kind = kind
-        self._cells = [cell.strip() for cell in cells]
+        self._cells = cells
         self._folder = folder
         if kind in FILE_KINDS:
             deep = some_are_deep([self.path(row) for row in range(len(cells))])
@@ -54,7 +54,7 @@ class TypedColumn:
     def value(self, position: int, what: str) -> Value:
         """The value of a cell; `what` is what to call it in messages. Raises PackError, or MissingLibrary."""
         if self.is_file:
-            if not self._cells[position]:
+            if not self._cells[position].strip():
                 raise PackError(f"{what}: no path")
             if self._kind == "mask":
                 return label_map_of(self.path(position), what, self.field.dtype)
@@ -63,7 +63,7 @@ class TypedColumn:
             except OSError as error:
                 raise PackError(f"{what}: {self.path(position)} cannot be read: {error.strerror or error}") from error
         try:
-            found = parse_json(self._cells[position] or "[]")
+            found = parse_json(self._cells[position].strip() or "[]")
         except ValueError as error:
             raise PackError(f"{what}: no JSON list: {error}") from None
         if self._kind == "floats":
