@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import cloudpickle
+import numpy as np
 
 from fastload.dataset import PackedDataset
 from fastload.in_place.base import InPlaceDataset
+from fastload.in_place.listed import evenly_spaced
 from fastload.packed_view import Draws, NativeDataset, PackedView, Resolver, rebuilt, set_mixture
+from fastload.store import DatasetReader
+from fastload.store.field import KINDS_IN_IMAGE
+
+_SHARDS = 4
+"""Limit on the shards whose columns are read for them."""
+SIDES = 64
+"""Limit on the images of a dataset whose sizes are looked at, for the health report."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +41,19 @@ class PackedData:
     def in_place(self) -> bool:
         """Whether it is images in place; `native` is then never None."""
         return isinstance(self.view.datasets[0], InPlaceDataset)
+
+    @cached_property
+    def longer_sides(self) -> tuple[int, ...]:
+        """Longer sides in pixels of some of the stored images, evenly spaced, ascending; () where they are unknown, or where `pack` changes
+        no sizes, since other fields lie in the pixels. Read on first use.
+
+        Raises:
+            DatasetError: a dataset was closed, or does not hold.
+        """
+        found: list[int] = []
+        for each in self.view.datasets:
+            found += each.longer_sides(SIDES) if isinstance(each, InPlaceDataset) else _longer_sides(each.opened.reader)
+        return tuple(sorted(found))
 
     @property
     def kinds(self) -> Any:
@@ -57,6 +80,7 @@ class PackedDataReader:
     Attributes:
         data: what was read last.
         why_not: why a dataset of a known kind is not read in place; "" where there is none.
+        by_transform: whether that is for its transform.
     """
 
     def __init__(self) -> None:
@@ -66,6 +90,7 @@ class PackedDataReader:
         self._asked = (False, True)
         self.data: PackedData | None = None
         self.why_not = ""
+        self.by_transform = False
 
     def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> PackedData | None:
         """The dataset as it is now; None if it is neither packed nor one that the native engine reads in place.
@@ -81,7 +106,7 @@ class PackedDataReader:
         """
         self._resolver.files.cache, self._resolver.in_place = cache, native
         found = self._resolver.view(dataset)
-        self.why_not = self._resolver.files.why_not
+        self.why_not, self.by_transform = self._resolver.files.why_not, False
         if found is None:
             self._forget()
             return None
@@ -101,7 +126,7 @@ class PackedDataReader:
             self.data = PackedData(view, _native(view, device) if native else None, snapshots)
         self._found, self._asked = found, asked
         if self.data.in_place and self.data.native is None:
-            self.why_not = _why_not_in_place(self.data.view)
+            self.why_not, self.by_transform = _why_not_in_place(self.data.view), True
             self._forget()
             return None
         return self.data
@@ -138,6 +163,17 @@ def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
 def _why_not_in_place(view: PackedView) -> str:
     reasons = [each.refusal() for each in view.datasets if isinstance(each, InPlaceDataset)]
     return next(filter(None, reasons), "the transforms of its parts differ")
+
+
+def _longer_sides(reader: DatasetReader) -> list[int]:
+    """Longer sides of some of the images of a packed dataset. None of one in a bucket, whose columns would be fetched for them."""
+    schema = reader.schema
+    if schema.image is None or reader.files.remote or any(field.kind in KINDS_IN_IMAGE or field.is_planes for field in schema):
+        return []
+    numbers = evenly_spaced(len(reader.manifest.shards), _SHARDS)
+    heights, widths = (np.concatenate([reader.chunk(number, name) for number in numbers]) for name in ("__height__", "__width__"))
+    sides: list[int] = np.maximum(heights, widths)[evenly_spaced(len(heights), SIDES)].tolist()
+    return sides
 
 
 def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:

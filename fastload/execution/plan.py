@@ -70,6 +70,7 @@ class ExecutionPlan:
         settings: the loader's, as they are in force.
         engine: who makes the batches: native threads, worker processes, or the calling process.
         why: the reason for that engine, as explain() prints it.
+        mend: what to change so that native threads make the batches; "" where they do, or where nothing is known that would.
         data: the packed data; None for any other dataset.
         transfer: where finished batches go, and the stages that are done to them there.
         collate_fn: what engines that run Python call on the samples of a batch.
@@ -80,6 +81,7 @@ class ExecutionPlan:
     settings: Settings
     engine: Engine
     why: str
+    mend: str
     data: PackedData | None
     transfer: TransferPlan
     collate_fn: Any
@@ -188,7 +190,7 @@ class Planner:
         self._listed, self._why_not, transfer = listed, self._reader.why_not, self._transfer(settings, data)
         native = None if data is None else data.native
         engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
-        why = self._why(settings, data)
+        why, mend = self._why(settings, data)
         if settings.engine == "native" and native is None:
             raise ArgumentError(f'engine="native" was asked for: {why}')
         if data is None:
@@ -199,7 +201,7 @@ class Planner:
         collate = settings.collate_fn
         if form is not None and not settings.by_default_collate:
             collate = FormedSamples(settings.collate_fn, form, transfer.fields, settings.auto_collation)
-        self._last = ExecutionPlan(settings, engine, why, data, transfer, collate, outputs, size)
+        self._last = ExecutionPlan(settings, engine, why, mend, data, transfer, collate, outputs, size)
         return self._last
 
     def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
@@ -209,13 +211,33 @@ class Planner:
             _check_formats(data)
         return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer)
 
-    def _why(self, settings: Settings, data: PackedData | None) -> str:
-        """The reason for the engine."""
+    def _why(self, settings: Settings, data: PackedData | None) -> tuple[str, str]:
+        """The reason for the engine, and what to change so that native threads make the batches."""
         if settings.engine == "python":
-            return 'engine="python" was asked for'
+            other = "" if data is None else _to_native(data)
+            return 'engine="python" was asked for', other or 'leave out engine="python", or FASTLOAD_ENGINE=python'
         if data is None and self._reader.why_not:
-            return f"{type(settings.dataset).__name__} is not read in place: {self._reader.why_not}"
-        return _why(settings, data)
+            why = f"{type(settings.dataset).__name__} is not read in place: {self._reader.why_not}"
+            return why, why + (_OR_BATCHES if self._reader.by_transform else _OR_PACK)
+        mend = "" if data is not None and data.native is not None else _PACK if data is None else _to_native(data)
+        return _why(settings, data), mend if not settings.iterable else "make it a map-style Dataset, and " + _PACK
+
+
+_PACK = "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"
+_OR_PACK = "; change that, or pack the dataset (fastload pack), so that native threads do the work"
+_OR_BATCHES = (
+    "; replace that by transforms that are native (loader.explain() shows which are), or apply it to whole batches (batch_transform=)"
+)
+
+
+def _to_native(data: PackedData) -> str:
+    """What to change so that native threads make batches of packed data; "" where nothing is known."""
+    for dataset in data.view.datasets:
+        if not dataset.plan.native:
+            return next(stage.why for stage in dataset.plan.stages if stage.where == "python") + _OR_BATCHES
+        if dataset.image_field not in dataset.fields:
+            return ""
+    return "" if data.native is not None or len(data.view.datasets) == 1 else "give all datasets the same fields and transform"
 
 
 def _say_once(name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastload.errors import FastloadError
 from fastload.execution.packed_data import PackedData
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
@@ -17,8 +18,31 @@ _SETTINGS = ("seed_by", "num_workers", "prefetch_factor", "persistent_workers", 
 
 
 def advised_settings(state: LoaderState) -> dict[str, Any]:
-    """The settings that the health report's advice names."""
-    return {name: getattr(state.settings, name) for name in _SETTINGS}
+    """The settings that the health report's advice names, and the facts from which it follows which of them would change something."""
+    plan, settings, data = state.plan, state.settings, state.plan.data
+    return {name: getattr(settings, name) for name in _SETTINGS} | {
+        "mend": plan.mend,
+        "packed": data is not None and not data.in_place,
+        "splits_batches": settings.by_default_collate and not settings.iterable,
+        "own_collate": not settings.by_default_collate,
+        "epoch_batches": plan.size.batches if plan.engine == "threads" else None,
+        "may_pin": _may_pin(settings),
+        "copied_floats": None if plan.outputs is None else any(output.dtype != "uint8" for output in plan.outputs),
+        "longer_sides": _longer_sides(data),
+    }
+
+
+def _may_pin(settings: Settings) -> bool:
+    """Returns True if pin_memory=True would make copies faster: slots of CUDA devices are registered without it."""
+    device = settings.device
+    return device is not None and device.type not in ("cpu", "cuda") and not settings.pin_memory
+
+
+def _longer_sides(data: PackedData | None) -> tuple[int, ...]:
+    try:
+        return () if data is None else data.longer_sides
+    except (FastloadError, OSError):  # a dataset that was closed: the report is of figures that are known
+        return ()
 
 
 def stats(state: LoaderState) -> dict[str, Any]:

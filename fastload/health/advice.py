@@ -1,4 +1,10 @@
-"""Report of the figures as text, with advice: each piece names a setting to change, and the figure that supports it."""
+"""Report of the figures as text, with advice: each piece names a setting to change, and the figure that supports it.
+
+NOTE [ advice: what would change nothing ]
+A change is advised only if a figure says that it would change something: a setting that has that value already, a limit above what is
+there, and a step that the reason for the engine forbids are not named. What is unknown (None) of a loader of another library is taken for
+what that loader does by default, or is said as a condition.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +29,16 @@ SHOWN = 5
 """Limit on the slow samples that the text names."""
 BATCH_STAGES = ("copy", "augment")
 """Stages on whole batches, after the workers: more workers do not speed them up."""
-_MENDS = {
-    "read": "keep the packed data on a faster disk or in memory, or pack with a smaller --max-side or --quality: fewer bytes",
-    "collate": "return tensors or arrays of one shape and let default_collate write them in place",
-    "copy": "pass pin_memory=True and keep batches uint8 until they are on the device",
-    "augment": "leave fewer transforms to the device, or do those that are native in transform=",
-}
+WORTH = 0.1
+"""Share of the stored pixels from which it is worth packing the dataset anew without them."""
 
 
 def advise(figures: Figures) -> list[str]:
     """Advice on what to change, the most useful first; never empty."""
     lost, most = _on_losses(figures)
     if figures.waiting is None or figures.waiting_first is None or figures.waiting_within is None:
-        return lost or ["no step has been seen yet: iterate the monitor, or feed it by observe()"]
+        what = "the monitor" if figures.engine is None else "the loader, or the monitor around it"
+        return lost or [f"no step has been seen yet: iterate {what}, or feed it by observe()"]
     found: list[str] = []
     if figures.waiting_within >= KEEPS_UP:
         found += _on_spikes(figures) or _on_rate(figures)
@@ -48,24 +51,43 @@ def advise(figures: Figures) -> list[str]:
 
 
 def _on_spikes(figures: Figures) -> list[str]:
-    """Advice if a few slow batches make up most of the waiting; else an empty list."""
+    """Advice if a few slow batches make up most of the waiting, and something is known to do about it; else an empty list."""
     p50, p99 = figures.wait_s.p50, figures.wait_s.p99
     if figures.tail is None or figures.tail < SPIKY or p50 is None or p99 is None:
         return []
-    prefetch = figures.prefetch_factor or 2
-    deeper = f"raise prefetch_factor from {prefetch} to {2 * prefetch}"
-    if figures.engine == "threads":
-        mend = f"{deeper}, or pack the largest pictures smaller: --max-side {_max_side(figures)}"
-    elif figures.engine is None:
-        mend = f'{deeper}, or use FastLoader with seed_by="sample": a slow sample then holds up one row'
-    elif figures.seed_by == "sample":
-        mend = deeper
-    else:
-        mend = f'pass seed_by="sample": a batch is then split over workers and a slow sample holds up one row; or {deeper}'
-    if not figures.workers:
-        mend = f"set num_workers to {_useful_workers(figures)}: num_workers=0 loads in the loop itself, and waits for every slow sample"
+    mends = _filled(_split_knob(figures), _deeper(figures), _largest_knob(figures))
+    if figures.workers == 0:
+        mends = [f"set num_workers to {_useful_workers(figures)}: num_workers=0 loads in the loop itself, and waits for every slow sample"]
+    if not mends:
+        return []
     head = f"waiting for data {_percent(figures.waiting)} of the time, {_percent(figures.tail)} of it in a few slow batches"
-    return [f"{head} (p99 {_time(p99)}, p50 {_time(p50)}): {mend}"]
+    return [f"{head} (p99 {_time(p99)}, p50 {_time(p50)}): {', or '.join(mends)}"]
+
+
+def _split_knob(figures: Figures) -> str | None:
+    """How several workers come to make one batch, where they do not."""
+    if figures.engine is None:
+        return 'if the dataset has indices, use FastLoader with seed_by="sample": a slow sample then holds up one row'
+    if figures.engine != "processes" or figures.seed_by == "sample" or figures.splits_batches is False or figures.workers == 1:
+        return None
+    return 'pass seed_by="sample": a batch is then split over workers and a slow sample holds up one row'
+
+
+def _deeper(figures: Figures) -> str | None:
+    """A larger prefetch_factor, where more batches than are in flight are left in an epoch."""
+    if not figures.workers:
+        return None
+    prefetch, batches = figures.prefetch_factor or 2, figures.epoch_batches
+    in_flight = prefetch if figures.engine == "threads" else prefetch * figures.workers
+    return f"raise prefetch_factor from {prefetch} to {2 * prefetch}" if batches is None or in_flight < batches else None
+
+
+def _largest_knob(figures: Figures) -> str | None:
+    """Packing the largest images smaller, where native threads decode images that are larger than the training needs."""
+    side = _useful_side(figures)
+    if figures.engine != "threads" or side is None or figures.longer_sides[-1] <= side:
+        return None
+    return f"pack the largest images smaller: --max-side {side} (they have {figures.longer_sides[-1]:,} pixels)"
 
 
 def _on_rate(figures: Figures) -> list[str]:
@@ -75,10 +97,10 @@ def _on_rate(figures: Figures) -> list[str]:
     head = f"waiting for data {_percent(figures.waiting)} of the time"
     if bound is not None:
         head += f", {bound}-bound ({_percent(shares[bound])} of a sample's time)"
-    knobs = [knob for knob in (_workers_knob(figures, bound), _stage_knob(figures, bound)) if knob is not None]
-    if not knobs:
+    knobs = _filled(_workers_knob(figures, bound), *_stage_knobs(figures, bound))
+    if not knobs and (figures.workers or 0) >= figures.cpus and bound not in BATCH_STAGES:
         knobs = [f"all {figures.cpus} CPUs have a worker; what is left is less work per sample"]
-    return [f"{head}: {', or '.join(knobs)}"]
+    return [f"{head}: {', or '.join(knobs or ['no setting is known that would change it; what is left is less work per sample'])}"]
 
 
 def _workers_knob(figures: Figures, bound: str | None) -> str | None:
@@ -91,9 +113,9 @@ def _workers_knob(figures: Figures, bound: str | None) -> str | None:
     if bound in BATCH_STAGES:
         return None
     if busy is not None and busy < IDLE:
-        prefetch = figures.prefetch_factor or 2
         idle = f"workers are busy only {_percent(busy)} of the time"
-        return f"raise prefetch_factor from {prefetch} to {2 * prefetch} ({idle}; if that changes nothing, other processes take the CPUs)"
+        deeper = _deeper(figures)
+        return deeper and f"{deeper} ({idle}; if that changes nothing, other processes take the CPUs)"
     return f"raise num_workers from {workers} to {useful}" if useful > workers else None
 
 
@@ -103,31 +125,72 @@ def _useful_workers(figures: Figures) -> int:
     return max(1, min(figures.cpus, math.ceil(max(1, figures.workers or 0) / (1 - within))))
 
 
-def _stage_knob(figures: Figures, bound: str | None) -> str | None:
+def _stage_knobs(figures: Figures, bound: str | None) -> list[str | None]:
+    """What makes the slowest stage faster."""
+    smaller = _smaller(figures)
     if bound in ("decode", "resize"):
-        return f"pack with --max-side {_max_side(figures)}"
-    if bound == "python" or (bound is None and figures.engine != "threads"):
-        return "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"
-    return _MENDS.get(bound) if bound is not None else None
+        return [smaller]
+    if bound == "read":
+        what = "images" if figures.packed is False else "packed data"
+        return [f"keep the {what} on a faster disk or in memory", smaller and f"{smaller}: fewer bytes"]
+    if bound in ("python", None):
+        return [_native_knob(figures)]
+    if bound == "collate":
+        mixed = max(figures.envelope_share or 0.0, figures.envelope_bytes_share or 0.0) > 0
+        changes = figures.own_collate is not False or mixed
+        return ["return tensors or arrays of one shape and let default_collate write them in place" if changes else _native_knob(figures)]
+    if bound == "copy":
+        uint8 = "keep batches uint8 until they are on the device"
+        return ["pass pin_memory=True" if figures.may_pin else None, None if figures.copied_floats is False else uint8]
+    return ["leave fewer transforms to the device, or do those that are native in transform="] if bound == "augment" else []
 
 
-def _max_side(figures: Figures) -> str:
-    if figures.image_side is None:
-        return "about twice the crop's side"
-    return str(math.ceil(figures.image_side * SPARE_PIXELS / 50) * 50)
+def _native_knob(figures: Figures) -> str | None:
+    """How native threads come to make the batches, where another engine does."""
+    if figures.engine == "threads":
+        return None
+    if figures.mend is not None:
+        return figures.mend or None
+    return "pack the dataset (fastload pack) and use FastLoader and fastload.transforms, so that native threads do the work"
+
+
+def _useful_side(figures: Figures) -> int | None:
+    """The longer side of stored images beyond which the training sees no more of them; None where that or their sizes are unknown."""
+    if figures.image_side is None or not figures.longer_sides:
+        return None
+    return math.ceil(figures.image_side * SPARE_PIXELS / 50) * 50
+
+
+def _smaller(figures: Figures) -> str | None:
+    """Packing images smaller, where enough of them are larger than the training needs."""
+    side = _useful_side(figures)
+    if side is None:
+        return None
+    before, after = sum(each**2 for each in figures.longer_sides), sum(min(each, side) ** 2 for each in figures.longer_sides)
+    saved = 1 - after / before
+    return f"pack with --max-side {side}, which leaves out {_percent(saved)} of the pixels" if saved >= WORTH else None
+
+
+def _filled(*knobs: str | None) -> list[str]:
+    return [knob for knob in knobs if knob]
 
 
 def _on_first_waits(figures: Figures) -> str:
     first = figures.first_wait_s
     typical = _time(first.p50 or 0.0)
     head = f"{_percent(figures.waiting_first)} of the time goes on the first batch of each epoch (p50 {typical})"
+    longer = "make epochs longer, such as by a sampler that repeats"
     if first.count < 2:
         return f"{_percent(figures.waiting_first)} of the time went on the first batch ({typical}): a start-up, which longer runs pay once"
-    if not figures.workers:
+    if figures.workers == 0:
         return f"{head}: set num_workers to {_useful_workers(figures)}, so that batches are made ahead of the loop"
-    if figures.engine != "threads" and not figures.persistent_workers:
+    if figures.engine != "threads" and figures.persistent_workers is False:
         return f"{head}: pass persistent_workers=True, so that workers outlive an epoch"
-    return f"{head}: make epochs longer, such as by a sampler that repeats; workers already outlive them"
+    return (
+        f"{head}: {longer}; workers already outlive them"
+        if figures.engine == "threads" or figures.persistent_workers
+        else f"{head}: {longer}"
+    )
 
 
 def _on_counters(figures: Figures) -> Iterator[str]:
@@ -157,9 +220,10 @@ def _on_losses(figures: Figures) -> tuple[list[str], bool]:
     skipped = figures.skipped or 0
     share = ((figures.replaced or 0) + skipped) / max(1, figures.samples + skipped)
     first = f"; {figures.bad_samples[0]}" if figures.bad_samples else ""
+    verify = "" if figures.packed is False else ", and `fastload verify --decode` names all of a packed dataset"
     return [
         f"samples that could not be made: {' and '.join(lost)} ({_percent(share)} of all){first}; "
-        'on_error="raise" stops at the first with its error, and `fastload verify --decode` names all of a packed dataset'
+        f'on_error="raise" stops at the first with its error{verify}'
     ], share >= LOST
 
 

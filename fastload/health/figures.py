@@ -18,6 +18,9 @@ WORKER_STAGES = STAGES[:5]
 TAIL = 0.05
 """Share of steps that count as slowest: their part of all waiting distinguishes spikes from a loader that is slow throughout."""
 
+_FACTS = ("mend", "packed", "splits_batches", "own_collate", "epoch_batches", "may_pin", "copied_floats")
+"""Settings of a FastLoader that say which advice would change something."""
+
 
 @dataclass(frozen=True)
 class Waits:
@@ -56,6 +59,14 @@ class Figures:
         bad_samples: why the first of the replaced and skipped samples failed.
         slow: the slowest samples: (key, seconds), slowest first.
         image_side: pixels, the longer side of the batches' images.
+        longer_sides: likewise of some of the stored images, ascending; () where packing the dataset anew would not shrink them.
+        mend: what to change so that native threads make the batches; "" where they do, or nothing would.
+        packed: whether the dataset is packed.
+        splits_batches: whether seed_by="sample" lets several workers make one batch.
+        own_collate: whether a function of the user's collates.
+        epoch_batches: batches of an epoch.
+        may_pin: whether pin_memory=True would change how batches are copied.
+        copied_floats: whether images are floats before they are copied to the device.
     """
 
     steps: int
@@ -97,6 +108,14 @@ class Figures:
     bad_samples: tuple[str, ...]
     slow: tuple[tuple[Any, float], ...]
     image_side: int | None
+    longer_sides: tuple[int, ...]
+    mend: str | None
+    packed: bool | None
+    splits_batches: bool | None
+    own_collate: bool | None
+    epoch_batches: int | None
+    may_pin: bool | None
+    copied_floats: bool | None
 
     @property
     def waiting_within(self) -> float | None:
@@ -112,7 +131,8 @@ class Figures:
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON can hold them."""
         slow = [{"key": _json_key(key), "seconds": seconds} for key, seconds in self.slow]
-        return {**asdict(self), "stage_share": self.stage_shares, "slow": slow, "bad_samples": list(self.bad_samples)}
+        lists = {"slow": slow, "bad_samples": list(self.bad_samples), "longer_sides": list(self.longer_sides)}
+        return {**asdict(self), "stage_share": self.stage_shares, **lists}
 
 
 def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any], side: int | None) -> Figures:
@@ -170,6 +190,8 @@ def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any],
         bad_samples=tuple(stats.get("bad_samples", ())),
         slow=tuple(sorted(((key, float(seconds)) for key, seconds in stats.get("slow", ())), key=lambda pair: -pair[1])),
         image_side=side,
+        longer_sides=tuple(settings.get("longer_sides", ())),
+        **{name: settings.get(name) for name in _FACTS},
     )
 
 

@@ -105,6 +105,10 @@ class InPlaceDataset(TransformedDataset):
         """Heights and widths of the stored images: not known before they are read; nobody asks, since all end at one size."""
         return _no_sizes()
 
+    def longer_sides(self, most: int) -> list[int]:
+        """Longer sides of at most so many images, evenly spaced, in pixels: of those whose header can be read."""
+        return self._listed.longer_sides(most)
+
     @abstractmethod
     def column(self, name: str) -> npt.NDArray[Any]:
         """All values of a field that is a column."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.errors import FastloadError
 from fastload.in_place.index_cache import IndexCache
 from fastload.system import available_memory
 
@@ -80,10 +82,29 @@ class ListedImages:
         """The path of the file that holds image index."""
         return self.paths[index if self.places is None else int(self.places.numbers[index])]
 
+    def longer_sides(self, most: int) -> list[int]:
+        """Longer sides of at most so many images, evenly spaced; of files that are no images, none."""
+        from PIL import Image
+
+        found = []
+        for index in evenly_spaced(len(self), most):
+            part = self.places is not None and self.places.sizes[index]
+            try:
+                with Image.open(io.BytesIO(self.files.read(index)) if part else self.path(index)) as image:
+                    found.append(max(image.size))
+            except (OSError, FastloadError, Image.DecompressionBombError):
+                continue
+        return found
+
     def save(self) -> None:
         """Writes what was learnt to the index cache, if there is one."""
         if self._cache is not None and self._files is not None:
             self._cache.save(self._files)
+
+
+def evenly_spaced(count: int, most: int) -> list[int]:
+    """At most so many numbers below count, evenly spaced, ascending."""
+    return sorted({int(number) for number in np.linspace(0, count - 1, min(count, most))})
 
 
 def _index_room() -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from health_helpers import FULL_STATS, Step, figures_of, steady
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastload import HealthMonitor
 from fastload.health import advise, report
@@ -19,11 +22,11 @@ def stats(engine: str, workers: int, /, **stage_seconds: float) -> dict[str, Any
 
 
 def test_decode_bound_with_free_cpus() -> None:
-    """The figures in the text are the ones that were measured: waiting, stage, workers, CPUs, the side that the crop asks for."""
-    found = figures_of(WAITS_41, stats("threads", 2, read=0.1, decode=2.0, resize=0.4), side=224)
+    """The figures in the text are the ones that were measured: waiting, stage, workers, CPUs, the side that the crop asks for, pixels."""
+    found = figures_of(WAITS_41, stats("threads", 2, read=0.1, decode=2.0, resize=0.4), side=224, longer_sides=(400, 1500))
     assert advise(found) == [
         "waiting for data 41% of the time, decode-bound (80% of a sample's time): raise num_workers from 2 to 4, "
-        "or pack with --max-side 500"
+        "or pack with --max-side 500, which leaves out 83% of the pixels"
     ]
 
 
@@ -46,8 +49,8 @@ def test_workers_are_advised_as_far_as_they_help(wait_s: float, workers: int, cp
 @pytest.mark.parametrize(
     ("engine", "stages", "wanted"),
     [
-        ("threads", {"read": 2.0, "decode": 1.0}, ("read-bound (67% of a sample's time)", "faster disk", "--quality")),
-        ("threads", {"decode": 1.0, "resize": 2.0}, ("resize-bound", "--max-side about twice the crop's side")),
+        ("threads", {"read": 2.0, "decode": 1.0}, ("read-bound (67% of a sample's time)", "faster disk", "--max-side 500")),
+        ("threads", {"decode": 1.0, "resize": 2.0}, ("resize-bound", "--max-side 500")),
         ("processes", {"python": 2.0, "collate": 1.0}, ("python-bound", "fastload pack")),
         ("processes", {"python": 1.0, "collate": 2.0}, ("collate-bound", "default_collate")),
         ("threads", {"decode": 1.0, "copy": 2.0}, ("copy-bound", "pin_memory=True")),
@@ -61,7 +64,7 @@ def test_the_stage_that_takes_longest_names_the_knob(engine: str, stages: dict[s
     """With a worker for each CPU, num_workers is not advised; the slowest stage's own knob is."""
     counted = stats(engine, 4, **stages)
     counted["samples"] = 500  # so that the workers are busy
-    (text,) = advise(figures_of(WAITS_41, counted))
+    (text,) = advise(figures_of(WAITS_41, counted, side=224, longer_sides=(4000,), may_pin=True))
     assert all(part in text for part in wanted)
     assert "num_workers" not in text
 
@@ -91,7 +94,7 @@ def test_idle_workers_are_not_multiplied() -> None:
         ("processes", {"seed_by": None}, ('pass seed_by="sample"', "prefetch_factor from 2 to 4"), "use FastLoader"),
         ("processes", {"seed_by": "sample", "prefetch_factor": 4}, ("prefetch_factor from 4 to 8",), "seed_by"),
         (None, {"prefetch_factor": 2}, ("prefetch_factor from 2 to 4", 'use FastLoader with seed_by="sample"'), "pass seed_by"),
-        ("threads", {}, ("prefetch_factor from 2 to 4", "--max-side"), "seed_by"),
+        ("threads", {"side": 224, "longer_sides": (300, 900)}, ("prefetch_factor from 2 to 4", "--max-side 500", "900 pixels"), "seed_by"),
     ],
 )
 def test_spikes_ask_for_samples_to_be_split(engine: str, settings: dict[str, Any], wanted: tuple[str, ...], unwanted: str) -> None:
@@ -203,3 +206,61 @@ def test_many_bad_samples_come_first() -> None:
         assert "sample 3: OSError: cannot identify" in first
         assert 'on_error="raise"' in first
     assert "(1.5% of all)" in advise(figures_of(steady(0.001, 0.1), stats))[0]
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+FACTS = st.fixed_dictionaries(
+    {
+        "prefetch_factor": maybe(st.integers(1, 8)),
+        "persistent_workers": maybe(st.booleans()),
+        "seed_by": maybe(st.just("sample")),
+        "longer_sides": st.lists(st.integers(8, 2000), max_size=4).map(lambda sides: tuple(sorted(sides))),
+        "mend": maybe(st.sampled_from(["", "step 2 is Python"])),
+        "packed": maybe(st.booleans()),
+        "splits_batches": maybe(st.booleans()),
+        "own_collate": maybe(st.booleans()),
+        "epoch_batches": maybe(st.integers(1, 20)),
+        "may_pin": maybe(st.booleans()),
+        "copied_floats": maybe(st.booleans()),
+    }
+)
+STAGES = st.dictionaries(st.sampled_from(["read", "decode", "resize", "python", "collate", "copy", "augment", "warp"]), st.floats(0.1, 9.0))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from(["threads", "processes", "caller", None]), maybe(st.integers(0, 8)), STAGES, FACTS, maybe(st.integers(8, 600)),
+    st.sampled_from([WAITS_41, SPIKES, 5 * steady(0.0001, 0.01, 10, first_s=0.1)]), st.integers(1, 6),
+)  # fmt: skip
+def test_no_advice_changes_nothing(
+    engine: str | None, workers: int | None, stages: dict[str, float], facts: dict[str, Any], side: int | None, steps: list[Step], cpus: int
+) -> None:
+    """A value that is advised differs from the present one, a limit lies below what is there, and nothing was done already."""
+    counted = {"engine": engine, "workers": workers, "samples": 1000, "stage_seconds": stages}
+    text = "\n".join(advise(figures_of(steps, counted, cpus=cpus, side=side, **facts)))
+    for found in re.finditer(r"raise num_workers from (\d+) to (\d+)", text):
+        assert workers == int(found[1]) < int(found[2]) <= cpus
+    if "set num_workers" in text:
+        assert not workers
+    assert "num_workers=0" not in text or workers == 0
+    for found in re.finditer(r"raise prefetch_factor from (\d+) to (\d+)", text):
+        assert workers
+        assert int(found[1]) == (facts["prefetch_factor"] or 2) < int(found[2])
+        assert facts["epoch_batches"] is None or int(found[1]) * (1 if engine == "threads" else workers) < facts["epoch_batches"]
+    for found in re.finditer(r"--max-side (\d+)", text):
+        assert side is not None
+        assert side <= int(found[1]) < facts["longer_sides"][-1]
+    assert "persistent_workers=True" not in text or (facts["persistent_workers"] is False and engine != "threads" and workers != 0)
+    assert "already outlive" not in text or facts["persistent_workers"] or engine == "threads"
+    assert 'pass seed_by="sample"' not in text or (
+        engine == "processes" and facts["seed_by"] is None and facts["splits_batches"] is not False and workers != 1
+    )
+    assert "fastload pack" not in text or (engine != "threads" and facts["mend"] is None)
+    assert "pin_memory=True" not in text or facts["may_pin"]
+    assert "keep batches uint8" not in text or facts["copied_floats"] is not False
+    assert "default_collate" not in text or facts["own_collate"] is not False
+    if "CPUs have a worker" in text:
+        assert (workers or 0) >= cpus
