@@ -14,6 +14,7 @@ from fastload.cli.bench import bench
 from fastload.cli.bucket import cache, pull, push
 from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
+from fastload.cli.stopped import stoppable
 from fastload.cli.tools import export, index, info, unpack, verify
 from fastload.cli.versions import append, columns, concat, drop, prune
 from fastload.errors import FastloadError
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
 )
 for command in (pack, attach, append, columns, drop, concat, prune, rebase, push, pull, cache, info, verify, index, unpack, export, bench):
-    app.command()(command)
+    app.command()(stoppable(command))
 
 
 def _show_version(shown: bool) -> None:
@@ -45,7 +46,7 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr."""
+    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr; 130: Ctrl-C."""
     write_any_text()
     try:
         app(_with_values(sys.argv[1:]))

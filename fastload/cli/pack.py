@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -33,6 +32,7 @@ from fastload.cli.options import (
     parsed_options,
 )
 from fastload.cli.output import say
+from fastload.cli.stopped import typed
 from fastload.errors import PackError, PackStoppedError
 from fastload.packing.options import LIMITS, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
 from fastload.packing.summary import PackSummary
@@ -180,15 +180,12 @@ def run_again(command: str, first: str = "") -> Iterator[None]:
 def again(command: str, *changed: str) -> str:
     """The command that goes on with this one, as the shell takes it."""
     kept: list[str] = []
-    arguments = iter(sys.argv[2:])
+    arguments = typed()
     for argument in arguments:
-        if argument.partition("=")[0] == "--storage-option":  # its value may be secret
-            key = argument.partition("=")[2] or next(arguments, "")
-            kept.append(f"--storage-option={key.partition('=')[0]}=...")
-        elif changed and argument == "--on-error":
+        if changed and argument == "--on-error":
             next(arguments, None)
         elif argument not in ("--overwrite", "--resume") and not (changed and argument.startswith("--on-error=")):
-            kept.append(shown(argument) if is_url(argument) else argument)
+            kept.append(argument)
     return f"`{shlex.join(['fastload', command, '--resume', *changed, *kept])}`"
 
 

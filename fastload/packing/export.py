@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from fastload.packing.export_tar import TarWriter
 from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, StoredSample, ahead
+from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.verify_report import BadSample
 from fastload.query import Columns, ConditionEngine
 from fastload.store import DatasetReader
@@ -142,6 +142,7 @@ def _write(
     threads = available_cpus() if workers is None else workers
 
     def read_or_why(index: int) -> StoredSample | SampleError:
+        pool.check()
         try:
             sample = samples.read(index)
         except SampleError as error:
@@ -153,7 +154,7 @@ def _write(
     def block(start: int) -> list[StoredSample | SampleError]:
         return [read_or_why(int(index)) for index in chosen[start : start + _BLOCK]]
 
-    with ThreadPoolExecutor(threads, "fastload-export") as pool, Progress(count, "export", shown=progress) as bar:
+    with StoppingPool(threads, "fastload-export") as pool, Progress(count, "export", shown=progress) as bar:
         bar.start(0, 0)
         try:
             for found in ahead(pool, block, range(0, count, _BLOCK), 2 * threads):

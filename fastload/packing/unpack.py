@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.packing.options import Layout
 from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, ahead
+from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.unpack_coco import CocoLayout, exact
+from fastload.packing.unpack_folder import UnpackFolder
 from fastload.packing.unpack_layouts import ClassFolders, Pairs, UnpackLayout
 from fastload.store import DatasetReader
 from fastload.store.manifest import output_path
 from fastload.system import available_cpus
 
 _BLOCK = 64
-_LAYOUTS: Mapping[Layout, Callable[[SampleFiles, Path], UnpackLayout]] = {"folders": ClassFolders, "pairs": Pairs, "coco": CocoLayout}
+_LAYOUTS: Mapping[Layout, Callable[[SampleFiles, UnpackFolder], UnpackLayout]] = {
+    "folders": ClassFolders,
+    "pairs": Pairs,
+    "coco": CocoLayout,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,12 @@ def unpack(
     - "coco": ``out/images`` and ``out/annotations/instances.json``. Boxes become [x, y, width, height]; fields that COCO does not know are
       further keys of annotations and images, which other programs keep and `pack` leaves out.
 
+    An unpack that was stopped, also by Ctrl-C or a kill, is gone on with by the same call: `out` has a folder ``.fastload-unpack`` in it
+    until all is there.
+
     Args:
         path: the dataset's directory.
-        out: a directory that does not exist, or is empty.
+        out: a directory that does not exist, is empty, or in which an unpack of the same data in the same layout was stopped.
         layout: one of these; by default "coco" where all fields are those of a packed COCO dataset, "pairs" for images with one mask
             `mask` and no class names, and "folders" for everything else, so that no field is lost.
         workers: threads; the CPUs this process may use by default.
@@ -72,25 +79,23 @@ def unpack(
         ArgumentError: `layout` is none of these, or has no place for a field; the message names it.
         DatasetError: the dataset cannot be read.
         SampleError: a sample cannot be read.
-        PackError: `out` is not empty, the disk is full, Pillow is not installed, or values do not go together as the layout needs it.
+        PackError: `out` holds other files, the disk is full, Pillow is not installed, or values do not go together as the layout needs it.
     """
     if layout is not None and layout not in get_args(Layout):
         raise ArgumentError(f"layout={layout!r} is none of {', '.join(get_args(Layout))}")
-    target = output_path(out)
+    folder = UnpackFolder(output_path(out))
     with DatasetReader(path) as reader:
         samples = SampleFiles(reader, "unpack")
         name = _chosen(samples, layout)
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            if any(target.iterdir()):
-                raise PackError(f"{target} is not empty; choose a folder that is, or does not exist")
-            return _unpack(samples, target, name, available_cpus() if workers is None else workers, progress)
+            with folder.opened(reader.manifest, name):
+                return _unpack(samples, folder, name, available_cpus() if workers is None else workers, progress)
         except (FileExistsError, NotADirectoryError) as error:
-            raise PackError(f"{target}: {error.filename} is in the way; choose another folder") from error
+            raise PackError(f"{folder.path}: {error.filename} is in the way; choose another folder") from error
         except OSError as error:
             if isinstance(error, DatasetError):
                 raise
-            raise PackError(f"{error.filename or target}: cannot be written: {error.strerror}") from error
+            raise PackError(f"{error.filename or folder.path}: cannot be written: {error.strerror}") from error
 
 
 def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
@@ -105,23 +110,24 @@ def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
     if missing is not None and (left := missing(samples.image, samples.others)):
         raise ArgumentError(
             f"{samples.reader.path} has {left[0]}, for which the layout {layout} has no place: choose the layout folders, which holds "
-            "every field, or take a field away with `fastload drop`"
+            f"every field, or take a field away with `fastload columns {samples.reader.path} drop NAME`"
         )
     return layout
 
 
-def _unpack(samples: SampleFiles, target: Path, name: Layout, workers: int, progress: bool) -> UnpackSummary:
-    layout, count = _LAYOUTS[name](samples, target), samples.reader.count
+def _unpack(samples: SampleFiles, folder: UnpackFolder, name: Layout, workers: int, progress: bool) -> UnpackSummary:
+    layout, count = _LAYOUTS[name](samples, folder), samples.reader.count
     files = written = 0
 
     def block(start: int) -> list[tuple[int, int, Any]]:
         found = []
         for index in range(start, min(start + _BLOCK, count)):
+            pool.check()
             sample = samples.read(index)
             found.append((len(sample.files), *layout.write(sample)))
         return found
 
-    with ThreadPoolExecutor(workers, "fastload-unpack") as pool, Progress(count, "unpack", shown=progress) as bar:
+    with StoppingPool(workers, "fastload-unpack") as pool, Progress(count, "unpack", shown=progress) as bar:
         bar.start(0, 0)
         try:
             layout.open()

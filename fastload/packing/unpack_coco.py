@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from fastload.packing.field_json import as_json, decimals, finite
 from fastload.packing.sample_files import SampleFiles, StoredSample
 from fastload.packing.sources.annotated import BOXES, LABELS, rows
 from fastload.packing.sources.coco import CATEGORY_ID
-from fastload.packing.unpack_layouts import write_new
+from fastload.packing.unpack_folder import UnpackFolder
 from fastload.store import COUNT_COLUMN, DatasetReader, Field
 
 _IMAGE_ID, _AREA, _CROWD, _CAPTIONS = "image_id", "area", "iscrowd", "captions"
@@ -64,9 +63,9 @@ class CocoLayout:
 
     folders = 0
 
-    def __init__(self, samples: SampleFiles, target: Path) -> None:
+    def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
         self._samples = samples
-        self._target = target
+        self._folder = folder
         self._fields = {field.name: field for field in samples.others}
         by_kind = {field.kind: field for field in samples.others}
         self._boxes, self._points = by_kind.get("boxes"), by_kind.get("keypoints")
@@ -110,14 +109,14 @@ class CocoLayout:
 
     def open(self) -> None:
         for name in ("images", "annotations"):
-            (self._target / name).mkdir()
-        self._file = open(self._target / "annotations" / "instances.json", "x", encoding="utf-8")
+            self._folder.make(name)
+        self._file = self._folder.open_text("annotations/instances.json")
         self._file.write('{"annotations": [')
 
     def write(self, sample: StoredSample) -> tuple[int, Any]:
         picture = sample.files[self._samples.image.name]
         name = f"{self._samples.stem(sample.index)}.{picture.extension}"
-        write_new(self._target / "images" / name, picture.content)
+        self._folder.write(f"images/{name}", picture.content)
         sizes = [self._samples.reader.column(column) for column in ("__height__", "__width__")]
         height, width = (int(column[sample.index]) for column in sizes)
         own = sample.index if self._image_ids is None else int(self._image_ids[sample.index])

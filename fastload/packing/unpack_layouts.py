@@ -2,15 +2,14 @@
 
 NOTE [ unpack: names ]
 Class names come from an untrusted manifest. So a safe folder name is made of each: without separators, control characters or "..", not
-too long, and different from all others. So it is with the folders of further images and masks, which have their fields' names. Every file
-is created by mode "x", in a folder that was empty.
+too long, and different from all others. So it is with the folders of further images and masks, which have their fields' names. Files are
+written by UnpackFolder alone, which replaces none.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
@@ -19,7 +18,8 @@ from fastload.packing.field_json import as_json, as_line
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
 from fastload.packing.sources.declaration import LABEL, declaration, is_label
 from fastload.packing.sources.layouts import TELLING_FOLDERS
-from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME
+from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME, UNFINISHED
+from fastload.packing.unpack_folder import UnpackFolder
 from fastload.store import Field
 
 _NAME_BYTES = 200
@@ -55,12 +55,12 @@ class ClassFolders:
     dataset again, every value is in fields.jsonl, one line a sample, and fastload.json says which fields there are.
     """
 
-    def __init__(self, samples: SampleFiles, target: Path) -> None:
+    def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
         self._samples = samples
-        self._target = target
+        self._folder = folder
         schema = samples.reader.schema
         labelled = any(map(is_label, schema))
-        used = {FIELDS_NAME.casefold(), SCHEMA_NAME.casefold()}
+        used = {FIELDS_NAME.casefold(), SCHEMA_NAME.casefold(), UNFINISHED.casefold()}
         self._labels = samples.reader.column(LABEL) if labelled else None
         self._classes = self._name_classes(used)
         self.folders = len(self._classes)
@@ -104,9 +104,9 @@ class ClassFolders:
 
     def open(self) -> None:
         for name in (*self._classes.values(), *self._pictures.values()):
-            (self._target / name).mkdir()
+            self._folder.make(name)
         if not self._is_plain:
-            self._lines = open(self._target / FIELDS_NAME, "x", encoding="utf-8")
+            self._lines = self._folder.open_text(FIELDS_NAME)
 
     def write(self, sample: StoredSample) -> tuple[int, str]:
         stem, image = self._samples.stem(sample.index), self._samples.image.name
@@ -114,7 +114,7 @@ class ClassFolders:
         paths = {image: _path(below, stem, sample.files[image])}
         paths |= {name: _path(folder, stem, sample.files[name]) for name, folder in self._pictures.items()}
         for name, path in paths.items():
-            write_new(self._target / path, sample.files[name].content)
+            self._folder.write(path, sample.files[name].content)
         size = sum(len(file.content) for file in sample.files.values())
         if self._is_plain:
             return size, ""
@@ -129,7 +129,7 @@ class ClassFolders:
         if self._lines is not None:
             self._lines.close()
             about = {"path": self._key, **declaration(self._samples.image, self._samples.others, self._samples.reader.manifest.classes)}
-            write_new(self._target / SCHEMA_NAME, json.dumps(about, indent=1).encode() + b"\n")
+            self._folder.write(SCHEMA_NAME, json.dumps(about, indent=1).encode() + b"\n")
 
     def abort(self) -> None:
         if self._lines is not None:
@@ -141,9 +141,9 @@ class Pairs:
 
     folders = 0
 
-    def __init__(self, samples: SampleFiles, target: Path) -> None:
+    def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
         self._samples = samples
-        self._target = target
+        self._folder = folder
 
     @staticmethod
     def missing(image: Field, others: Iterable[Field]) -> list[str]:
@@ -154,13 +154,13 @@ class Pairs:
 
     def open(self) -> None:
         for name in ("images", "masks"):
-            (self._target / name).mkdir()
+            self._folder.make(name)
 
     def write(self, sample: StoredSample) -> tuple[int, None]:
         stem = self._samples.stem(sample.index)
         (mask,) = (field.name for field in self._samples.others)
         for folder, name in (("images", self._samples.image.name), ("masks", mask)):
-            write_new(self._target / _path(folder, stem, sample.files[name]), sample.files[name].content)
+            self._folder.write(_path(folder, stem, sample.files[name]), sample.files[name].content)
         return sum(len(file.content) for file in sample.files.values()), None
 
     def add(self, entry: None) -> None:
@@ -171,12 +171,6 @@ class Pairs:
 
     def abort(self) -> None:
         pass
-
-
-def write_new(path: Path, content: bytes) -> None:
-    """Writes a file that is not there yet. Raises OSError."""
-    with open(path, "xb") as file:
-        file.write(content)
 
 
 def _path(folder: str, stem: str, file: File) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from fastload.errors import DatasetError, FastloadError, SampleError
 from fastload.files import expanded, open_regular
 from fastload.limits import default_max_pixels
 from fastload.packing.progress import Progress
+from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.verify_report import BadSample, VerifyReport
 from fastload.store import (
     DatasetReader,
@@ -78,8 +78,8 @@ def verify(
     problems: list[str] = []
     bad: list[BadSample] = []
     warnings = unchecked = 0
-    with ThreadPoolExecutor(threads, "fastload-verify") as pool:
-        problems += [text for text in pool.map(lambda shard: _check_file(folder, shard), manifest.shards) if text]
+    with StoppingPool(threads, "fastload-verify") as pool:
+        problems += [text for text in pool.map(lambda shard: _check_file(folder, shard, pool), manifest.shards) if text]
         problems += [text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text]
         problems += [text for text in pool.map(lambda part: check_sidecar(folder, part, manifest.shards), manifest.sidecars) if text]
         try:
@@ -92,7 +92,7 @@ def verify(
         else:
             with reader, Progress(manifest.count, "verify", shown=progress) as bar:
                 bar.start(0, 0)
-                check = _RecordCheck(reader, decode)
+                check = _RecordCheck(reader, decode, pool)
                 starts = range(0, manifest.count, _BLOCK)
                 for start, (found, warned, size) in zip(starts, pool.map(check.block, starts), strict=True):
                     bad += found
@@ -103,7 +103,7 @@ def verify(
     return VerifyReport(manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), tuple(bad), warnings, decode, unchecked)
 
 
-def _check_file(folder: Path, shard: ShardEntry) -> str:
+def _check_file(folder: Path, shard: ShardEntry, pool: StoppingPool) -> str:
     """Describes what is wrong with a shard's file; "" if nothing is."""
     path = file_path(folder, shard.folder, shard.file)
     again = "copy it again, or pack again"
@@ -112,7 +112,7 @@ def _check_file(folder: Path, shard: ShardEntry) -> str:
         os.close(descriptor)
         if size != shard.bytes:
             return f"{path}: {size} bytes where the manifest says {shard.bytes}; {again}"
-        if (found := file_crc32c(path)) != shard.crc32c:
+        if (found := file_crc32c(path, pool.check)) != shard.crc32c:
             return f"{path}: its checksum is {found:#010x} where the manifest says {shard.crc32c:#010x}; {again}"
     except OSError as error:
         return f"{path}: {error.strerror}; {again}"
@@ -142,9 +142,10 @@ def _check_segment(folder: Path, segment: Segment, values: int) -> str:
 class _RecordCheck:
     """Checker of the records of an open dataset. Any thread may call `block`."""
 
-    def __init__(self, reader: DatasetReader, decode: bool) -> None:
+    def __init__(self, reader: DatasetReader, decode: bool, pool: StoppingPool) -> None:
         self._reader = reader
         self._decode = decode
+        self._pool = pool
         self._schema: Schema = reader.schema
         # Images that were packed under a raised limit are valid.
         packed_with = reader.manifest.options.get("max_pixels")
@@ -165,6 +166,7 @@ class _RecordCheck:
         bad = []
         warned = size = 0
         for index in range(start, min(start + _BLOCK, self._reader.count)):
+            self._pool.check()
             reason, warns, read = self._sample(index)
             size += read
             warned += warns

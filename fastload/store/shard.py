@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,16 @@ def _engine_arguments() -> dict[str, Any]:
     return {"lib_version": 0}
 
 
-def file_crc32c(path: str | os.PathLike[str]) -> int:
-    """CRC32C of a whole file. Raises OSError."""
+def file_crc32c(path: str | os.PathLike[str], check: Callable[[], None] | None = None) -> int:
+    """CRC32C of a whole file; `check` is called between its blocks. Raises OSError, and what `check` raises."""
     crc = 0
     buffer = bytearray(_READ_BLOCK)
     view = memoryview(buffer)
     with open(open_regular(path)[0], "rb", buffering=0) as file:
         while size := file.readinto(buffer):
             crc = core.crc32c(view[:size], crc)
+            if check is not None:
+                check()
     return crc
 
 

@@ -241,10 +241,10 @@ def test_verifying_what_is_being_indexed(bare: Path, monkeypatch: pytest.MonkeyP
     module = sys.modules["fastload.packing.verify"]
     check = module._check_file
 
-    def replaced_first(folder: Path, shard: Any) -> str:
+    def replaced_first(folder: Path, shard: Any, pool: Any) -> str:
         monkeypatch.setattr(module, "_check_file", check)
         index(bare)
-        return str(check(folder, shard))
+        return str(check(folder, shard, pool))
 
     monkeypatch.setattr(module, "_check_file", replaced_first)
     with pytest.raises(DatasetError, match="changed while it was verified"):

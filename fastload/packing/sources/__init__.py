@@ -25,7 +25,7 @@ from fastload.packing.sources.table import TableSource
 from fastload.packing.sources.tar import tar_source
 from fastload.packing.sources.tar_members import expand
 from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_split
-from fastload.packing.sources.unpacked import UnpackedSource, is_unpacked
+from fastload.packing.sources.unpacked import UNFINISHED, UnpackedSource, is_unpacked
 
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
@@ -67,6 +67,8 @@ def _open(source: object, options: SourceOptions) -> Source:
     table, lmdb, layout = options.table, options.lmdb, options.layout
     boxes = None if options.objects is None else options.objects.box_format
     path = expanded(source) if isinstance(source, str | os.PathLike) else None
+    if path is not None and os.path.isdir(os.path.join(path, UNFINISHED)):
+        raise PackError(f"{path} is unfinished: `fastload unpack` was stopped before its end; the same command goes on with it")
     file = None if path is None else _lmdb_file(path)
     if lmdb is not None and file is None:
         raise ArgumentError("key_pattern and label_pattern (--key-pattern, --label-pattern) are for an LMDB file")

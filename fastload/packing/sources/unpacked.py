@@ -24,6 +24,8 @@ from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_j
 
 FIELDS_NAME = "fields.jsonl"
 SCHEMA_NAME = "fastload.json"
+UNFINISHED = ".fastload-unpack"
+"""Name of the folder that an unfinished unpack has in its own."""
 _BLOCK = 1 << 24
 """Bytes of fields.jsonl that are looked through for ends of lines at a time."""
 
