@@ -9,9 +9,24 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
+_NEARLY = re.compile(r"(s3a?|gs|gcs|az|abfss?|adl|https?|file)(?::/?|//?)(?=[^/:])", re.IGNORECASE)
+"""Beginning of a URL that lacks its colon or slashes; `Path` makes one slash of two."""
+
+
 def is_url(path: object) -> bool:
     """Whether a path is text that begins with a scheme and ``://``. Windows' drives have one letter, and are none."""
     return isinstance(path, str) and _SCHEME.match(path) is not None
+
+
+def meant_url(path: str, *, joined: bool = False) -> str | None:
+    """The URL that is meant by a path which would be one with another colon or slash, as s3//bucket/x; None for any other path.
+
+    `joined`: the text is of a Path, which has made one slash of two.
+    """
+    match = None if is_url(path) else _NEARLY.match(path)
+    if match is None or (not joined and match[0].lower() == f"{match[1].lower()}/"):
+        return None
+    return f"{match[1].lower()}://{path[match.end() :]}"
 
 
 def local_path(url: str) -> str | None:

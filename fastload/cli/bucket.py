@@ -11,7 +11,7 @@ import typer
 from fastload.cli.options import Quiet, StorageOptions, parsed_options
 from fastload.cli.output import say
 from fastload.errors import ArgumentError
-from fastload.urls import is_url, shown
+from fastload.urls import is_url, meant_url, shown
 
 _Url = Annotated[str, typer.Argument(metavar="URL", help="s3://BUCKET/PATH, gs://, az:// or file://.")]
 
@@ -97,7 +97,7 @@ def _show_filled(looked: int, count: int) -> None:
 
 def _need_url(url: str) -> None:
     if not is_url(url):
-        raise ArgumentError(f"{url} is no URL; write it as in s3://bucket/train.fl")
+        raise ArgumentError(f"{url} is no URL; write {meant_url(url) or 'it as in s3://bucket/train.fl'}")
 
 
 @contextmanager

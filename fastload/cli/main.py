@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -16,6 +16,7 @@ from fastload.cli.output import say, write_any_text
 from fastload.cli.pack import pack
 from fastload.cli.stopped import stoppable
 from fastload.cli.tools import export, index, info, unpack, verify
+from fastload.cli.usage import USAGE_ERROR, usage_message
 from fastload.cli.versions import append, columns, concat, drop, prune
 from fastload.errors import FastloadError
 
@@ -26,7 +27,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (pack, attach, append, columns, drop, concat, prune, rebase, push, pull, cache, info, verify, index, unpack, export, bench):
+COMMANDS = {
+    command.__name__: command
+    for command in (
+        pack,
+        attach,
+        append,
+        columns,
+        drop,
+        concat,
+        prune,
+        rebase,
+        push,
+        pull,
+        cache,
+        info,
+        verify,
+        index,
+        unpack,
+        export,
+        bench,
+    )
+}
+for command in COMMANDS.values():
     app.command()(stoppable(command))
 
 
@@ -48,8 +71,13 @@ def _options(
 def main() -> None:
     """Runs the command line. Exit code 0: done; 1: `verify` found bad samples; 2: an error, told in one line on stderr; 130: Ctrl-C."""
     write_any_text()
+    arguments = _with_values(sys.argv[1:])
     try:
-        app(_with_values(sys.argv[1:]))
+        code = app(arguments or ["--help"], prog_name="fastload", standalone_mode=False)
+    except USAGE_ERROR as error:
+        _fail(usage_message(error, COMMANDS, arguments))
+    except typer.Abort:  # as older versions of typer have it from Ctrl-C
+        sys.exit(130)
     except FastloadError as error:
         _fail(str(error))
     except OSError as error:
@@ -58,6 +86,7 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(2)
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    sys.exit((code or 0) if arguments else 2)
 
 
 def _with_values(arguments: list[str]) -> list[str]:
@@ -66,7 +95,7 @@ def _with_values(arguments: list[str]) -> list[str]:
     return ["--ray=" if each == "--ray" and following.startswith("-") else each for each, following in zip(arguments, after, strict=True)]
 
 
-def _fail(text: str) -> None:
+def _fail(text: str) -> NoReturn:
     say(f"fastload: {' '.join(text.splitlines())}", err=True)
     sys.exit(2)
 

@@ -174,7 +174,9 @@ def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False
 
 def unpack(
     dataset: LocalDataset,
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder that is empty, does not exist, or holds an unpack that was stopped.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="A folder that is empty, does not exist, or holds an unpack that was stopped.")
+    ],
     layout: Annotated[
         Layout | None,
         typer.Option(help="folders holds every field. By default coco or pairs where they lose none, and else folders."),

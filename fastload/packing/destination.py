@@ -12,6 +12,7 @@ from fastload.errors import ArgumentError
 from fastload.files import expanded
 from fastload.packing.options import RunOptions
 from fastload.store import DatasetWriter
+from fastload.store.manifest import new_path
 from fastload.urls import is_url, local_path
 
 
@@ -38,7 +39,7 @@ def place_of(out: str | os.PathLike[str], run: RunOptions) -> str | Path:
     for name in ("staging", "storage_options"):
         if getattr(run, name) is not None:
             raise ArgumentError(f"{name} is for a pack to a URL, and {os.fspath(out)} is a folder")
-    return Path(expanded(out))
+    return new_path(out)
 
 
 def _at_url(url: str, run: RunOptions) -> tuple[Path, Callable[..., DatasetWriter]]:

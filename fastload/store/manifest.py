@@ -23,7 +23,7 @@ from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, Segment, ShardEntry, parse_shards, parse_sidecars
 from fastload.store.schema import Schema
-from fastload.urls import is_url, local_path
+from fastload.urls import is_url, local_path, meant_url
 from fastload.urls import shown as without_secrets
 
 FORMAT = "fastload"
@@ -229,14 +229,26 @@ def dataset_folder(path: str | os.PathLike[str]) -> Path:
 def output_path(out: str | os.PathLike[str]) -> Path:
     """Where files are written that go to a disk alone, of a path or a file:// URL. Raises ArgumentError if it is another URL."""
     if not isinstance(out, str) or not is_url(out):
-        return Path(expanded(out))
+        return new_path(out)
     if (local := local_path(out)) is not None:
         return Path(local)
     raise ArgumentError(f"{without_secrets(out)} is a URL, and this writes to a disk: give a path, and copy what is written there")
 
 
+def new_path(out: str | os.PathLike[str]) -> Path:
+    """A path at which files are made. Raises ArgumentError if a URL is meant: a slash too few, and a folder would be called as it is."""
+    path = expanded(out)
+    if (url := meant_url(path)) is not None and not os.path.lexists(path.partition("/")[0]):
+        raise ArgumentError(
+            f"{path} is a path, and nothing is there: if a URL is meant, write {without_secrets(url)}; if a folder is, write ./{path}"
+        )
+    return Path(path)
+
+
 def _missing(folder: Path) -> DatasetError:
     if not folder.exists():
+        if (url := meant_url(str(folder), joined=True)) is not None:
+            return DatasetError(f"there is no {folder}: check the path, or, if a URL is meant, write {without_secrets(url)}")
         return DatasetError(f"there is no {folder}: check the path, or pack it with `fastload pack SRC {folder}`")
     if looks_unfinished(folder) and not can_go_on(folder):
         return DatasetError(f"{folder} {LOST}, or pack again: `fastload pack SRC {folder} --overwrite`")
@@ -247,6 +259,10 @@ def _missing(folder: Path) -> DatasetError:
             f"{folder} is unfinished: packing stopped before its end. "
             f"`fastload pack SRC {folder} --resume` finishes it, --overwrite starts again"
         )
+    if any(folder.iterdir()):  # maybe photos, into which nobody wants to pack
+        new = folder.with_name(f"{folder.name}.fl") if folder.name else Path("train.fl")
+        way = f"if it is the source of one, make one in a new folder with `fastload pack {folder} {new}`"
+        return DatasetError(f"{folder} holds no packed dataset (no {MANIFEST_NAME}): give its folder, or, {way}")
     return DatasetError(f"{folder} holds no packed dataset (no {MANIFEST_NAME}): make one with `fastload pack SRC {folder}`")
 
 

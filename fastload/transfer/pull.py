@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import DatasetError, FastloadError, PackError, advised
-from fastload.files import expanded, read_regular
+from fastload.files import read_regular
 from fastload.packing.progress import Progress
 from fastload.remote.client import open_objects
 from fastload.remote.files import DataFile, data_files, load_manifest
@@ -26,7 +26,7 @@ from fastload.remote.objects import Objects
 from fastload.remote.stream import download
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, checked
 from fastload.store.lock import claim_folder
-from fastload.store.manifest import MANIFEST_BYTES, PULL_FORMAT, is_pull, sync_folder, write_atomically
+from fastload.store.manifest import MANIFEST_BYTES, PULL_FORMAT, is_pull, new_path, sync_folder, write_atomically
 from fastload.store.shard import write_error
 from fastload.store.work import check_free, clear, is_packed_file
 
@@ -86,7 +86,7 @@ def pull(
         RemoteError: the store does not answer, or denies access.
     """
     started = time.monotonic()
-    folder = Path(expanded(out))
+    folder = new_path(out)
     with advised(_GO_ON), closing(open_objects(url, storage_options, timeout)) as objects:
         manifest = load_manifest(objects)
         files = data_files(manifest)
