@@ -168,7 +168,12 @@ def _why_not_in_place(view: PackedView) -> str:
 def _longer_sides(reader: DatasetReader) -> list[int]:
     """Longer sides of some of the images of a packed dataset. None of one in a bucket, whose columns would be fetched for them."""
     schema = reader.schema
-    if schema.image is None or reader.files.remote or any(field.kind in KINDS_IN_IMAGE or field.is_planes for field in schema):
+    if (
+        not len(reader)
+        or schema.image is None
+        or reader.files.remote
+        or any(field.kind in KINDS_IN_IMAGE or field.is_planes for field in schema)
+    ):
         return []
     numbers = evenly_spaced(len(reader.manifest.shards), _SHARDS)
     heights, widths = (np.concatenate([reader.chunk(number, name) for number in numbers]) for name in ("__height__", "__width__"))
