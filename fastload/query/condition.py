@@ -3,8 +3,10 @@
 NOTE [ query: what a condition may do ]
 A condition may come from a config file or another person. It reads the columns of this dataset, and nothing else:
 1. DuckDB parses `SELECT (condition) FROM samples`, and the parsed statement must differ from that of `SELECT (true) FROM samples` in the
-   one expression alone. So a condition ends no statement, adds no clause and no second expression.
-2. The expression has no subquery, window, star or parameter in it, and its names are columns of the dataset.
+   one expression alone. So a condition ends no statement, adds no clause and no second expression. It must parse without the parentheses
+   too, so that none of its own closes or opens ours.
+2. The expression has no subquery, window, star or parameter in it, its names are columns of the dataset, and its functions are those of
+   NOTE [ query: functions of a condition ].
 3. DuckDB binds it in a WHERE clause, where it refuses aggregates, UNNEST and table functions (`read_csv`, `read_text`, `glob`), and its
    type must be BOOLEAN.
 4. The connection has neither files, network, extensions nor Python variables, and its configuration is locked.
@@ -21,27 +23,22 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import ArgumentError, ResourceError
+from fastload.query.allowed import Expression, Refused
 from fastload.query.columns import Columns
 from fastload.query.optional import optional
 from fastload.system import available_cpus
 
 _TABLE = "__samples__"
-_REFUSED = {
-    "SUBQUERY": "it has a subquery",
-    "WINDOW": "it has a window function; a condition looks at one sample",
-    "STAR": "it has a *; name the columns",
-    "POSITIONAL_REFERENCE": "it names a column by its number; use the name",
-    "PARAMETER": "it has a parameter; write the value",
-}
-"""Classes of DuckDB's parsed expressions that a condition must not have, and why."""
 _NAMES_SHOWN = 30
+TEXT_MOST = 1 << 20
+"""Characters of a condition: those of a list of 100,000 numbers."""
 
 _engines: weakref.WeakSet[ConditionEngine] = weakref.WeakSet()
 
@@ -87,7 +84,7 @@ class ConditionEngine:
                 "lock_configuration": "true",
             },
         )
-        self._shell = _shell(self._parse(_selecting("true")))
+        self._shell = _shell(self._parse(_selecting("(\ntrue\n)")))
         _engines.add(self)
 
     def rows(self, condition: str) -> npt.NDArray[np.int64]:
@@ -103,13 +100,15 @@ class ConditionEngine:
         """
         if not isinstance(condition, str):
             raise ArgumentError(f"where() takes the condition as text, not {type(condition).__name__}: {self._known()}")
+        if len(condition) > TEXT_MOST:
+            raise ArgumentError(f"where() got a condition of {len(condition):,} characters, and takes at most {TEXT_MOST:,}")
         if not condition.strip():
             raise ArgumentError(f"where() got an empty condition: {self._known()}")
         with self._lock:
             try:
                 condition.encode()
                 return self._rows(condition)
-            except _Refused as error:
+            except Refused as error:
                 raise self._error(condition, str(error)) from None
             except self._duckdb.OutOfMemoryException as error:
                 raise ResourceError(f"where({_cut(condition)!r}) is out of memory: {_reason(error)}") from error
@@ -123,48 +122,59 @@ class ConditionEngine:
         text = f"(\n{condition}\n)"
         kind = self.connection.execute(f"DESCRIBE SELECT {text} AS held FROM {_TABLE} WHERE {text}").fetchall()[0][1]
         if kind.strip('"') == "NULL":
-            raise _Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL")
+            raise Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL")
         if kind != "BOOLEAN":
-            raise _Refused(f"it is of type {_cut(kind)}, not true or false; compare it with a value")
+            raise Refused(f"it is of type {_cut(kind)}, not true or false; compare it with a value")
         # Selected, not filtered by: a filter may be handed to Arrow, for which NaN is neither equal to nor above anything.
         held = self.connection.execute(f"SELECT {text} AS held FROM {_TABLE}").fetchnumpy()["held"]
         if isinstance(held, np.ma.MaskedArray):
             if len(held) and np.ma.getmaskarray(held).all():
-                raise _Refused(
-                    "it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default by coalesce(x, default)"
-                )
+                raise Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default by coalesce(x, default)")
             held = held.filled(False)
         return np.flatnonzero(held)
 
     def _names(self, condition: str) -> set[str]:
         """The columns that a condition reads. See NOTE [ query: what a condition may do ]."""
-        parsed = self._parse(_selecting(condition))
+        parsed = self._parse(_selecting(f"(\n{condition}\n)"))
         if _shell(parsed) != self._shell:
-            raise _Refused("it is more than one expression")
-        expressions = list(_expressions(parsed["statements"][0]["node"]["select_list"][0]))
-        for expression in expressions:
-            if expression["class"] in _REFUSED:
-                raise _Refused(_REFUSED[expression["class"]])
-        bound = {name.lower() for each in expressions if each["class"] == "LAMBDA" for name in _referred(_expressions(each["lhs"]))}
+            raise Refused("it is more than one expression")
+        try:
+            self._parse(_selecting(condition))
+        except Refused:
+            raise Refused("its parentheses do not match: one closes before it was opened") from None
+        expression = Expression(parsed["statements"][0]["node"]["select_list"][0])
+        self._refuse_functions(expression.others)
         by_lower: dict[str, list[str]] = {}
         for name in self._columns.kinds:
             by_lower.setdefault(name.lower(), []).append(name)
         found = set()
-        for name in _referred(expressions):
+        for name in expression.names:
             matching = by_lower.get(name.lower(), [])
             if len(matching) > 1:
-                raise _Refused(f"{name!r} may be {' or '.join(map(repr, matching))}: SQL does not tell upper from lower case in names")
-            if not matching and name.lower() not in bound:
+                raise Refused(f"{name!r} may be {' or '.join(map(repr, matching))}: SQL does not tell upper from lower case in names")
+            if not matching:
                 self._refuse_pixels(name)
-                raise _Refused(f"there is no column {name!r}; a text is written in single quotes, 'so'")
+                raise Refused(f"there is no column {name!r}; a text is written in single quotes, 'so'")
             found.update(matching)
         return found
+
+    def _refuse_functions(self, others: set[str]) -> None:
+        """Refuses functions that are not in the list. Unknown ones and aggregates are left to DuckDB, whose words are better."""
+        for name in sorted(others):
+            found = self.connection.execute(
+                "SELECT function_type FROM duckdb_functions() WHERE lower(function_name) = ?", [name]
+            ).fetchall()
+            if any(kind != "aggregate" for (kind,) in found):
+                raise Refused(
+                    f"it calls {name}(), which a condition may not: its functions depend on their arguments alone, and make no value whose "
+                    "size a number sets"
+                )
 
     def _refuse_pixels(self, name: str) -> None:
         """Refuses the name of an image or a mask, with what can be done."""
         for field in self._columns.pixels.values():
             if field.name.lower() == name.lower():
-                raise _Refused(
+                raise Refused(
                     f"there is no column {name!r}: it is a field of kind {field.kind}, and a condition reads no pixels; compare its width "
                     "and height, or what was packed beside it, or choose samples in Python and give their indices to a Subset"
                 )
@@ -174,9 +184,9 @@ class ConditionEngine:
         try:
             parsed: dict[str, Any] = json.loads(serialized)
         except RecursionError:
-            raise _Refused("it is nested too deeply") from None
+            raise Refused("it is nested too deeply") from None
         if parsed["error"]:
-            raise _Refused(" ".join(str(parsed["error_message"]).split()))
+            raise Refused(" ".join(str(parsed["error_message"]).split()))
         return parsed
 
     def _load(self, names: Iterable[str]) -> None:
@@ -198,13 +208,9 @@ class ConditionEngine:
         return ArgumentError(f"where({_cut(condition)!r}): {reason}. The {self._known()}")
 
 
-class _Refused(Exception):
-    """A condition that is not evaluated; the text is the reason."""
-
-
 def _selecting(condition: str) -> str:
     # The line break ends a comment that the condition may end with.
-    return f"SELECT (\n{condition}\n) FROM {_TABLE}"
+    return f"SELECT {condition}\n FROM {_TABLE}"
 
 
 def _shell(parsed: dict[str, Any]) -> Any:
@@ -222,24 +228,6 @@ def _placeless(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _placeless(each) for key, each in value.items() if not key.startswith("query_location")}
     return [_placeless(each) for each in value] if isinstance(value, list) else value
-
-
-def _expressions(value: Any) -> Iterator[dict[str, Any]]:
-    """Every parsed expression in value, itself included."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            if "class" in each:
-                yield each
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
-
-
-def _referred(expressions: Iterable[dict[str, Any]]) -> set[str]:
-    """The names that expressions refer to; of a path into a struct, the first."""
-    return {each["column_names"][0] for each in expressions if each["class"] == "COLUMN_REF"}
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from everything import COUNT, Everything, packed_everything, rows_of_everything
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastload import PackedDataset, pack
 from fastload.errors import ArgumentError, SampleError
+from fastload.query.allowed import FUNCTIONS
 from fastload.store import Manifest
 
 duckdb = pytest.importorskip("duckdb")
@@ -226,6 +230,22 @@ def test_mistakes(ds: PackedDataset, condition: Any, reason: str) -> None:
         "(" * 5000 + "label" + ")" * 5000,
         "1" + " + 1" * 900 + " = 1",
         "not " * 100_000 + "true",
+        "label = 1) or (label = 2",
+        "label = 1) or (true",
+        "true) and (label = 1",
+        "label = 1)) or ((label = 2",
+        "label = 1) /* ( */ or (label = 2",
+        "label = 1) or -- (\n(label = 2",
+        "label = 1 */",
+        "label = 1 /* /* */",
+        "label = 1) -- ",
+        "caption = 'it's'",
+        "caption = 'a",
+        'caption = "caption',
+        "caption = $$a",
+        "label = 1 as held",
+        "label = 1 from __samples__ --",
+        "label in (" + ",".join(["1"] * 600_000) + ")",
     ],
 )
 def test_hostile_conditions(ds: PackedDataset, tmp_path: Path, condition: str) -> None:
@@ -236,6 +256,143 @@ def test_hostile_conditions(ds: PackedDataset, tmp_path: Path, condition: str) -
         ds.where(condition.replace("SECRET", str(secret)))
     assert os.listdir(tmp_path) == ["secret.csv"]
     assert len(ds.where("true")) == COUNT
+
+
+FORBIDDEN = [
+    "sleep_ms(1) is null",
+    "SLEEP_MS(1) is null",
+    '"sleep_ms"(1) is null',
+    "(1).sleep_ms() is null",
+    "pg_sleep(1) is null",
+    "main.sleep_ms(1) is null",
+    "write_log('x') is null",
+    "current_setting('threads') is not null",
+    "getvariable('x') is null",
+    "getenv('HOME') is null",
+    "current_date > date '2000-01-01'",
+    "current_date() > date '2000-01-01'",
+    "now() > timestamp '2000-01-01'",
+    "today() > date '2000-01-01'",
+    "age(timestamp '2000-01-01') > interval 1 day",
+    "ago(interval 1 day) is not null",
+    "random() < 0.5",
+    "uuid() is not null",
+    "gen_random_uuid() is not null",
+    "setseed(0.5) is null",
+    "nextval('s') = 1",
+    "version() = 'x'",
+    "current_query() = 'x'",
+    "current_user = 'x'",
+    "current_database() = 'x'",
+    "current_schemas(true) is null",
+    "txid_current() = 1",
+    "pg_typeof(label) = 'x'",
+    "has_table_privilege('x', 'select')",
+    "json_serialize_sql('select 1') is null",
+    "json_serialize_plan('select 1') is null",
+    "json_execute_serialized_sql('x') is null",
+    "parse_duckdb_log_message('x', 'y') is null",
+    "error('x') is null",
+    "stats(label) is null",
+    "vector_type(label) is null",
+    "repeat('x', 1000000000) = caption",
+    "len(range(1000000000)) > 1",
+    "len(generate_series(1, 1000000000)) > 1",
+    "lpad(caption, 1000000000, 'x') = caption",
+    "rpad(caption, 1000000000, 'x') = caption",
+    "len(list_resize([1], 1000000000)) > 1",
+    "printf('%1000000000d', label) = 'x'",
+    "format('{:1000000000}', label) = 'x'",
+    "bar(label, 0, 1, 1000000000) = 'x'",
+    "bitstring('1', 1000000000) is null",
+    "list_reduce(box, lambda a, b: a + b) > 0",
+    "list_filter(box, lambda current_user: true) is null or current_user = 'x'",
+    "list_transform(box, lambda x: sleep_ms(1)) is null",
+    "case when label = 1 then sleep_ms(1) is null end",
+    "label in (1, sleep_ms(1))",
+    "replace(replace(replace(replace(caption, 'a', 'bb'), 'b', 'cc'), 'c', 'dd'), 'd', 'ee') = 'x'",
+]
+
+
+@pytest.mark.parametrize("condition", FORBIDDEN)
+def test_functions_that_are_not_of_a_sample(ds: PackedDataset, condition: str) -> None:
+    """A condition calls no function that waits, writes, reads the clock, a generator, a setting or the environment, or fills the memory."""
+    with pytest.raises(ArgumentError, match=r"which a condition may not|no column|does not exist|in each other"):
+        ds.where(condition)
+
+
+ALLOWED = [
+    "label % 2 < 2 and -label < 1000 and label ** 2 >= 0 and label // 2 < 1000 and (label & 1) | 1 = 1 and not label > 1e9",
+    "abs(weight) >= 0 or isnan(weight)",
+    "label between -100 and 100 and label not in (1001, 1002) and label is distinct from 99999",
+    "hash(caption) % 10 < 10",
+    "upper(caption) = upper(caption) and length(caption) >= 0 and caption ^@ '' and caption || 'x' <> caption",
+    "caption like '%' and caption ilike '%' and caption like '%' escape '!' and caption similar to '(.|\\n)*' and caption glob '*'",
+    "regexp_matches(caption, '') and replace(replace(caption, 'a', ''), 'b', '') is not null and split_part(caption, ' ', 1) is not null",
+    "substring(caption from 1 for 2) is not null and trim(both ' ' from caption) is not null and position('a' in caption) >= 0",
+    "caption collate nocase = caption and md5(caption) = md5(caption)",
+    "(meta->'a'->'b') is null or true",
+    "meta->>'$.a' is null or json_extract(meta, '$.a') is not null",
+    "coalesce(meta->>'$.a', 'x') <> '' and try_cast(meta->>'$.a' as int) is null or true",
+    "box[1] >= 0 or box[1:2] is not null or len(box) > 0",
+    "list_sum(box) = list_sum(box) and list_max(box) >= list_min(box) or 3 in box or list_contains(box, 3)",
+    "len(list_filter(box, lambda x: x > 1)) >= 0 and len(list_transform(box, lambda x, i: x + i)) = len(box)",
+    "len([x + 1 for x in box if x > 2]) >= 0",
+    "list_sum(list_transform(box, lambda x: list_sum(list_transform(box, lambda y: x * y)))) is not null",
+    "case when label = 1 then true when label = 2 then false else true end or true",
+    "if(label = 1, true, true) and ifnull(label, 1) >= -1e9 and nullif(label, 99999) is not null and greatest(label, 1) >= 1",
+    "{'a': label}.a = label and struct_extract({'a': label}, 'a') = label and (label, 1) = (label, 1)",
+    "date '2020-01-02' + interval 3 days > date '2020-01-01' and extract(year from date '2020-01-01') = 2020",
+    "label::varchar = cast(label as varchar) and label::decimal(18, 2) = label",
+    "(label >= 0) or (label < 0) -- a comment with ) and '",
+    "label >= 0 /* ( */ or label < 0",
+    "caption <> ')' or caption = '(' or caption <> '''' or caption <> $$)$$",
+    "((((label)))) = label",
+]
+
+
+@pytest.mark.parametrize("condition", ALLOWED)
+def test_functions_of_a_sample(ds: PackedDataset, condition: str) -> None:
+    """What asks a sample's own values is evaluated: operators, texts, lists, lambdas, JSON, dates, casts, comments."""
+    assert len(ds.where(condition)) == COUNT
+
+
+def test_the_list_of_functions_has_nothing_volatile(ds: PackedDataset) -> None:
+    """DuckDB says itself that no function of the list depends on more than its arguments, and none is anything but scalar or a macro."""
+    ds.where("true")
+    rows = ds.opened.conditions.connection.execute(
+        "SELECT lower(function_name), function_type, coalesce(has_side_effects, false), coalesce(stability, 'CONSISTENT') "
+        "FROM duckdb_functions()"
+    ).fetchall()
+    known = [row for row in rows if row[0] in FUNCTIONS and row[1] in ("scalar", "macro")]
+    assert len({row[0] for row in known}) > 300
+    assert not [row for row in known if row[2] or row[3] != "CONSISTENT"]
+    assert not [row for row in rows if row[0] in FUNCTIONS and row[1] in ("table_macro", "pragma")]
+
+
+def outside_texts(condition: str) -> str:
+    """A condition without its texts, quoted names and comments, found without DuckDB."""
+    return re.sub(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", " ", condition, flags=re.DOTALL)
+
+
+PARTS = ["(", ")", "label", "1", "=", "or", "and", "'", '"', "--", "/*", "*/", "\n", ";", ",", "true", "not"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(PARTS), max_size=14))
+def test_what_is_taken_is_balanced(ds: PackedDataset, parts: list[str]) -> None:
+    """A condition that is taken never closes a parenthesis that it did not open, and ends no statement."""
+    condition = " ".join(parts)
+    try:
+        ds.where(condition)
+    except ArgumentError:
+        return
+    depth = 0
+    for character in outside_texts(condition):
+        assert character != ";"
+        depth += (character == "(") - (character == ")")
+        assert depth >= 0, condition
+    assert depth == 0, condition
 
 
 def test_the_connection_reads_no_files(ds: PackedDataset, tmp_path: Path) -> None:
