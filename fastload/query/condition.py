@@ -167,7 +167,7 @@ class ConditionEngine:
             if any(kind != "aggregate" for (kind,) in found):
                 raise Refused(
                     f"it calls {name}(), which a condition may not: its functions depend on their arguments alone, and make no value whose "
-                    "size a number sets"
+                    "size a number sets; a random part is `hash(a_column) % 10 = 0`"
                 )
 
     def _refuse_pixels(self, name: str) -> None:
