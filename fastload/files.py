@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 
 FILE_BYTES = 1 << 30
 """Limit on a file that is read into memory at once. A larger image would also be over the default limit on pixels, stored raw."""
@@ -72,3 +73,106 @@ def read_regular(path: str | os.PathLike[str], limit: int = FILE_BYTES) -> bytes
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+# ---- folders in which others may write
+
+
+def check_entry(entry: os.stat_result, folder: os.stat_result, path: str | os.PathLike[str]) -> None:
+    """Checks that an entry of a shared folder is no other user's plant.
+
+    It must belong to this user or to root; in a folder that only its owner and its group may write, it may be any of theirs. A file that
+    everybody may write is refused everywhere.
+
+    Args:
+        entry: status of the entry itself, never of what a link leads to.
+        folder: status of the folder that it was found in.
+        path: of the entry, for the message.
+
+    Raises:
+        OSError: EPERM; the reason says what is wrong.
+    """
+    name = os.path.basename(os.fspath(path))
+    if stat.S_ISLNK(entry.st_mode):
+        raise OSError(errno.ELOOP, f"{name} is a symbolic link, which somebody may have planted", os.fspath(path))
+    if entry.st_uid not in (os.geteuid(), 0) and folder.st_mode & stat.S_IWOTH:
+        raise OSError(errno.EPERM, f"{name} belongs to another user (uid {entry.st_uid})", os.fspath(path))
+    if stat.S_ISREG(entry.st_mode) and entry.st_mode & stat.S_IWOTH:
+        raise OSError(errno.EPERM, f"every user may write {name}", os.fspath(path))
+
+
+def open_folder(path: str | os.PathLike[str], below: os.stat_result | None = None) -> int:
+    """Opens a folder, through which its files are opened then, whatever takes its name meanwhile.
+
+    Args:
+        path: the folder's.
+        below: status of the folder that it is an entry of: it is no link then, and passes `check_entry`; None: it is the user's choice.
+
+    Raises:
+        OSError: it is no folder, or not to be trusted.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if below is None else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except NotADirectoryError:
+        if os.path.islink(path):
+            raise OSError(
+                errno.ELOOP, f"{os.path.basename(os.fspath(path))} is a symbolic link, which somebody may have planted", os.fspath(path)
+            ) from None
+        raise
+    if below is not None:
+        try:
+            check_entry(os.fstat(descriptor), below, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def open_entry(folder: int, name: str, flags: int, mode: int = 0o664) -> int:
+    """Opens a regular file in an open folder; follows no link, waits for no FIFO, and refuses what `check_entry` does.
+
+    Raises:
+        OSError: it cannot be opened, or is not to be trusted.
+    """
+    try:
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, mode, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{name} is a symbolic link, which somebody may have planted", name) from None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        check_entry(status, os.fstat(folder), name)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, f"{name} is no regular file", name)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_own(path: str | os.PathLike[str]) -> None:
+    """Checks that a folder, and a link to it, belong to this user or to root.
+
+    Where the file system gives all files to one owner (a network's root squash, a container's mount), that one counts as this user.
+
+    Raises:
+        OSError: EPERM: it is another user's; or it cannot be looked at.
+    """
+    for status in (os.lstat(path), os.stat(path)):
+        if status.st_uid not in (os.geteuid(), 0) and status.st_uid != _owner_of_new(path):
+            raise OSError(errno.EPERM, f"it belongs to another user (uid {status.st_uid})", os.fspath(path))
+
+
+def _owner_of_new(folder: str | os.PathLike[str]) -> int:
+    """Owner of a file that this process makes in a folder; -1 where it can make none."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".fastload-", dir=folder)
+    except OSError:
+        return -1
+    try:
+        return os.fstat(descriptor).st_uid
+    finally:
+        os.close(descriptor)
+        os.unlink(name)

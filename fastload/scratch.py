@@ -38,7 +38,7 @@ def _made(parent: Path, start: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=start, dir=parent))
         try:
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             continue
         with suppress(OSError):  # a file system without locks, where nothing is ever taken for abandoned

@@ -144,7 +144,9 @@ def _buckets(data: PackedData | None) -> list[RemoteStatus]:
 
 def _bucket(status: RemoteStatus) -> str:
     """How far a dataset in a bucket is cached, and what was fetched."""
-    unwritten = f", which cannot be written ({status.why})" if status.why else ""
+    unwritten = (
+        f", which takes no more ({status.why})" if status.full else f", which cannot be written ({status.why})" if status.why else ""
+    )
     return (
         f"{status.url}: {status.cached:,} of {status.count:,} samples in {status.cache}{unwritten}; "
         f"{status.fetched / 2**20:,.1f} MiB fetched by {status.ranges:,} requests"

@@ -9,7 +9,8 @@ One file for each list of paths, or of places in them, named by a hash of it, li
   count x   u64 stamp (csrc/store/files.h; 0: the image is not known), u32 size of its index, 0 for none
   the indexes, one after another.
 It is replaced by rename. Whoever writes it takes over first what another process has put there since, so that ranks add to each other's.
-Nothing depends on it: a file that is damaged, of another list or unreadable counts as none, and one whose stamp differs is proved anew.
+Nothing depends on it: a file that is damaged, of another list, unreadable, a link, or another user's in a folder that all may write counts
+as none, and one whose stamp differs is proved anew.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import ArgumentError
-from fastload.files import expanded, read_regular
+from fastload.files import expanded, open_entry, open_folder
 
 _MAGIC = b"FLINDEX1"
 _HEADER = struct.Struct("<8sQQII")
@@ -84,7 +85,7 @@ class IndexCache:
 
     def _replace(self, parts: tuple[bytes, ...]) -> None:
         for left in self._folder.glob(f"{self.path.stem}*{_NEW}"):  # by a process that was killed
-            if time.time() - left.stat().st_mtime > _STALE_S:
+            if time.time() - left.lstat().st_mtime > _STALE_S:
                 left.unlink(missing_ok=True)
         handle, name = tempfile.mkstemp(dir=self._folder, prefix=self.path.stem, suffix=_NEW)
         try:
@@ -100,8 +101,15 @@ class IndexCache:
 
     def _read(self, count: int) -> tuple[np.ndarray, np.ndarray, bytes] | None:
         try:
-            data = read_regular(self.path, _MOST)
+            folder = open_folder(self._folder)
+            try:
+                with open(open_entry(folder, self.path.name, os.O_RDONLY), "rb") as file:
+                    data = file.read(_MOST + 1)
+            finally:
+                os.close(folder)
         except OSError:
+            return None
+        if len(data) > _MOST:
             return None
         if len(data) < _HEADER.size:
             return None

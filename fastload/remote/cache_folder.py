@@ -46,11 +46,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastload.errors import ArgumentError, DatasetError
-from fastload.files import expanded
+from fastload.files import check_own, expanded
 from fastload.remote.hosts import boot_id, is_local
 from fastload.remote.locks import LockFile
+from fastload.remote.shared_files import TEMPORARY, dataset_folder, open_in_dataset, open_in_root, replace_file, root_folder
 from fastload.sizes import parse_size
-from fastload.store.manifest import write_atomically
 from fastload.urls import name_of, normalized, shown
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ _warned: set[Path] = set()
 _FOLDER = re.compile(r".+-[0-9a-f]{20}")
 _STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
 _GRANT = re.compile(r"grant-[0-9]+-[0-9]+")
-_CONTENT = re.compile(rf"[0-9a-f]{{8}}-[0-9]+-.+|{_GRANT.pattern}|users|claims")
+_CONTENT = re.compile(rf"[0-9a-f]{{8}}-[0-9]+-.+|{_GRANT.pattern}|{TEMPORARY.pattern}|users|claims")
 _LAST = (DATASET + ".tmp", "used", DATASET)  # what says that a folder is a dataset's goes at the end
 
 
@@ -86,6 +86,13 @@ def default_folder() -> Path:
     if named:
         return Path(expanded(named))
     return Path(os.environ.get("XDG_CACHE_HOME") or expanded("~/.cache")) / "fastload"
+
+
+class BudgetError(OSError):
+    """The cache's size leaves no room; the text has the size, and what was needed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.ENOSPC, reason)
 
 
 class CacheFolder:
@@ -102,6 +109,7 @@ class CacheFolder:
     Attributes:
         writable: whether anything can be written to it.
         why: why something could not be, in a few words; "" as long as all could.
+        lacks_room: whether that is its size, and not the folder.
         closed: whether `close` was called.
     """
 
@@ -113,10 +121,14 @@ class CacheFolder:
         self.writable = self.size is None or self.size >= LEAST
         self.why = ""
         self.closed = False
-        self.lock = LockFile(self.path / "lock")
+        self._default_size = self.size is None
+        self.lacks_room = False
+        self.lock = LockFile(self.path / "lock", open_in_root)
+        self._check_owner()
         try:
             if self.writable:
-                self.path.mkdir(parents=True, exist_ok=True)
+                self.path.mkdir(0o775, parents=True, exist_ok=True)
+                self._check_owner()
                 with self.lock.held():
                     self._own()
         except (FileExistsError, NotADirectoryError):
@@ -129,6 +141,19 @@ class CacheFolder:
         if self.size is None:
             self.size = int(FREE_PART * shutil.disk_usage(self.path if self.writable else "/").free) + self.used()
 
+    def _check_owner(self) -> None:
+        """Refuses another user's folder. Raises DatasetError. See NOTE [ cache: whom it trusts ]."""
+        try:
+            check_own(self.path)
+        except PermissionError as error:
+            if error.errno == errno.EPERM:
+                raise DatasetError(
+                    f"the cache {self.path} is refused: {error.strerror}, who could put other data into it; name a folder of your own as "
+                    "cache= or FASTLOAD_CACHE, or have its owner be root"
+                ) from None
+        except OSError:  # there is none yet, or it is no folder, which is said elsewhere
+            pass
+
     def _own(self) -> None:
         """Takes the folder for this host. Under the lock. Raises DatasetError, OSError. See NOTE [ cache: one host ]."""
         file, boot, local = self.path / OWNER, boot_id(), is_local(self.path)
@@ -140,8 +165,9 @@ class CacheFolder:
             )
         if other != boot:
             owner = {"format": "fastload-cache", "boot": boot, "host": socket.gethostname(), "local": local}
-            write_atomically(file, json.dumps(owner).encode(), durable=False)
-        os.utime(file)
+            with root_folder(self.path) as folder:
+                replace_file(folder, OWNER, json.dumps(owner).encode())
+        _touch(file)
 
     def _owner(self) -> tuple[str, str, float, bool]:
         """Boot ID and name of the host that has the folder, seconds since it renewed that, and whether the disk was its own.
@@ -150,8 +176,8 @@ class CacheFolder:
         """
         file = self.path / OWNER
         try:
-            found = json.loads(read_small(file))
-            return str(found["boot"]), str(found["host"]), time.time() - file.stat().st_mtime, found.get("local") is True
+            found = json.loads(read_small(file, open_in_root))
+            return str(found["boot"]), str(found["host"]), time.time() - file.lstat().st_mtime, found.get("local") is True
         except (OSError, ValueError, LookupError, TypeError):
             return "", "", ALIVE_S, False
 
@@ -162,6 +188,7 @@ class CacheFolder:
 
     def note(self, error: OSError) -> None:
         """Notes why something could not be written."""
+        self.lacks_room = self.lacks_room or isinstance(error, BudgetError)
         self.why = self.why or error.strerror or type(error).__name__
 
     def renew(self) -> None:
@@ -169,7 +196,7 @@ class CacheFolder:
         if self.writable:
             try:
                 if self._owner()[0] == boot_id():
-                    os.utime(self.path / OWNER)
+                    _touch(self.path / OWNER)
                     return
             except OSError:
                 pass
@@ -179,11 +206,17 @@ class CacheFolder:
         """Warns the user, once a program and not in its worker processes, that the folder cannot be written."""
         if self.why and not self.writable and self.path not in _warned and multiprocessing.parent_process() is None:
             _warned.add(self.path)
-            warnings.warn(
-                f"the cache {self.path} cannot be written ({self.why}): what it lacks is fetched again in every epoch; "
-                "name a folder that can be written as cache= or FASTLOAD_CACHE",
-                stacklevel=2,
-            )
+            fetched = "what it lacks is fetched again in every epoch"
+            if self.lacks_room:
+                text = (
+                    f"the cache {self.path} is full: {self.why}; {fetched}: give it more as cache_size= (--cache-size), or remove a dataset"
+                )
+            else:
+                text = (
+                    f"the cache {self.path} cannot be written ({self.why}): {fetched}; name a folder that can be written as cache= or "
+                    "FASTLOAD_CACHE"
+                )
+            warnings.warn(text, stacklevel=2)
 
     def lose(self) -> None:
         """Notes that the folder is gone, or another host's."""
@@ -226,9 +259,14 @@ class CacheFolder:
     def admit(self, folder: Path, description: bytes) -> None:
         """Makes a dataset's folder, if there is room for its own few files. Under the lock. Raises OSError: ENOSPC where there is none."""
         if not _is_dataset(folder) and self._room(folder, _DATASET_PAGES * PAGE) < _DATASET_PAGES * PAGE:
-            raise OSError(errno.ENOSPC, "cache_size leaves no room for another dataset")
-        folder.mkdir(exist_ok=True)
-        write_atomically(folder / DATASET, description, durable=False)
+            source = " (0.8 of what was free on its disk)" if self._default_size else ""
+            raise BudgetError(
+                f"cache_size={self.size:,} bytes{source} leaves no room for another dataset, which needs {_DATASET_PAGES * PAGE:,} bytes "
+                f"to begin with: {self.used():,} are taken by datasets in use and the folder's own files"
+            )
+        folder.mkdir(0o775, exist_ok=True)
+        with dataset_folder(folder) as opened:
+            replace_file(opened, DATASET, description)
         count_anew(folder)
 
     def _room(self, folder: Path, wanted: int) -> int:
@@ -256,9 +294,18 @@ class CacheFolder:
 def _opened(folder: Path) -> float:
     """When a dataset was last opened."""
     try:
-        return (folder / DATASET).stat().st_mtime
+        return (folder / DATASET).lstat().st_mtime
     except OSError:
         return 0.0
+
+
+def _touch(file: Path) -> None:
+    """Sets the time of a file of the cache folder to now. Raises OSError."""
+    descriptor = open_in_root(file, os.O_RDONLY)
+    try:
+        os.utime(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_dataset(folder: Path) -> bool:
@@ -270,9 +317,9 @@ def _is_dataset(folder: Path) -> bool:
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 
-def read_small(file: Path) -> bytes:
-    """The first bytes of a file that anybody may have put there; only of a regular one. Raises OSError."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+def read_small(file: Path, open_file: Callable[[Path, int], int] = open_in_dataset) -> bytes:
+    """The first bytes of a file of a dataset's folder. Raises OSError: also where it is not to be trusted."""
+    descriptor = open_file(file, os.O_RDONLY)
     try:
         return os.read(descriptor, PAGE)
     finally:
@@ -281,13 +328,15 @@ def read_small(file: Path) -> bytes:
 
 def remove_unused(folder: Path) -> bool:
     """Removes a dataset's cache unless a process uses it. Under the folder's lock. Returns whether what was granted to it is free."""
-    users = LockFile(folder / "users")
+    users = LockFile(folder / "users", open_in_dataset)
     try:
         if not users.exclusive():
             return False
         remove_files(folder, lambda _: True)
-        for name in _LAST:
-            (folder / name).unlink(missing_ok=True)
+        with dataset_folder(folder) as opened:
+            for name in _LAST:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=opened)
     except OSError:
         return False
     finally:
@@ -299,11 +348,13 @@ def remove_unused(folder: Path) -> bool:
 
 def remove_files(folder: Path, doomed: Callable[[str], bool]) -> None:
     """Removes those files of a dataset's cache, states first: nothing counts as there without its file. Raises OSError."""
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
-    for name in sorted(names, key=lambda name: _STATE.fullmatch(name) is None):
-        if doomed(name):
-            (folder / name).unlink(missing_ok=True)
+    with dataset_folder(folder) as opened:
+        with os.scandir(opened) as entries:
+            names = [entry.name for entry in entries if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
+        for name in sorted(names, key=lambda name: _STATE.fullmatch(name) is None):
+            if doomed(name):
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=opened)
 
 
 def read_used(folder: Path) -> int:
@@ -321,7 +372,7 @@ def count_anew(folder: Path) -> None:
     used = on_disk(folder)
     for file in folder.glob("grant-*"):
         if _GRANT.fullmatch(file.name):
-            lock = LockFile(file)
+            lock = LockFile(file, open_in_dataset)
             try:
                 if lock.exclusive():
                     file.unlink(missing_ok=True)  # its process is gone
@@ -334,7 +385,7 @@ def count_anew(folder: Path) -> None:
 
 def write_used(folder: Path, used: int) -> None:
     """Notes them, in one write: a kill leaves the old number or the new one."""
-    file = os.open(folder / "used", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    file = open_in_dataset(folder / "used", os.O_WRONLY | os.O_CREAT)
     try:
         os.pwrite(file, used.to_bytes(_NUMBER, "little"), 0)
     finally:

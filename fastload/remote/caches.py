@@ -13,6 +13,7 @@ from fastload.errors import ArgumentError
 from fastload.remote.cache_folder import DATASET, CacheFolder, described, read_used, remove_unused
 from fastload.remote.locks import LockFile
 from fastload.remote.remote_files import RemoteFiles
+from fastload.remote.shared_files import open_in_dataset
 from fastload.store.reader import DatasetReader
 from fastload.urls import normalized, shown
 
@@ -52,10 +53,10 @@ def cached_datasets(cache: str | os.PathLike[str] | None = None) -> list[CachedD
 
 def _found(root: CacheFolder) -> Iterator[CachedDataset]:
     for folder in root.datasets():
-        users = LockFile(folder / "users")
+        users = LockFile(folder / "users", open_in_dataset)
         try:
             used = not users.exclusive()
-            opened = datetime.fromtimestamp((folder / DATASET).stat().st_mtime, timezone.utc)
+            opened = datetime.fromtimestamp((folder / DATASET).lstat().st_mtime, timezone.utc)
         except OSError:
             continue
         finally:

@@ -26,13 +26,14 @@ import numpy as np
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.files import check_entry, open_entry
 from fastload.remote.cache_folder import FORMAT, PAGE, CacheFolder, count_anew, remove_files
 from fastload.remote.groups import GROUP_BYTES, Groups
 from fastload.remote.locks import LockFile, SelfClosing, close_all
 from fastload.remote.open_files import OpenFiles, identity_of
+from fastload.remote.shared_files import dataset_folder, open_in_dataset, replace_file
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
-from fastload.store.manifest import write_atomically
 from fastload.store.schema import CRC_COLUMN
 from fastload.store.sidecar import Section
 from fastload.urls import shown
@@ -89,7 +90,11 @@ class CachedShard(SelfClosing):
     def exists(self) -> bool:
         """Whether both files are there, in their size; notes which files they are."""
         try:
-            data, state = self.path.lstat(), self.state_path.lstat()
+            with dataset_folder(self.path.parent) as folder:
+                within = os.fstat(folder)
+                data, state = (os.lstat(path.name, dir_fd=folder) for path in (self.path, self.state_path))
+            for status, path in ((data, self.path), (state, self.state_path)):
+                check_entry(status, within, path)
         except OSError:
             return False
         self.identity, self.state_identity = identity_of(data), identity_of(state)
@@ -98,11 +103,13 @@ class CachedShard(SelfClosing):
     def create(self) -> None:
         """Makes the files where they are missing, or of another size. Under the folder's lock. Raises OSError."""
         if not self.exists():
-            self.state_path.unlink(missing_ok=True)  # first: nothing may count as there without its file
-            self.path.unlink(missing_ok=True)
-            for path, size in ((self.path, self.entry.bytes), (self.state_path, len(self.state))):
-                with open(path, "xb") as file:
-                    file.truncate(size)
+            with dataset_folder(self.path.parent) as folder:
+                for path in (self.state_path, self.path):  # the state first: nothing may count as there without its file
+                    with suppress(FileNotFoundError):
+                        os.unlink(path.name, dir_fd=folder)
+                for path, size in ((self.path, self.entry.bytes), (self.state_path, len(self.state))):
+                    with open(open_entry(folder, path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+                        file.truncate(size)
 
     def in_memory(self) -> None:
         """Takes an empty file of anonymous memory in the place of one in the folder: it has the size, and nothing is there."""
@@ -136,7 +143,7 @@ class CachedShard(SelfClosing):
         try:
             if not self.exists() or not os.access(self.path, os.R_OK):
                 return False
-            with open(self.state_path, "rb") as file:
+            with open(open_in_dataset(self.state_path, os.O_RDONLY), "rb") as file:
                 self.take_state(0, file.read(len(self._raw)))
         except OSError:
             return False
@@ -167,10 +174,10 @@ class DatasetCache:
         self.root = folder
         self.path = folder.folder_of(url, place)
         self._full = False
-        self._users = LockFile(self.path / "users")
-        self._claims = LockFile(self.path / "claims")
+        self._users = LockFile(self.path / "users", open_in_dataset)
+        self._claims = LockFile(self.path / "claims", open_in_dataset)
         self._files = OpenFiles()
-        self._grant = LockFile(self.path / f"grant-{os.getpid()}-{next(_numbers)}")
+        self._grant = LockFile(self.path / f"grant-{os.getpid()}-{next(_numbers)}", open_in_dataset)
         self._granted = 0  # and neither written nor reserved
         self._reserved = 0  # for what is on its way
         self._asked = False  # whether the grant's file was made
@@ -231,11 +238,12 @@ class DatasetCache:
         try:
             if not self.full:
                 with self.root.lock.held():  # the name that it is written under first is one for all processes
-                    if path.exists():  # damaged; or another process was a moment ahead, which is seldom
+                    if os.path.lexists(path):  # damaged; or another process was a moment ahead, which is seldom
                         path.unlink()
                         count_anew(self.path)
                     if self.root.grant(self.path, size, size):
-                        write_atomically(path, bytes(data), durable=False)
+                        with dataset_folder(self.path) as opened:
+                            replace_file(opened, path.name, bytes(data))
         except OSError:
             self._full = True
 
@@ -277,7 +285,7 @@ class DatasetCache:
             self._asked = True
             if self._grant.exclusive():
                 granted = self.root.grant(self.path, wanted, least)
-                os.truncate(self._grant.path, max(0, self._reserved + self._granted + granted))
+                self._grant.resize(max(0, self._reserved + self._granted + granted))
                 self._granted += granted
 
     def give_back(self, start: int, stop: int, used: int = 0) -> None:

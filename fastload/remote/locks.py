@@ -48,8 +48,10 @@ class LockFile(SelfClosing):
     4. The file is closed with the last reference, if not before.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, open_file: Callable[[Path, int], int]) -> None:
+        """Notes the path; `open_file` opens it when the first lock is taken: `fastload.remote.shared_files` has them."""
         self.path = path
+        self._open_file = open_file
         self._file: list[int] = []  # the descriptor, once it is open
         self._closed = False
         self._threads = threading.Lock()  # held in `held`
@@ -61,7 +63,7 @@ class LockFile(SelfClosing):
         try:
             return self._file[0]
         except IndexError:
-            self._file.append(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            self._file.append(self._open_file(self.path, os.O_RDWR | os.O_CREAT))
             return self._file[0]
 
     def shared(self) -> bool:
@@ -121,6 +123,10 @@ class LockFile(SelfClosing):
     def disclaim(self, start: int, length: int) -> None:
         """Lets go of the lock of a range."""
         fcntl.fcntl(self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, length, 0))
+
+    def resize(self, size: int) -> None:
+        """Makes the file have so many bytes. Raises OSError."""
+        os.ftruncate(self._descriptor(), size)
 
     def close(self) -> None:
         """Lets go of all locks, for good; idempotent."""

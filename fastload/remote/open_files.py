@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fastload.remote.locks import SelfClosing
+from fastload.remote.shared_files import open_in_dataset
 
 _MOST = 64
 
@@ -29,7 +30,7 @@ class OpenFiles(SelfClosing):
         if found < 0:
             while len(self._files) >= _MOST:
                 os.close(self._files.popitem(last=False)[1])
-            found = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            found = open_in_dataset(path, os.O_RDWR)
             if identity_of(os.fstat(found)) != identity:
                 os.close(found)
                 raise OSError(errno.ESTALE, f"{path} was replaced")

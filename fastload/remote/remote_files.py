@@ -29,6 +29,7 @@ from fastload.remote.files import check_places, read_manifest
 from fastload.remote.passes import PassShare
 from fastload.remote.requests import Request, Unit
 from fastload.remote.session import RemoteStatus, Session
+from fastload.remote.shared_files import open_in_dataset
 from fastload.store.checked import Bad
 from fastload.store.dataset_files import DatasetFiles
 from fastload.store.entries import Segment, ShardEntry
@@ -194,7 +195,8 @@ class RemoteFiles(DatasetFiles):
 
     def _cached_segment(self, segment: Segment) -> npt.NDArray[np.uint8] | None:
         try:
-            data = np.fromfile(self.session.cache.segment_path(segment), np.uint8)
+            with open(open_in_dataset(self.session.cache.segment_path(segment), os.O_RDONLY), "rb") as file:
+                data = np.fromfile(file, np.uint8)
         except OSError:
             return None
         return data if len(data) == segment.bytes and core.crc32c(data) == segment.crc32c else None
@@ -269,7 +271,9 @@ class RemoteFiles(DatasetFiles):
         session = self.session
         fetched, ranges = session.fetched
         count = sum(shard.entry.count for shard in session.shards)
-        return RemoteStatus(str(self.name), self.cached(), count, session.cache.path, fetched, ranges, session.folder.why)
+        return RemoteStatus(
+            str(self.name), self.cached(), count, session.cache.path, fetched, ranges, session.folder.why, session.folder.lacks_room
+        )
 
     def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
         """(position in `indices`, record) of samples whose records a finished request has in memory; the others are in the cache."""

@@ -39,7 +39,8 @@ class RemoteStatus:
         cache: its folder there.
         fetched: bytes of records that this process has fetched.
         ranges: requests that they came by.
-        why: why nothing more can be written to the cache, in a few words; "" where it can, or is full.
+        why: why nothing more can be written to the cache, in a few words; "" where it can, or is full in mid-dataset.
+        full: whether its size is the reason.
     """
 
     url: str
@@ -49,6 +50,7 @@ class RemoteStatus:
     fetched: int
     ranges: int
     why: str
+    full: bool = False
 
 
 class Session:

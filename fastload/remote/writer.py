@@ -15,6 +15,7 @@ So the journal and the objects belong together: a resume needs the staging folde
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, PackError
-from fastload.files import read_regular
+from fastload.files import check_own, read_regular
 from fastload.remote.bucket import Bucket, same_object
 from fastload.remote.cache_folder import default_folder
 from fastload.remote.files import data_files
@@ -41,9 +42,23 @@ _SECTION_MOST = 1 << 40
 
 
 def default_staging(url: str) -> Path:
-    """The staging folder of a pack to a URL: below the cache folder, with a name of its own for each URL."""
+    """The staging folder of a pack to a URL: below the cache folder, with a name of its own for each URL.
+
+    Raises:
+        PackError: it is another user's, or a link: what is packed could be read and changed there.
+    """
     name = hashlib.blake2b(normalized(url).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return default_folder() / "staging" / name
+    cache = default_folder()
+    folder = cache / "staging" / name
+    try:
+        for each in (cache, folder.parent, folder):
+            if os.path.lexists(each):
+                check_own(each)
+            if each != cache and each.is_symlink():
+                raise OSError(errno.ELOOP, "it is a symbolic link, which somebody may have planted")
+    except OSError as error:
+        raise PackError(f"the staging folder {each} is refused: {error.strerror}; name a folder of your own with --staging") from None
+    return folder
 
 
 class RemoteWriter(DatasetWriter):
@@ -170,6 +185,9 @@ class RemoteWriter(DatasetWriter):
             return memoryview(b"".join(cut_section(memoryview(data), shard, samples)))
         except (OSError, Bad) as error:
             raise DatasetError(f"{path} cannot be used ({error}): --overwrite packs the dataset again") from None
+
+    def _give_up(self) -> None:
+        self._bucket.objects.close()
 
     def _release(self) -> None:
         super()._release()

@@ -157,3 +157,27 @@ def test_lengths_that_do_not_fit() -> None:
     for arguments in ((stamps[:1], sizes, b"123"), (stamps, sizes[:1], b"1"), (stamps, sizes, b"12"), (stamps, sizes, b"1234")):
         with pytest.raises(ArgumentError):
             files.learn(*arguments)
+
+
+def test_a_planted_file_is_not_believed(tree: Path, tmp_path: Path) -> None:
+    """Neither a link in the place of the cache file, nor another user's file in a folder that everybody may write; links are replaced."""
+    cache = tmp_path / "cache"
+    with loader_of(tree, cache) as first:
+        images(first)
+    file = cache_file(cache)
+    elsewhere = tmp_path / "elsewhere"
+    file.rename(elsewhere)
+    before = elsewhere.read_bytes()
+    file.symlink_to(elsewhere)
+    with loader_of(tree, cache) as linked:
+        iter(linked)
+        assert learnt(linked) == 0
+        images(linked)
+    assert not file.is_symlink()
+    assert elsewhere.read_bytes() == before
+    if os.geteuid() == 0:
+        cache.chmod(0o1777)
+        os.chown(file, 65533, 65533)
+        with loader_of(tree, cache) as others:
+            iter(others)
+            assert learnt(others) == 0
