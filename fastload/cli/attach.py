@@ -28,7 +28,8 @@ from fastload.cli.options import (
     in_a_folder,
 )
 from fastload.cli.output import say
-from fastload.cli.pack import run_again, show
+from fastload.cli.pack import show
+from fastload.cli.stopped import run_again
 from fastload.files import expanded
 from fastload.packing.options import LIMITS, OnError, PackOptions, RunOptions
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -31,10 +29,7 @@ def push(
     from fastload.transfer import push as run
 
     _need_url(url)
-    with _stopped("push"):
-        summary = run(
-            dataset, url, version=version, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet
-        )
+    summary = run(dataset, url, version=version, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet)
     removed = f", {summary.removed:,} old objects removed" if summary.removed else ""
     say(
         f"{shown(url)}: {summary.samples:,} samples in {summary.files:,} objects of {human_bytes(summary.bytes)}; "
@@ -54,8 +49,7 @@ def pull(
     from fastload.transfer import pull as run
 
     _need_url(url)
-    with _stopped("pull"):
-        summary = run(url, out, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet)
+    summary = run(url, out, overwrite=overwrite, storage_options=parsed_options(storage_options), progress=not quiet)
     say(
         f"{out}: {summary.samples:,} samples in {summary.files:,} files of {human_bytes(summary.bytes)}; "
         f"{summary.fetched_files:,} of them downloaded now, {human_bytes(summary.fetched_bytes)}"
@@ -81,8 +75,7 @@ def cache(
         say(f"{removed:,} removed" + (f"; {used:,} in use, which stay" if used else ""))
         return
     if url is not None:
-        with _stopped("cache"):
-            there, count = fill_cache(url, cache, cache_size, parsed_options(storage_options), None if quiet else _show_filled)
+        there, count = fill_cache(url, cache, cache_size, parsed_options(storage_options), None if quiet else _show_filled)
         say(f"{shown(url)}: {there:,} of {count:,} samples are in the cache" + ("" if there == count else ", which has no room for more"))
         return
     found = cached_datasets(cache)
@@ -98,12 +91,3 @@ def _show_filled(looked: int, count: int) -> None:
 def _need_url(url: str) -> None:
     if not is_url(url):
         raise ArgumentError(f"{url} is no URL; write {meant_url(url) or 'it as in s3://bucket/train.fl'}")
-
-
-@contextmanager
-def _stopped(command: str) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(f"fastload: stopped; the same `fastload {command}` goes on with it", err=True)
-        raise typer.Exit(130) from None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -32,8 +29,7 @@ from fastload.cli.options import (
     parsed_options,
 )
 from fastload.cli.output import say
-from fastload.cli.stopped import typed
-from fastload.errors import PackError, PackStoppedError
+from fastload.cli.stopped import run_again
 from fastload.packing.options import LIMITS, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
 from fastload.packing.summary import PackSummary
 from fastload.printable import cell
@@ -160,33 +156,6 @@ def pack(
         )
     if not quiet:
         show(summary, shown(out) if is_url(out) else out)
-
-
-@contextmanager
-def run_again(command: str, first: str = "") -> Iterator[None]:
-    """Names the command that goes on, where what this runs is stopped; `first` is said before it."""
-    try:
-        yield
-    except PackStoppedError as error:
-        raise PackError(
-            f"{error.reason}. Repair or remove it, and go on: {again(command)} -- "
-            f"or leave such samples out: {again(command, '--on-error', 'skip')}"
-        ) from error
-    except KeyboardInterrupt:
-        say(f"fastload: stopped; {first}this goes on: {again(command)}", err=True)
-        raise typer.Exit(130) from None
-
-
-def again(command: str, *changed: str) -> str:
-    """The command that goes on with this one, as the shell takes it."""
-    kept: list[str] = []
-    arguments = typed()
-    for argument in arguments:
-        if changed and argument == "--on-error":
-            next(arguments, None)
-        elif argument not in ("--overwrite", "--resume") and not (changed and argument.startswith("--on-error=")):
-            kept.append(argument)
-    return f"`{shlex.join(['fastload', command, '--resume', *changed, *kept])}`"
 
 
 _LINES = (

@@ -161,11 +161,7 @@ def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False
     again at any time."""
     from fastload.packing.index import index as run
 
-    try:
-        summary = run(dataset, workers=workers, progress=not quiet)
-    except KeyboardInterrupt:
-        say(f"fastload: stopped; {dataset} is whole, and fastload index goes on with it", err=True)
-        raise typer.Exit(130) from None
+    summary = run(dataset, workers=workers, progress=not quiet)
     say(
         f"{dataset}: {summary.indexed:,} of {summary.jpegs:,} JPEGs have an entropy index, {summary.added:,} of them new; "
         f"{summary.shards:,} shards written anew"

@@ -26,7 +26,8 @@ from fastload.cli.options import (
     in_a_folder,
 )
 from fastload.cli.output import say
-from fastload.cli.pack import run_again, show
+from fastload.cli.pack import show
+from fastload.cli.stopped import run_again
 from fastload.errors import ArgumentError
 from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
 

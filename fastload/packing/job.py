@@ -70,6 +70,9 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
             return job.run(writer, run, bar, started)
     except OSError as error:
         raise write_failure(folder, error) from error
+    except KeyboardInterrupt:
+        writer.abort(now=True)
+        raise
     finally:
         writer.abort()  # does nothing after finish(); otherwise committed shards stay for a resume
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from fastload.remote.client import open_objects
 from fastload.remote.files import DataFile, data_files, load_manifest
 from fastload.remote.objects import Objects
 from fastload.remote.stream import REQUESTS, checked_ranges, download
+from fastload.remote.threads import request_threads
 from fastload.scratch import scratch_folder
 from fastload.store import Manifest, Segment, ShardEntry
 
@@ -76,7 +76,7 @@ class _Check:
 
     def sizes(self) -> None:
         """Asks for the size of each object; those that are missing, or of another size, are problems and read no further."""
-        with ThreadPoolExecutor(REQUESTS, "fastload-verify") as pool:
+        with request_threads(self._objects, REQUESTS, "fastload-verify") as pool:
             found = list(pool.map(self._size, self._files))
         for file, what in zip(self._files, found, strict=True):
             if what:

@@ -12,11 +12,11 @@ A store of objects knows no lock: two writers at one URL at a time are for the u
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingError
 from fastload.remote.files import DataFile, data_files, find_manifest, missing
 from fastload.remote.objects import ObjectInfo, Objects
+from fastload.remote.threads import request_threads
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest
 from fastload.store.entries import file_number
 from fastload.store.locked import is_data_file
@@ -146,7 +146,7 @@ class Bucket:
         return self._remove(name for name in listed if is_packed_file(name) and name not in named)
 
     def _remove(self, names: Iterable[str]) -> int:
-        with ThreadPoolExecutor(_REMOVALS, "fastload-remove") as pool:
+        with request_threads(self.objects, _REMOVALS, "fastload-remove") as pool:
             removed = list(names)
             list(pool.map(self.objects.delete, removed))
         return len([name for name in removed if name != JOURNAL_NAME])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import os
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from fastload.errors import ClosedError
 from fastload.remote.passes import HeldRoom
+
+R = TypeVar("R")
 
 _END_S = 5.0
 """Seconds that the end of the thread, or of what it has under way, is waited for."""
@@ -49,6 +53,30 @@ class FetchLoop:
             self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed") from None
+
+    def submit(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> concurrent.futures.Future[R]:
+        """Awaits what a function returns, in the thread; cancelling the future cancels that. Raises ClosedError as `call`."""
+        begun: list[concurrent.futures.Future[R]] = []
+
+        async def run() -> R:
+            try:
+                return await function(*arguments)
+            except Exception:
+                if begun and begun[0].cancelled():  # asyncio would print an exception that nobody asks for
+                    raise asyncio.CancelledError from None
+                raise
+            except (KeyboardInterrupt, SystemExit) as error:  # of a user's callback; out of a task it would end the loop
+                raise _CarriedError(error) from None
+
+        awaited = run()
+        try:
+            if self.pid == os.getpid():
+                begun.append(asyncio.run_coroutine_threadsafe(awaited, self.loop))
+                return begun[0]
+        except RuntimeError:
+            pass
+        awaited.close()
+        raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed")
 
     def finish(self, function: Callable[..., Any], *arguments: Any, wait: bool) -> None:
         """Calls a function in the thread, or here if that is the thread or has ended; waits for it, for a limited time, where told to."""
@@ -126,6 +154,40 @@ def release(loop: FetchLoop, wait: bool) -> None:
             _loop = None
     if last:
         loop.stop(wait)
+
+
+@contextmanager
+def in_use() -> Iterator[FetchLoop]:
+    """The loop of this process, in use during the block."""
+    loop = acquire()
+    try:
+        yield loop
+    finally:
+        release(loop, wait=False)
+
+
+def result_of(function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
+    """Result of what a function returns, awaited on the loop of this process. Ctrl-C ends the wait, and cancels what is awaited.
+
+    A call that blocks in native code would hold Ctrl-C back until it returns, and could not be cancelled.
+    """
+    with in_use() as loop:
+        future = loop.submit(function, *arguments)
+        try:
+            return future.result()
+        except _CarriedError as carried:
+            raise carried.error from None
+        except BaseException:
+            future.cancel()
+            raise
+
+
+class _CarriedError(Exception):
+    """An exception that no task of asyncio may end with, on its way to the caller."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error
 
 
 def _at_exit() -> None:

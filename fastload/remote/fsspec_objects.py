@@ -46,6 +46,7 @@ class FsspecObjects(Objects):
         self._own = threading.local()
         self._shared: Any = None
         self._all_own: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._waited: set[concurrent.futures.Future[Any]] = set()  # what blocking calls wait for
         self._root = self._run(self._opened_first, Tries("opening", self.url, timeout))
 
     def get(self, name: str, limit: int) -> bytes:
@@ -151,6 +152,8 @@ class FsspecObjects(Objects):
         """Ends the threads and their connections; idempotent. In a forked child it does nothing, whose copies they are."""
         if not self._closed and os.getpid() == self._pid:
             self._closed = True
+            for each in list(self._waited):
+                _settle(each, ClosedError(f"{self.url} was closed while it was used"))
             self._threads.close()
             for fs in list(self._all_own):
                 _disconnect(fs)
@@ -217,16 +220,43 @@ class FsspecObjects(Objects):
         while True:
             future = self._submit(request)
             try:
-                result = future.result(max(tries.left(), 0.001))
+                result = self._result(future, max(tries.left(), 0.001))
                 failure = wrong(result)
             except Exception as error:
                 self._threads.give_up(future)
                 failure = _failure(error)
+            except BaseException:
+                self._threads.give_up(future)
+                raise
             if failure is None:
                 return result
             if (pause := tries.pause(failure)) < 0:
                 raise tries.error(failure)
             time.sleep(pause)
+
+    def _result(self, future: concurrent.futures.Future[R], seconds: float) -> R:
+        """Result of a call, waited for until a limit or `close`. Nothing cancels the call."""
+        waited: concurrent.futures.Future[R] = concurrent.futures.Future()
+        future.add_done_callback(lambda done: _settle(waited, done))
+        self._waited.add(waited)
+        try:
+            self._check()
+            return waited.result(seconds)
+        finally:
+            self._waited.discard(waited)
+
+
+def _settle(waited: concurrent.futures.Future[R], outcome: concurrent.futures.Future[R] | Exception) -> None:
+    """Ends a wait with what became of a call, or with an exception, unless it has ended."""
+    with suppress(concurrent.futures.InvalidStateError):
+        if isinstance(outcome, Exception):
+            waited.set_exception(outcome)
+        elif outcome.cancelled():
+            waited.cancel()
+        elif (error := outcome.exception()) is not None:
+            waited.set_exception(error)
+        else:
+            waited.set_result(outcome.result())
 
 
 def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from typing_extensions import Buffer
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.busy import BusyServer
 from fastload.remote.failures import Failure, Tries, of_message, wrong_length
+from fastload.remote.fetch_loop import result_of
 from fastload.remote.gathered import SMALL_BYTES, GatheredRanges
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.own_obstore import add_holder, own_obstore
@@ -35,6 +36,9 @@ _EMPTY = b""
 
 class ObstoreObjects(Objects):
     """The objects below one URL, by obstore.
+
+    Every request is awaited on the process's fetch loop, by the blocking methods too: so Ctrl-C and `close` end it, and none goes on
+    unseen.
 
     The client keeps two stores, each with connections of its own: one for reading, which gives up a request that is silent, and one for
     writing, whose requests are silent for as long as their body takes to be sent.
@@ -69,7 +73,7 @@ class ObstoreObjects(Objects):
         body: Buffer = self._call(
             f"reading bytes {start}-{stop - 1} of",
             name,
-            lambda store: self._obstore.get_range(store, name, start=start, end=stop),
+            lambda store: self._obstore.get_range_async(store, name, start=start, end=stop),
             lambda body: wrong_length(body, stop - start),
         )
         return body
@@ -109,7 +113,7 @@ class ObstoreObjects(Objects):
 
     def head(self, name: str) -> ObjectInfo:
         """Size and ETag of an object."""
-        meta = self._call("looking up", name, lambda store: self._obstore.head(store, name))
+        meta = self._call("looking up", name, lambda store: self._obstore.head_async(store, name))
         return ObjectInfo(name, meta["size"], meta["e_tag"])
 
     def list(self) -> list[ObjectInfo]:
@@ -118,16 +122,16 @@ class ObstoreObjects(Objects):
 
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object in one request."""
-        self._call("writing", name, lambda store: self._obstore.put(store, name, data, use_multipart=False), write=True)
+        self._call("writing", name, lambda store: self._obstore.put_async(store, name, data, use_multipart=False), write=True)
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
         """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then asks for the object's size, which must be the file's."""
         size = path.stat().st_size
         part = max(PART_BYTES, -(-size // _MOST_PARTS))
 
-        def upload(store: Any) -> None:
+        async def upload(store: Any) -> None:
             with open(path, "rb") as file:
-                self._obstore.put(store, name, _parts(file, part, sent), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
+                await self._obstore.put_async(store, name, _parts(file, part, sent), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
 
         self._call("uploading", name, upload, write=True)
         there = self.head(name).size
@@ -140,11 +144,9 @@ class ObstoreObjects(Objects):
     def delete(self, name: str) -> None:
         """Removes an object; it is no error if there is none."""
 
-        def remove(store: Any) -> None:
-            try:
-                self._obstore.delete(store, name)
-            except FileNotFoundError:
-                pass
+        async def remove(store: Any) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                await self._obstore.delete_async(store, name)
 
         self._call("deleting", name, remove, write=True)
 
@@ -170,16 +172,16 @@ class ObstoreObjects(Objects):
         finally:
             self._awaited.discard(request)
 
-    def _whole(self, store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
+    async def _whole(self, store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
         """Size and bytes of an object; no bytes if there are more than `limit`."""
-        result = self._obstore.get(store, name)
+        result = await self._obstore.get_async(store, name)
         size = result.meta["size"]
-        return size, bytes(result.bytes()) if size <= limit else None
+        return size, bytes(await result.bytes_async()) if size <= limit else None
 
-    def _listed(self, store: Any) -> dict[str, ObjectInfo]:
+    async def _listed(self, store: Any) -> dict[str, ObjectInfo]:
         """What a store lists, by name. A list that brings nothing new, or has no end, is refused."""
         found: dict[str, ObjectInfo] = {}
-        for page in self._obstore.list(store, chunk_size=1000):
+        async for page in self._obstore.list(store, chunk_size=1000):
             known = len(found)
             found |= {meta["path"]: ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in page}
             again = bool(page) and len(found) == known
@@ -254,26 +256,40 @@ class ObstoreObjects(Objects):
         self,
         doing: str,
         name: str,
-        request: Callable[[Any], R],
+        request: Callable[[Any], Awaitable[R]],
         wrong: Callable[[R], Failure | None] = lambda _: None,
         write: bool = False,
     ) -> R:
-        """What a blocking request returns, tried again where that can help; `wrong` says what is wrong with a result."""
-        tries = Tries(doing, self._place(name), self._timeout)
-        while True:
-            while self._busy.failure is not None and (wait := self._wait(tries)) is not None:
-                concurrent.futures.wait([wait[1]], wait[0])
-            store = self._store(write)
-            began = time.monotonic()
-            try:
-                result = request(store)
-                failure = wrong(result)
-            except Exception as error:
-                failure = self._failure(error)
-            if failure is None:
-                self._busy.answered()
-                return result
-            time.sleep(self._next_try(tries, failure, store, began))
+        """What a request returns, tried again where that can help; `wrong` says what is wrong with a result."""
+        self._store(write)  # refuses at once where there is none
+        result: R = result_of(self._tried, Tries(doing, self._place(name), self._timeout), request, wrong, write)
+        return result
+
+    async def _tried(self, tries: Tries, request: Callable[[Any], Awaitable[R]], wrong: Callable[[R], Failure | None], write: bool) -> R:
+        task = asyncio.current_task()
+        assert task is not None
+        self._awaited.add(task)
+        try:
+            while True:
+                while self._busy.failure is not None and (wait := self._wait(tries)) is not None:
+                    await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
+                store = self._store(write)
+                began = time.monotonic()
+                try:
+                    result = await request(store)
+                    failure = wrong(result)
+                except Exception as error:
+                    failure = self._failure(error)
+                if failure is None:
+                    self._busy.answered()
+                    return result
+                await asyncio.sleep(self._next_try(tries, failure, store, began))
+        except asyncio.CancelledError:
+            if self._closed:
+                raise ClosedError(f"{self.url} was closed while {tries.url} was asked for") from None
+            raise
+        finally:
+            self._awaited.discard(task)
 
 
 def _no_bytes(start: int, stop: int) -> Buffer:

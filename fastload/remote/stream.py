@@ -6,12 +6,13 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import BinaryIO
 
 from typing_extensions import Buffer
 
+from fastload.remote import fetch_loop
 from fastload.remote.files import DataFile, PartCheck
 from fastload.remote.objects import Objects
 from fastload.store.manifest import sync_folder
@@ -27,7 +28,7 @@ def checked_ranges(objects: Objects, files: Iterable[DataFile]) -> Generator[tup
     """(file, offset, bytes, verdict) of consecutive ranges of each file, file after file.
 
     The verdict is None before a file's last range; then what is wrong with its checksums, "" if nothing is. Requests that are under way
-    when the iteration is given up are waited for, and their results dropped.
+    when the iteration is given up are cancelled.
 
     Raises:
         RemoteError: a range cannot be read.
@@ -44,18 +45,21 @@ def checked_ranges(objects: Objects, files: Iterable[DataFile]) -> Generator[tup
 
 def _requests(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[DataFile, int, Future[Buffer]]]:
     pending: deque[tuple[DataFile, int, Future[Buffer]]] = deque()
-    pool = ThreadPoolExecutor(REQUESTS, "fastload-fetch")
-    try:
-        for file in files:
-            for start in range(0, file.bytes, RANGE_BYTES):
-                stop = min(start + RANGE_BYTES, file.bytes)
-                pending.append((file, start, pool.submit(objects.get_range, file.name, start, stop)))
-                if len(pending) == REQUESTS:
-                    yield pending.popleft()
-        while pending:
-            yield pending.popleft()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with fetch_loop.in_use() as loop:
+        try:
+            for file in files:
+                for start in range(0, file.bytes, RANGE_BYTES):
+                    stop = min(start + RANGE_BYTES, file.bytes)
+                    pending.append((file, start, loop.submit(objects.fetch, file.name, start, stop)))
+                    if len(pending) == REQUESTS:
+                        yield pending[0]
+                        pending.popleft()
+            while pending:
+                yield pending[0]
+                pending.popleft()
+        finally:
+            for _, _, request in pending:
+                request.cancel()
 
 
 def download(

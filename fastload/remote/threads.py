@@ -1,14 +1,16 @@
-"""LimitedThreads: runs blocking calls in daemon threads, each with a limit on how long its result is waited for."""
+"""Threads for blocking calls: LimitedThreads, whose results are waited for within a limit, and request_threads, which end with a client."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from fastload.errors import ClosedError
+from fastload.remote.objects import Objects
 
 R = TypeVar("R")
 
@@ -68,3 +70,18 @@ class LimitedThreads:
                 except BaseException as error:
                     future.set_exception(error)
             del future, call
+
+
+@contextmanager
+def request_threads(objects: Objects, count: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """Threads that call a client's blocking methods.
+
+    An exception in the block, Ctrl-C among them, closes the client: its calls then end at once, whether the server answers or not.
+    """
+    with ThreadPoolExecutor(count, name) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            objects.close()
+            raise

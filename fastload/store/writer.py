@@ -134,7 +134,7 @@ class DatasetWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.abort()
+        self.abort(now=kind is KeyboardInterrupt)
 
     def _claim(self, resume: bool, overwrite: bool) -> int:
         """Creates and locks the folder, and returns the lock's descriptor. Raises PackError if the folder holds anything else."""
@@ -373,15 +373,28 @@ class DatasetWriter:
         manifest.write(self.out)
         return manifest
 
-    def abort(self) -> None:
-        """Stops the pack. Complete shards stay for a resume. Does nothing after `finish`; idempotent."""
+    def abort(self, *, now: bool = False) -> None:
+        """Stops the pack. Complete shards stay for a resume. Does nothing after `finish`; idempotent.
+
+        Args:
+            now: gives up the shard that is on its way to a server; otherwise it is waited for.
+        """
+        if now:
+            self._give_up()
         if self._shard is not None:
             self._shard.abort()
             self._shard = None
         self._release()
 
+    def _give_up(self) -> None:
+        """Ends what waits for a server; called where the pack is interrupted."""
+
     def _release(self) -> None:
-        self._pool.shutdown()
+        try:
+            self._pool.shutdown()
+        except KeyboardInterrupt:
+            self._give_up()
+            raise
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,19 +30,25 @@ class Upload:
     file: DataFile
     path: Path
 
-    def check(self) -> None:
-        """Reads the local file and compares its checksums with the manifest's, so that damage is not pushed. Raises DatasetError."""
+    def check(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Reads the local file and compares its checksums with the manifest's, so that damage is not pushed. Raises DatasetError.
+
+        Args:
+            stopped: asked now and then; where it returns True, nothing more is read.
+        """
         check = PartCheck(self.file)
         buffer = bytearray(_BLOCK)
         at = 0
         try:
             descriptor, size = open_regular(self.path)
             with open(descriptor, "rb", buffering=0) as file:
-                while count := file.readinto(buffer):
+                while not stopped() and (count := file.readinto(buffer)):
                     check.add(at, memoryview(buffer)[:count])
                     at += count
         except OSError as error:
             raise DatasetError(f"cannot read {self.path}: {error.strerror}; if the dataset was changed meanwhile, push it again") from None
+        if stopped():
+            return
         wrong = check.wrong() if self.file.fits(size) else f"{size:,} bytes where the manifest says {self.file.bytes:,}"
         if wrong:
             raise DatasetError(f"{self.path}: {wrong}; it is not pushed: copy it again or pack again")

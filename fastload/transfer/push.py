@@ -15,19 +15,20 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingError, advised
+from fastload.errors import ClosedError, DatasetError, PackError, RemoteError, RemoteMissingError, advised
 from fastload.files import expanded
 from fastload.packing.progress import Progress
 from fastload.remote.bucket import Bucket, same_object
 from fastload.remote.client import open_objects
 from fastload.remote.files import DataFile
 from fastload.remote.objects import ObjectInfo, Objects
+from fastload.remote.threads import request_threads
 from fastload.scratch import scratch_folder
 from fastload.store import JOURNAL_NAME, Manifest, checked
 from fastload.store.manifest import MANIFEST_BYTES
@@ -39,6 +40,9 @@ FILES_AT_ONCE = 2
 """Uploads at a time; each has several parts in flight."""
 _NOTE_EVERY = 2.0
 """Seconds between two writes of progress.json, so that small shards do not cost a request more each."""
+_LAST_NOTES_S = 1.0
+"""Seconds for the last write of progress.json after Ctrl-C: the server may be silent."""
+_STOPPED = "the push was stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +215,8 @@ class _Sender:
     def run(self, progress: bool) -> None:
         """Uploads all of them. Raises the first error."""
         running: dict[Future[ObjectInfo], DataFile] = {}
-        with ThreadPoolExecutor(FILES_AT_ONCE, "fastload-push") as pool, Progress(self._samples, "push", shown=progress) as bar:
+        threads = request_threads(self._objects, FILES_AT_ONCE, "fastload-push")
+        with threads as pool, Progress(self._samples, "push", shown=progress) as bar:
             bar.start(self._share(self._before), self._before)
             try:
                 for upload in self._uploads:
@@ -221,20 +226,32 @@ class _Sender:
                     for future in done:
                         self._notes.add(running.pop(future), future.result())
                     bar.update(self._share(self._before + self._sent), self._before + self._sent)
-            except BaseException:
+            except BaseException as error:
                 self._stopped = True
                 pool.shutdown(wait=False, cancel_futures=True)
-                with contextlib.suppress(RemoteError):
-                    self._notes.write()
+                self._write_last(None if isinstance(error, Exception) else _LAST_NOTES_S)
                 raise
         if self._uploads:
             self._notes.write()
+
+    def _write_last(self, seconds: float | None) -> None:
+        """Writes the notes of a push that stops; waits so long for a server that does not answer, and None: as long as for any request."""
+
+        def write() -> None:
+            with contextlib.suppress(RemoteError, ClosedError):
+                self._notes.write()
+
+        last = threading.Thread(target=write, daemon=True)
+        last.start()
+        last.join(seconds)
 
     def _share(self, size: int) -> int:
         return self._samples * min(size, self._bytes) // max(self._bytes, 1)
 
     def _send(self, upload: Upload) -> ObjectInfo:
-        upload.check()
+        upload.check(lambda: self._stopped)
+        if self._stopped:
+            raise PackError(_STOPPED)
         self._objects.put_file(upload.file.name, upload.path, self._count)
         return self._objects.head(upload.file.name)
 
@@ -242,4 +259,4 @@ class _Sender:
         with self._lock:
             self._sent += size
         if self._stopped:
-            raise PackError("the push was stopped")
+            raise PackError(_STOPPED)

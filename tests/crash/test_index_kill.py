@@ -123,7 +123,7 @@ def test_interrupted(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: 
         pytest.skip("the run was over at once")
     assert (process.returncode, stdout) == (130, "")
     assert len(stderr.splitlines()) == 1, stderr
-    assert "fastload index goes on" in stderr
+    assert "goes on with it: `fastload index" in stderr
     assert is_tidy(out)
     assert verify(out).ok
     process = start(out)

@@ -28,7 +28,7 @@ from fastload.remote.files import find_manifest  # noqa: E402
 from fastload.remote.obstore_objects import ObstoreObjects  # noqa: E402
 from fastload.store import Manifest  # noqa: E402
 
-REQUESTS = [(ObstoreObjects, name) for name in ("get", "get_range", "head", "list", "put", "put_file", "delete")]
+REQUESTS = [(ObstoreObjects, name) for name in ("get", "get_range", "fetch", "head", "list", "put", "put_file", "delete")]
 DISK = [(os, "fsync"), (os, "replace"), (Path, "unlink")]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,7 +85,7 @@ def test_a_damaged_object(
     objects.put(shard.file, good)
     with counted(monkeypatch) as counts:
         fastload.pull(s3_url, out, **options)
-    assert {name for name in counts if name.startswith("get_range ")} == {f"get_range {shard.file}"}
+    assert {name for name in counts if name.startswith("fetch ")} == {f"fetch {shard.file}"}
     assert files_of(out) == files_of(pushed)
 
 
@@ -110,21 +109,19 @@ def test_another_dataset_meanwhile(pushed: Path, tmp_path: Path, s3_url: str, op
 def test_requests_are_bounded(pushed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """At most REQUESTS ranges, of at most RANGE_BYTES, are in flight at a time, and several are."""
     monkeypatch.setattr(stream, "RANGE_BYTES", 10_000)
-    get_range = ObstoreObjects.get_range
-    lock, now, most, longest = threading.Lock(), 0, 0, 0
+    fetch = ObstoreObjects.fetch
+    now, most, longest = 0, 0, 0
 
-    def counting(self: ObstoreObjects, name: str, start: int, stop: int) -> Any:
+    async def counting(self: ObstoreObjects, name: str, start: int, stop: int) -> Any:
         nonlocal now, most, longest
-        with lock:
-            now, longest = now + 1, max(longest, stop - start)
-            most = max(most, now)
+        now, longest = now + 1, max(longest, stop - start)
+        most = max(most, now)
         try:
-            return get_range(self, name, start, stop)
+            return await fetch(self, name, start, stop)
         finally:
-            with lock:
-                now -= 1
+            now -= 1
 
-    monkeypatch.setattr(ObstoreObjects, "get_range", counting)
+    monkeypatch.setattr(ObstoreObjects, "fetch", counting)
     fastload.pull(s3_url, tmp_path / "back", **options)
     assert files_of(tmp_path / "back") == files_of(pushed)
     assert 1 < most <= stream.REQUESTS

@@ -75,7 +75,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
         monkeypatch.setattr(ObstoreObjects, name, counting)
 
     with monkeypatch.context():
-        for name in ("get", "get_range", "head", "list", "put", "put_file", "delete"):
+        for name in ("get", "get_range", "fetch", "head", "list", "put", "put_file", "delete"):
             count(name)
         yield counts
     monkeypatch.undo()
