@@ -20,7 +20,9 @@ from servers.seaweedfs import SeaweedFS
 import fastload
 
 END_S = 3.0
-"""Seconds from the signal to the end of the process."""
+"""Seconds from the signal to the end of a command."""
+TORCH_END_S = 8.0
+"""The same of a program with torch, whose own end takes most of it on a busy machine."""
 RATE = 300_000
 """Bytes per second of a server that is about to fall silent: slow enough that a transfer of 2 MB is under way for seconds."""
 URL = "s3://bucket/photos.fl"
@@ -80,17 +82,17 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, list[str]], subprocess.Pope
         process.communicate()
 
 
-def interrupted(process: subprocess.Popen[str]) -> str:
+def interrupted(process: subprocess.Popen[str], end: float = END_S) -> str:
     """Sends Ctrl-C to a process, which must end soon; returns what it wrote to the standard error."""
     time.sleep(0.3)
     assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     try:
-        _, err = process.communicate(timeout=END_S)
+        _, err = process.communicate(timeout=end)
     except subprocess.TimeoutExpired:
-        pytest.fail(f"it did not end within {END_S:g} s")
-    assert time.monotonic() - began < END_S
+        pytest.fail(f"it did not end within {end:g} s")
+    assert time.monotonic() - began < end
     return err
 
 
@@ -166,7 +168,6 @@ PROGRAMS = {
     "threads": "loader = FastLoader(PackedDataset(url, CROP), batch_size=8, num_workers=2); silent(); list(loader)",
     "calling process": "loader = FastLoader(PackedDataset(url, CROP + [STEP]), batch_size=8); silent(); list(loader)",
     "processes": "loader = FastLoader(PackedDataset(url, CROP + [STEP]), batch_size=8, num_workers=2); silent(); list(loader)",
-    "in mid-epoch": "loader = iter(FastLoader(PackedDataset(url, CROP), batch_size=2, num_workers=2)); next(loader); silent(); [*loader]",
 }
 
 
@@ -201,7 +202,7 @@ def silent():
     proxy.silence(60.0)
     process.stdin.write("\n")
     process.stdin.flush()
-    err = interrupted(process)
+    err = interrupted(process, TORCH_END_S)
     assert process.returncode in (-signal.SIGINT, 130), err
     assert err.count("Traceback") == 1, err
     assert err.strip().endswith("KeyboardInterrupt"), err
