@@ -9,9 +9,8 @@ from typing_extensions import Self
 
 from fastload.plan.compiler import compile_plan
 from fastload.plan.spec import Plan
-from fastload.plan.torchvision import flatten, read_of
+from fastload.plan.torchvision import flatten, read_of, surroundings
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _TABLE = "_policies"
 _LONGEST = 4096
 """Values of an array that are compared one by one; larger ones count as one object."""
@@ -22,8 +21,8 @@ class Fingerprint:
     """What planning reads of a transform; equal fingerprints give equal plans.
 
     Attributes:
-        key: the identity of each step, with the parameters of torchvision's own classes. fastload's transforms cannot change, and a step
-            that runs in Python is called as it is.
+        key: the identity of each step, with the parameters of torchvision's own classes and what of their code was replaced; then what
+            planning reads beside the steps. fastload's transforms cannot change, and a step that runs in Python is called as it is.
         steps: keeps the steps alive, so that no other object takes their identity.
     """
 
@@ -35,21 +34,17 @@ def fingerprint(transform: Any) -> Fingerprint:
     """The fingerprint of a transform as it is now."""
     steps = flatten(transform)
     key = tuple((id(step), _parameters(step, steps)) for step in tuple(steps))
-    return Fingerprint(key, tuple(steps))
+    return Fingerprint((*key, surroundings(steps)), tuple(steps))
 
 
 def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
     """The parameters of one step; the steps of several views are added to `kept`."""
-    attributes, entries = read_of(step)
+    attributes, entries, why_not = read_of(step)
     if entries is not None:
         views = [flatten(entry) for entry in entries]
         kept += [each for view in views for each in view]
         return tuple(tuple((id(each), _parameters(each, kept)) for each in view) for view in views)
-    return tuple((name, bool(value) if name in _HOOKS else _comparable(value)) for name, value in attributes.items() if _is_read(name))
-
-
-def _is_read(name: str) -> bool:
-    return not name.startswith("_") or name in _HOOKS or name == _TABLE
+    return why_not, *((name, _comparable(value)) for name, value in attributes.items() if not name.startswith("_") or name == _TABLE)
 
 
 def _comparable(value: Any) -> Any:

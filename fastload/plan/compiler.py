@@ -191,6 +191,7 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
         keeping_flips=tuple(part.keeping_flips),
         random=part.random,
         reciprocal=part.reciprocal,
+        tv_image=part.is_tv,
         stages=tuple(stages),
         floats=tuple(floats),
         **rest,

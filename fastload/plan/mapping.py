@@ -8,7 +8,7 @@ from typing import Any
 from fastload import transforms as T
 from fastload.errors import TransformError
 from fastload.plan.native import NativePart, pads
-from fastload.plan.torchvision import Known, known, plain, sanitized_by
+from fastload.plan.torchvision import Known, default_dtype, known, plain, replaced, sanitized_by
 
 _EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder (dct_scale)"
 
@@ -18,7 +18,7 @@ def take(step: Any, position: int, part: NativePart) -> str | TransformError | N
 
     Returns:
         A remark for explain() where it is taken; None where there is nothing to do; the reason, as a TransformError, where it is not
-        taken. The reason is empty where nothing is known of the step.
+        taken: for a step of a known class with replaced code that it is replaced. It is empty where nothing is known of the step.
 
     Raises:
         TransformError: a transform of fastload's own has no native meaning here.
@@ -28,13 +28,16 @@ def take(step: Any, position: int, part: NativePart) -> str | TransformError | N
         return ""
     found = known(step)
     if found is None:
-        return TransformError("")
+        return TransformError(replaced(step))
     if found.name not in _MAPPED:
         return TransformError("the decoder does not do it")
     try:
-        return _MAPPED[found.name](found, position, part)
+        note = _MAPPED[found.name](found, position, part)
     except TransformError as reason:
         return reason
+    if not found.v2 or found.name in ("ToImage", "ToPureTensor"):
+        part.is_tv = found.name == "ToImage"
+    return note
 
 
 def mapped(step: Any) -> bool:
@@ -49,6 +52,8 @@ def _nothing(step: Known, position: int, part: NativePart) -> None:
 
 def _to_tensor(step: Known, position: int, part: NativePart) -> str | None:
     if part.form == "image":
+        if default_dtype() != "torch.float32":
+            raise TransformError(f"it gives torch's default dtype, which is {default_dtype()}, and natively bytes become float32")
         part.add(T.ToFloat(), position)
         return ""
     if step.v2:

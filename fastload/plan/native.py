@@ -32,6 +32,7 @@ class NativePart:
 
     Attributes:
         form: what the list holds here.
+        is_tv: whether that is one of torchvision's tv_tensors.Image.
         is_tensor: whether "image" is a tensor for steps in Python, too, and never Pillow's.
         size: (height, width) of every sample here, or None where it depends on the sample.
         drawn_size: whether the size here depends on the random draws.
@@ -54,6 +55,7 @@ class NativePart:
         self.is_tensor = is_tensor
         self._boxes = boxes
         self.form: Form = "image"
+        self.is_tv = False
         self.ops: list[dict[str, Any]] = []
         self.to_float = self.reciprocal = self.random = False
         self.mean: tuple[float, ...] | None = None

@@ -73,6 +73,7 @@ class Plan:
         random: whether the native part draws random numbers.
         floats: positions of the stages that make the native part's floats.
         reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
+        tv_image: whether torchvision's transforms, native here, end in a tv_tensors.Image, as v2.ToImage makes one.
         pillow: whether `python` begins with a Pillow image; otherwise with the CHW tensor.
         device: ops for the whole batch, in order, after the native part; then `python` is empty.
         movable: whether `python` is such that, planned for a device, all of it would be `device`.
@@ -97,6 +98,7 @@ class Plan:
     random: bool = False
     floats: tuple[int, ...] = ()
     reciprocal: bool = False
+    tv_image: bool = False
     pillow: bool = False
     device: tuple[DeviceOp, ...] = ()
     movable: bool = False

@@ -1,17 +1,20 @@
-"""torchvision's transforms, and lightly's of several views, recognised without importing them: by module, class name and attributes.
+"""torchvision's transforms, and lightly's of several views, recognised without importing them: by class, attributes and code.
 
-A subclass, an attribute that the class does not have, a hook or a replaced forward() may change what an object does, so none of those is
-recognised; it runs in Python as the callable it is.
+A subclass, an attribute that the class does not have, a hook, or a replaced function may change what an object does, so none of those is
+recognised; it runs in Python as the callable it is. See NOTE [ originals: how replaced code is found ].
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fastload import transforms as T
+from fastload.originals import OwnCode
 
 _PREFIX = "torchvision.transforms."
 _CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")
@@ -22,6 +25,15 @@ _ONE_VIEW = re.compile(r"\w*View\d?Transform|ToTensor")
 _MIXES = ("MixUp", "CutMix")
 _CALLERS = ("Lambda", "RandomApply", "RandomChoice", "RandomOrder")
 """torchvision's v1 classes that only call what they were given."""
+
+_CALLS = ("__call__", "_wrapped_call_impl", "_call_impl", "__getattr__")
+"""Methods of torch's Module that a call of one comes through."""
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_OF_PILLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("PIL.Image:Image", ("convert", "crop", "load", "resize", "transpose")),
+    ("PIL.ImageOps", ("expand",)),
+)
+"""What torchvision calls of Pillow for the steps that run natively."""
 
 _POLICY = ("interpolation", "fill")
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
@@ -86,10 +98,10 @@ class Known:
 
 
 def known(step: Any) -> Known | None:
-    """The step, if it is exactly what torchvision made of one of the known classes."""
+    """The step, if it is exactly what torchvision made of one of the known classes, and does what it does there."""
     kind = type(step)
     name = kind.__name__
-    if not _ours(kind) or name not in ATTRIBUTES:
+    if not _ours(kind) or name not in ATTRIBUTES or replaced(step):
         return None
     values = {key: value for key, value in vars(step).items() if not key.startswith("_") and key != "training"}
     table = values.pop("policies", vars(step).get("_policies"))
@@ -97,9 +109,62 @@ def known(step: Any) -> Known | None:
         return None
     if set(values) != set(ATTRIBUTES[name]) or (name != "AutoAugment" and table is not None):
         return None
-    if any(vars(step).get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
-        return None
-    return Known(name, ".v2." in f"{kind.__module__}.", values, step)
+    return Known(name, _is_v2(kind), values, step)
+
+
+def replaced(step: Any) -> str:
+    """Why a step of a known class does other things than torchvision's, as a clause; "" where it does not, or is of no known class."""
+    return replaced_on(step) or (functions_replaced([step]) if type(step).__name__ in ATTRIBUTES else "")
+
+
+def replaced_on(step: Any) -> str:
+    """As replaced(), but for the functions that its class calls: what the object or its class has that is not torchvision's."""
+    kind = type(step)
+    if not _ours(kind) or (kind.__name__ not in ATTRIBUTES and kind.__name__ != "Compose"):
+        return ""
+    if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind:
+        return "its class only has the name of torchvision's"
+    own = vars(step)
+    if any(own.get(hooks) for hooks in _HOOKS):
+        return "it has forward hooks"
+    if not _class_names(kind).isdisjoint(own):
+        return f"its own {min(_class_names(kind).intersection(own))} was replaced"
+    return _own_code(kind).replaced() or _global_hooks(kind)
+
+
+def functions_replaced(steps: Iterable[Any]) -> str:
+    """The first function that torchvision's steps among these may call and that was replaced, as a clause; "" where there is none."""
+    kinds = {_is_v2(type(step)) for step in steps if _ours(type(step))}
+    return next(filter(None, (_functions(v2).replaced() for v2 in sorted(kinds))), "")
+
+
+@cache
+def _functions(v2: bool) -> OwnCode:
+    """The functions of torchvision.transforms; those of v2 call v1's as well."""
+    modules = [name for name in sys.modules if name.startswith(_PREFIX) and (v2 or not _in_v2(name))]
+    return OwnCode(*modules, *_OF_PILLOW)
+
+
+@cache
+def _class_names(kind: type) -> frozenset[str]:
+    """Names that a class has, methods among them: an object that has one of its own takes it from the class."""
+    return frozenset(dir(kind))
+
+
+@cache
+def _own_code(kind: type) -> OwnCode:
+    """What a class of torchvision's has of its own and from its bases, and what a call of it comes through."""
+    module = [each for each in kind.__mro__ if each.__module__ == "torch.nn.modules.module"]
+    return OwnCode(*(each for each in kind.__mro__ if _ours(each)), *((each, _CALLS) for each in module))
+
+
+def _global_hooks(kind: type) -> str:
+    """Hooks that torch calls for every module, as a clause; "" where there are none, or the class is no module."""
+    torch_module = sys.modules.get("torch.nn.modules.module")
+    if torch_module is None or not issubclass(kind, torch_module.Module):
+        return ""
+    found = getattr(torch_module, "_global_forward_hooks", None) or getattr(torch_module, "_global_forward_pre_hooks", None)
+    return "torch calls global forward hooks for every module" if found else ""
 
 
 def _unchanged(step: Any, values: Mapping[str, Any], table: Any) -> bool:
@@ -110,6 +175,18 @@ def _unchanged(step: Any, values: Mapping[str, Any], table: Any) -> bool:
 
 def _ours(kind: type) -> bool:
     return f"{kind.__module__}.".startswith(_PREFIX)
+
+
+def _is_v2(kind: type) -> bool:
+    return _in_v2(kind.__module__)
+
+
+def _in_v2(module: str) -> bool:
+    return ".v2." in f"{module}."
+
+
+def _is_compose(step: Any) -> bool:
+    return _ours(type(step)) and type(step).__name__ == "Compose"
 
 
 def class_mistake(step: Any) -> str:
@@ -124,11 +201,12 @@ def class_mistake(step: Any) -> str:
 def flatten(transform: Any) -> list[Any]:
     """The steps of None, one step, lists, tuples, torchvision's Compose and lightly's transforms of one view, nested as they may be.
 
-    Other containers (RandomApply, RandomChoice, a Compose of another library) have a meaning of their own and stay whole.
+    Other containers (RandomApply, RandomChoice, a Compose of another library or with replaced code) have a meaning of their own and stay
+    whole.
     """
     if transform is None:
         return []
-    if _ours(type(transform)) and type(transform).__name__ == "Compose":
+    if _is_compose(transform) and not replaced_on(transform):
         return flatten(transform.transforms)
     if (held := held_by(transform)) is not None:
         return flatten(held)
@@ -146,7 +224,7 @@ def entries_of(step: Any) -> tuple[Any, ...] | None:
         return tuple(step.transforms)
     base = next((kind for kind in type(step).__mro__ if (kind.__module__, kind.__name__) == _BASE), None)
     held = getattr(step, "transforms", None)
-    if base is None or type(step).__call__ is not base.__call__ or not isinstance(held, list | tuple):
+    if base is None or type(step).__call__ is not base.__call__ or not isinstance(held, list | tuple) or _own_call(base).replaced():
         return None
     return tuple(held)
 
@@ -156,12 +234,31 @@ def held_by(step: Any) -> Any:
     kind = type(step)
     if not kind.__module__.startswith(_LIGHTLY) or not _ONE_VIEW.fullmatch(kind.__name__) or set(vars(step)) != {"transform"}:
         return None
-    return step.transform
+    return None if _own_call(kind).replaced() else step.transform
 
 
-def read_of(step: Any) -> tuple[Mapping[str, Any], tuple[Any, ...] | None]:
-    """What planning reads of a step: the attributes of one whose class itself is torchvision's, and the entries of several views."""
-    return (vars(step) if _ours(type(step)) else {}), entries_of(step)
+@cache
+def _own_call(kind: type) -> OwnCode:
+    """A call of one of lightly's classes."""
+    return OwnCode(*((each, ("__call__",)) for each in kind.__mro__ if each is not object))
+
+
+def read_of(step: Any) -> tuple[Mapping[str, Any], tuple[Any, ...] | None, str]:
+    """What planning reads of a step: the attributes of one whose class itself is torchvision's, the entries of several views, and
+    replaced_on()."""
+    return (vars(step) if _ours(type(step)) else {}), entries_of(step), replaced_on(step)
+
+
+def surroundings(steps: Iterable[Any]) -> tuple[str, ...]:
+    """What planning reads beside some steps: which functions that they call were replaced, and the dtype of ToTensor's floats."""
+    theirs = [step for step in steps if _ours(type(step))]
+    return (functions_replaced(theirs), default_dtype()) if theirs else ()
+
+
+def default_dtype() -> str:
+    """Torch's default dtype by name, as in "torch.float32", which ToTensor gives."""
+    torch = sys.modules.get("torch")
+    return "torch.float32" if torch is None else str(torch.get_default_dtype())
 
 
 def is_torchvisions(step: Any) -> bool:
@@ -172,7 +269,7 @@ def is_torchvisions(step: Any) -> bool:
 def takes_image_alone(step: Any) -> bool:
     """Whether it is one of torchvision.transforms (v1) that takes an image and nothing else."""
     kind = type(step)
-    return _ours(kind) and ".v2." not in f"{kind.__module__}." and kind.__name__ not in _CALLERS
+    return _ours(kind) and not _is_v2(kind) and kind.__name__ not in _CALLERS
 
 
 def passes_pillow(step: Any) -> bool:
@@ -196,8 +293,8 @@ def sanitized_by(step: Any) -> tuple[float, float] | None:
 
 
 def converts(step: Any) -> bool:
-    """Whether it turns a Pillow image into a tensor, by its class or one that it derives from."""
-    return _derives(step, _CONVERSIONS)
+    """Whether it turns a Pillow image into a tensor, by its class or one that it derives from, or is a Compose with such a step."""
+    return _derives(step, _CONVERSIONS) or (_is_compose(step) and any(map(converts, step.transforms)))
 
 
 def _derives(step: Any, names: Sequence[str]) -> bool:

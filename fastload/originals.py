@@ -1,0 +1,255 @@
+"""OwnCode: whether functions of another library are still that library's own, by the code in the library's files.
+
+NOTE [ originals: how replaced code is found ]
+fastload knows what a library's transform or dataset does for as long as its code is what was installed. A name proves nothing:
+functools.wraps copies it, and anybody can set it. So code is compared:
+1. The loader of a module gives its compiled code again (`get_code`, mostly from the .pyc file that the import used). It holds the code
+   object of every function that the module defines, as the library was imported. A function is the library's own if it has one of these
+   code objects, and runs in that module's globals.
+2. So a replaced function is found whenever it was replaced: before fastload was imported, before the first plan, or between two epochs; and
+   one that was given another code object in place is found too.
+3. That comparison is made once. Later ones compare the identities of the functions, and of their code objects, with what they were in the
+   last comparison. This takes some microseconds, so that every plan can ask.
+4. No library is imported for this, and nothing is written into one. A module that is not imported has nothing to replace. A module whose
+   code cannot be read again counts as replaced.
+5. Only functions are compared. Of a library's constants those count that a plan reads itself: torch's default dtype, torchvision's image
+   backend, Pillow's MAX_IMAGE_PIXELS.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import Any
+
+Holder = ModuleType | type
+_FUNCTION = 0x1
+"""CO_OPTIMIZED: a flag that the code of a function has, and that of a class body has not."""
+_OF_OBJECTS = ("__init__", "__init_subclass__", "__repr__", "extra_repr", "__prepare_scriptable__", "_extract_params_for_v1_transform")
+"""Methods that act when an object is made, printed or scripted: they change no sample."""
+_code_of: Callable[[FunctionType], CodeType] = attrgetter("__code__")
+
+
+class OwnCode:
+    """Functions of modules and classes, compared with what their library defines. See NOTE [ originals: how replaced code is found ].
+
+    Args:
+        places: the name of a module: the functions that it defines at its own level, or imports by name from its own library;
+            "module:Class", or a class: its methods; (place, names): those functions alone. Modules that are not imported are left out.
+    """
+
+    def __init__(self, *places: str | type | tuple[str | type, Sequence[str]]) -> None:
+        self._places = [place if isinstance(place, tuple) else (place, None) for place in places]
+        self._seen: _Seen | None = None
+
+    def replaced(self) -> str:
+        """A clause that names the first function that is not the library's own; "" where all are."""
+        if self._seen is None or not self._seen.holds():
+            self._seen = _Seen(self._places)
+        return self._seen.verdict
+
+
+class _Seen:
+    """What the modules and classes held when it was compared, and the verdict."""
+
+    def __init__(self, places: Sequence[tuple[str | type, Sequence[str] | None]]) -> None:
+        names = {place.partition(":")[0] for place, _ in places if isinstance(place, str)}
+        self._modules = [(name, sys.modules.get(name)) for name in names]
+        holders = [(holder, only) for place, only in places if (holder := _holder(place)) is not None]
+        self._whole = [vars(holder) for holder, only in holders if only is None]
+        self._some = [(vars(holder), only) for holder, only in holders if only is not None]
+        self._held = self._now()
+        functions = chain.from_iterable(_own_functions(holder, only) for holder, only in holders)
+        self._functions = list({id(each): each for each in functions}.values())
+        self._codes = list(map(_code_of, self._functions))
+        self.verdict = next(filter(None, (_verdict(holder, only) for holder, only in holders)), "")
+
+    def holds(self) -> bool:
+        """Whether nothing has changed since. Lists compare their parts by identity first."""
+        try:
+            same = self._now() == self._held and list(map(_code_of, self._functions)) == self._codes
+        except Exception:  # of an object that is compared with a function, in whose place it is
+            return False
+        return same and all(sys.modules.get(name) is module for name, module in self._modules)
+
+    def _now(self) -> list[Any]:
+        whole = [list(held.values()) for held in self._whole]
+        return [*whole, *(held.get(name) for held, names in self._some for name in names)]
+
+
+def _holder(place: str | type) -> Holder | None:
+    """The module or class; None where it is not imported, or has no such class."""
+    if isinstance(place, type):
+        return place
+    module, _, kind = place.partition(":")
+    found = sys.modules.get(module)
+    return getattr(found, kind, None) if found is not None and kind else found
+
+
+def _own_functions(holder: Holder, only: Sequence[str] | None) -> Iterator[FunctionType]:
+    """The functions whose code is looked at again: of a module those that run in its globals; of all those named in `only`, if given."""
+    for name, value in vars(holder).items():
+        if only is None or name in only:
+            for function in _functions(value):
+                if isinstance(holder, type) or function.__globals__ is vars(holder):
+                    yield function
+
+
+def _verdict(holder: Holder, only: Sequence[str] | None) -> str:
+    module = holder if isinstance(holder, ModuleType) else sys.modules.get(holder.__module__)
+    defined = None if module is None else _definitions(module)
+    if module is None or defined is None:
+        return f"the code of {getattr(holder, '__module__', holder.__name__)} cannot be read again"
+    if isinstance(holder, type):
+        own, foreign = _methods(holder, defined, only), f"{module.__name__}.{holder.__qualname__}"
+    else:
+        own, foreign = _module_functions(module, defined, only), module.__name__
+    found = next((name for name, is_own in own if not is_own), None)
+    return "" if found is None else f"{foreign}.{found} was replaced"
+
+
+def _module_functions(module: ModuleType, defined: _Definitions, only: Sequence[str] | None) -> Iterator[tuple[str, bool]]:
+    """Functions of a module by name, and whether each is the library's own. A name that is gone cannot be called, so it is left out."""
+    held = vars(module)
+    for name in defined.functions:
+        if name in held and (only is None or name in only):
+            yield name, _is_own(held[name], module, defined.codes[name])
+    sources, names = _imported(module, defined)
+    for name in names:
+        if name in held and (only is None or name in only):
+            yield name, any(vars(source).get(name) is held[name] or _defines(source, name, held[name]) for source in sources)
+    for name in held.keys() & vars(builtins).keys() if only is None else ():
+        if not name.startswith("__") and name not in defined.names:
+            yield name, False  # hides a built-in function from the module
+
+
+def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> Iterator[tuple[str, bool]]:
+    """What a class holds that acts when an attribute is read: by name, and whether it is the library's own."""
+    prefix = f"{kind.__qualname__}."
+    whole = [code for name, codes in defined.codes.items() if name.startswith(prefix) for code in codes]
+    for name, value in vars(kind).items():
+        if (name in _OF_OBJECTS) if only is None else (name not in only):
+            continue
+        mangled = f"_{kind.__name__.lstrip('_')}__"
+        plain = name[len(mangled) - 2 :] if name.startswith(mangled) else name
+        module, codes = sys.modules[kind.__module__], defined.codes.get(prefix + plain)
+        if codes is not None:
+            yield name, _is_own(value, module, codes)
+        elif _is_own(value, module, whole):
+            yield name, True  # another name of one of its methods, such as nn.Module's __call__
+        elif (only is not None or hasattr(type(value), "__get__")) and not isinstance(value, GetSetDescriptorType | MemberDescriptorType):
+            yield name, _is_borrowed(value, kind, name)
+
+
+def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
+    """Whether it is a function of a module, or a method, with one of these code objects."""
+    functions = _functions(value)
+    return bool(functions) and all(each.__globals__ is vars(module) and each.__code__ in codes for each in functions)
+
+
+def _is_borrowed(value: Any, kind: type, name: str) -> bool:
+    """Whether it is a method of that name of another class of the same library, as torchvision's v2 classes have get_params."""
+    for each in _functions(value):
+        home = sys.modules.get(each.__globals__.get("__name__", ""))
+        defined = None if home is None or _library(home.__name__) != _library(kind.__module__) else _definitions(home)
+        if home is None or defined is None:
+            return False
+        codes = [code for path, found in defined.codes.items() if path.rpartition(".")[2] == name for code in found]
+        if not _is_own(each, home, codes):
+            return False
+    return bool(_functions(value))
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """The functions of which a value is made, as a module or a class holds it; none where it is anything but a function or method."""
+    if type(value) in (staticmethod, classmethod):
+        value = value.__func__
+    parts = (
+        (value.fget, value.fset, value.fdel) if type(value) is property else (value.func,) if type(value) is cached_property else (value,)
+    )
+    found = [part for part in parts if part is not None]
+    return found if all(type(part) is FunctionType for part in found) else []
+
+
+Codes = Mapping[str, tuple[CodeType, ...]]
+"""Code objects of functions and methods by qualified name; several where a name is defined more than once."""
+
+
+@dataclass(frozen=True)
+class _Definitions:
+    """What the file of a module defines.
+
+    Attributes:
+        codes: of its functions and methods.
+        names: all names that its own level uses.
+        lists: names that it imports from modules by `from`, or may.
+    """
+
+    codes: Codes
+    names: tuple[str, ...]
+    lists: frozenset[str]
+
+    @property
+    def functions(self) -> Iterator[str]:
+        """Names of the functions at its own level."""
+        return (name for name in self.codes if "." not in name and "<" not in name)
+
+
+_read: dict[str, tuple[Any, _Definitions]] = {}
+"""By module: the spec that it was imported by, and what its file defines."""
+
+
+def _definitions(module: ModuleType) -> _Definitions | None:
+    """What a module's file defines, read once; None if it cannot be read."""
+    spec, name = getattr(module, "__spec__", None), module.__name__
+    kept = _read.get(name)
+    if kept is None or kept[0] is not spec:  # importlib.reload() makes a new spec
+        try:
+            own = spec.loader.get_code(spec.name)
+        except Exception:  # a loader of any kind, and files that are gone
+            return None
+        if not isinstance(own, CodeType):
+            return None
+        codes: dict[str, tuple[CodeType, ...]] = {}
+        for path, code in _walk(own, ""):
+            codes[path] = (*codes.get(path, ()), code)
+        lists = chain.from_iterable(const for const in own.co_consts if isinstance(const, tuple))
+        kept = _read[name] = spec, _Definitions(codes, own.co_names, frozenset(each for each in lists if type(each) is str))
+    return kept[1]
+
+
+def _walk(code: CodeType, prefix: str) -> Iterator[tuple[str, CodeType]]:
+    """Functions in the code of a module or a class body, by qualified name."""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            path = prefix + const.co_name
+            if const.co_flags & _FUNCTION:
+                yield path, const
+            else:
+                yield from _walk(const, f"{path}.")
+
+
+def _imported(module: ModuleType, defined: _Definitions) -> tuple[list[ModuleType], list[str]]:
+    """The modules of its own library that a module imports from, and the names of functions that it may have of them."""
+    package = getattr(module, "__package__", "") or ""
+    bases = ("", f"{package}.", f"{package.rpartition('.')[0]}.")
+    paths = (base + name for name in defined.names for base in bases if _library(base + name) == _library(module.__name__))
+    sources = [found for path in dict.fromkeys(paths) if (found := sys.modules.get(path)) is not None and found is not module]
+    theirs = {name for source in sources if (found := _definitions(source)) is not None for name in found.functions}
+    return sources, sorted(theirs & defined.lists - defined.codes.keys())
+
+
+def _defines(module: ModuleType, name: str, value: Any) -> bool:
+    """Whether a value is the function that a module's file defines by that name."""
+    defined = _definitions(module)
+    return defined is not None and _is_own(value, module, defined.codes.get(name, ()))
+
+
+def _library(name: str) -> str:
+    return name.partition(".")[0]
