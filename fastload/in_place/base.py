@@ -10,6 +10,7 @@ Pillow's for every image, and errors are those that the program had before.
 from __future__ import annotations
 
 import os
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 from fastload._native import core
 from fastload.errors import SampleError
@@ -54,11 +56,11 @@ class InPlaceDataset(TransformedDataset):
     seed: int | None = None
     noun: str = "files"
     positions: npt.NDArray[np.int64] | None = None
+    _most_pixels: int | None = None
 
     def __init__(self, dataset: Any, transform: Any, listed: ListedImages) -> None:
         super().__init__(transform)
         self.dataset = dataset
-        self.max_pixels = _most_pixels()
         self._listed = listed
 
     @property
@@ -75,17 +77,43 @@ class InPlaceDataset(TransformedDataset):
         return len(self._listed)
 
     @property
+    def max_pixels(self) -> int:
+        """The limit of native decoding, as Pillow's own is now, or was for a snapshot: Pillow opens larger images, and warns or raises."""
+        return _most_pixels() if self._most_pixels is None else self._most_pixels
+
+    def snapshot(self, *, device: bool = False) -> Self:
+        """As TransformedDataset has it, with the limit as it is now."""
+        out = super().snapshot(device=device)
+        out._most_pixels = self.max_pixels
+        return out
+
+    @property
     def source(self) -> core.Source:
         """The dataset as the engine reads it."""
-        plan = self.plan
-        if self._source is None or self._source[0] is not plan:
-            self._source = plan, core.Source(self._listed.files, list(plan.programs), 0, self.max_pixels)
+        made_from = self.plan, self.max_pixels
+        if self._source is None or self._source[0] != made_from:
+            self._source = made_from, core.Source(self._listed.files, list(made_from[0].programs), 0, made_from[1])
         return self._source[1]  # type: ignore[no-any-return]
 
     @cached_property
     def images(self) -> NativeImages:
         """The one image of a sample's native row."""
         return NativeImages([NativeImage(self.image_field, 0, None, _no_sizes)])  # refers to no dataset, which keeps it: that frees itself
+
+    def typed(self, images: list[Any]) -> list[Any]:
+        """Images of samples, or lists of their views, with the types of the dataset's own: tv_tensors.Image after v2.ToImage."""
+        tv = self.image_types
+        if not any(tv):
+            return images
+        kind = sys.modules["torchvision.tv_tensors"].Image
+        if not self.plan.views:
+            return [image.as_subclass(kind) for image in images]
+        return [[view.as_subclass(kind) if of_tv else view for view, of_tv in zip(views, tv, strict=True)] for views in images]
+
+    @property
+    def image_types(self) -> tuple[bool, ...]:
+        """Of each view of an image, or of the image, whether it is a tv_tensors.Image."""
+        return tuple(view.tv_image for view in self.plan.views or (self.plan,))
 
     def save_learnt(self) -> None:
         """Writes what was learnt of the files to the index cache, if there is one; at the end of an epoch."""
@@ -187,10 +215,10 @@ def is_jpeg_by_name(path: str) -> bool:
 
 
 def _most_pixels() -> int:
-    """The limit of native decoding: beyond Pillow's own it warns or raises, as the program is used to."""
     from PIL import Image
 
-    return min(default_max_pixels(), Image.MAX_IMAGE_PIXELS or default_max_pixels())
+    limit = Image.MAX_IMAGE_PIXELS
+    return default_max_pixels() if limit is None else max(0, min(default_max_pixels(), int(limit)))
 
 
 def _first_of_python(plan: Plan) -> str:

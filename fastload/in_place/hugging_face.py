@@ -1,23 +1,39 @@
-"""Hugging Face's datasets.Dataset, recognised by class and attributes; the library is not imported.
+"""Hugging Face's datasets.Dataset, recognised by class, attributes and code; the library is not imported.
 
 NOTE [ in place: which tables are recognised ]
 A Dataset is read in place only where what it makes of its table is known: class and methods are the library's, and its format is a
 transform that is exactly an OnImages of a column of images. All other columns come as Python values, as `to_pylist()` gives them: so none
-may need decoding. The library turns images as their metadata say, so that JPEGs with such metadata are left to it.
+may need decoding. The library turns images as their metadata say, so that JPEGs with such metadata are left to it. The code of what makes a
+sample, in the library and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced code is found ].
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.in_place.known import NotInPlaceError
+from fastload.in_place.known import NotInPlaceError, opening_replaced
 from fastload.in_place.on_images import OnImages
+from fastload.originals import OwnCode
 
 _MODULE = "datasets."
 _MAKERS = ("__getitem__", "__getitems__", "_getitem", "__len__", "format", "data", "features")
 """Of Dataset: what a sample comes through."""
+_FORMATTING = "datasets.formatting.formatting"
+_SAMPLES = OwnCode(
+    ("datasets.arrow_dataset:Dataset", _MAKERS),
+    ("datasets.arrow_dataset", ("format_table", "get_formatter", "query_table")),
+    "datasets.formatting",
+    _FORMATTING,
+    *(f"{_FORMATTING}:{name}" for name in ("PythonArrowExtractor", "PythonFeaturesDecoder", "PythonFormatter", "CustomFormatter")),
+    ("datasets.features.features", ("decode_nested_example",)),
+    ("datasets.features.features:Features", ("decode_example", "decode_column", "decode_batch")),
+    ("datasets.features.image:Image", ("decode_example",)),
+    (OnImages, ("__call__", "_one", "name")),
+)
+"""What a sample of a Dataset with OnImages is made by."""
 _PLAIN = ("Value", "ClassLabel", "Translation", "TranslationVariableLanguages", "Array2D", "Array3D", "Array4D", "Array5D")
 _LISTS = ("Sequence", "List", "LargeList")
 _HOW = "end it in tensors with dataset.set_transform(fastload.OnImages(transform))"
@@ -59,6 +75,8 @@ def recognised(dataset: Any) -> KnownTable | None:
         return None
     if any(getattr(own, name, None) is not getattr(theirs, name, None) or name in vars(dataset) for name in _MAKERS):
         raise NotInPlaceError(f"{own.__qualname__} has code of its own for samples")
+    if changed := _SAMPLES.replaced() or opening_replaced():
+        raise NotInPlaceError(changed)
     table = getattr(dataset.data, "table", None)
     if table is None or not hasattr(dataset, "_indices"):
         raise NotInPlaceError("this version of the library keeps its table in another way")
@@ -76,7 +94,9 @@ def recognised(dataset: Any) -> KnownTable | None:
 
 
 def _is(kind: type, name: str, module: str = "") -> bool:
-    return kind.__name__ == name and kind.__module__.startswith(_MODULE + module)
+    """Whether it is the library's class of that name, and not only called so."""
+    named = kind.__name__ == name and kind.__module__.startswith(_MODULE + module)
+    return named and getattr(sys.modules.get(kind.__module__), name, None) is kind
 
 
 def _format(told: Mapping[str, Any], columns: list[str]) -> tuple[OnImages, tuple[tuple[str, str], ...]]:
@@ -86,7 +106,7 @@ def _format(told: Mapping[str, Any], columns: list[str]) -> tuple[OnImages, tupl
         raise NotInPlaceError(f"its samples hold Pillow images, of which no batch is made: {_HOW}")
     if told["type"] != "custom":
         raise NotInPlaceError(f"its format is {told['type']!r}, which leaves images of their own sizes: {_HOW}")
-    if type(call) is not OnImages:
+    if type(call) is not OnImages or not vars(call).keys() <= {"transform", "column", "to"}:
         raise NotInPlaceError(f"its transform is Python that cannot be looked into: {_HOW}")
     asked = [name for name in columns if name in told["columns"]]
     rest = [name for name in columns if name not in asked] if told["output_all_columns"] else []

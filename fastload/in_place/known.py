@@ -1,10 +1,11 @@
-"""Datasets of image files and labels, recognised by class and attributes; the library that they come from is not imported.
+"""Datasets of image files and labels, recognised by class, attributes and code; the library that they come from is not imported.
 
 NOTE [ in place: what is recognised ]
 A dataset is read in place only where its own `__getitem__` is known to do nothing but this: open the file of a list, convert it to RGB,
 transform it, and return it with the label of a list. So the class that defines `__getitem__` must be one of torchvision's that are listed
 here, `loader` must be torchvision's own, and nothing may act on labels. Whatever else a subclass overrides acts when the dataset is made.
-The lists are read at every pass; a program may have shortened them.
+The code of what opens and returns a sample, in torchvision and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced
+code is found ]. The lists are read at every pass; a program may have shortened them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,22 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from fastload.originals import OwnCode
+
 _MODULE = "torchvision.datasets."
+_LOADERS = ("default_loader", "pil_loader")
+_OPENING = OwnCode(
+    ("PIL.Image", ("open", "_decompression_bomb_check")),
+    ("PIL.Image:Image", ("convert", "load")),
+    ("PIL.ImageFile:ImageFile", ("load",)),
+)
+"""What opens a file's RGB image in Pillow."""
+_JPEG = OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read")))
+_LOADING = OwnCode((f"{_MODULE}folder", (*_LOADERS, "accimage_loader")), ("torchvision", ("get_image_backend",)))
 
 
 class NotInPlaceError(Exception):
@@ -49,17 +62,40 @@ def recognised(dataset: Any) -> KnownDataset | None:
     """
     kind = type(dataset)
     owner = next((each for each in kind.__mro__ if "__getitem__" in vars(each)), object)
-    read = _READERS.get(owner.__name__) if owner.__module__.startswith(_MODULE) else None
+    read = _READERS.get(owner.__name__) if _is_theirs(owner) else None
     if read is None:
-        if any(each.__module__.startswith(_MODULE) and each.__name__ in _READERS for each in kind.__mro__):
+        if any(_is_theirs(each) and each.__name__ in _READERS for each in kind.__mro__):
             raise NotInPlaceError(f"{owner.__qualname__} has a __getitem__ of its own")
         return None
-    if hasattr(kind, "__getitems__"):
+    if hasattr(dataset, "__getitems__"):
         raise NotInPlaceError(f"{kind.__qualname__} has a __getitems__ of its own")
+    if changed := _item_code(owner).replaced() or opening_replaced():
+        raise NotInPlaceError(changed)
     if getattr(dataset, "target_transform", None) is not None:
         raise NotInPlaceError("its target_transform is Python")
     lists, pairs = read(dataset)
     return KnownDataset(lists, pairs, _transform(dataset, owner.__name__), _opener(dataset, owner.__name__))
+
+
+def _is_theirs(kind: type) -> bool:
+    """Whether torchvision defines a class, and not only one with the same names."""
+    return kind.__module__.startswith(_MODULE) and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+
+
+@cache
+def _item_code(owner: type) -> OwnCode:
+    """What one of torchvision's classes makes a sample by."""
+    return OwnCode((owner, ("__getitem__",)), (f"{_MODULE}vision:StandardTransform", ("__call__",)))
+
+
+def opening_replaced() -> str:
+    """Which part of Pillow's own way to open a JPEG file was replaced, as a clause; "" where none was."""
+    found = _OPENING.replaced() or _JPEG.replaced()
+    plugin, image = sys.modules.get("PIL.JpegImagePlugin"), sys.modules.get("PIL.Image")
+    registered = getattr(image, "OPEN", {}).get("JPEG")
+    if not found and registered is not None and registered[0] is not getattr(plugin, "jpeg_factory", None):
+        return "Pillow opens JPEG files by another plugin than its own"
+    return found
 
 
 def _transform(dataset: Any, owner: str) -> Any:
@@ -82,11 +118,13 @@ def _opener(dataset: Any, owner: str) -> Callable[[Any], Any]:
         if owner not in _LISTS:
             raise NotInPlaceError("it has no loader")
         return _OwnCode(dataset, _LISTS[owner])
-    name = getattr(loader, "__qualname__", type(loader).__qualname__)
-    if getattr(loader, "__module__", "") != f"{_MODULE}folder" or name not in ("default_loader", "pil_loader"):
-        raise NotInPlaceError(f"its loader {name} is not torchvision's")
+    folder = sys.modules[f"{_MODULE}folder"]
+    if changed := _LOADING.replaced():
+        raise NotInPlaceError(changed)
+    if not any(loader is getattr(folder, name) for name in _LOADERS):
+        raise NotInPlaceError(f"its loader {getattr(loader, '__qualname__', type(loader).__qualname__)} is not torchvision's")
     backend = getattr(sys.modules.get("torchvision"), "get_image_backend", lambda: "PIL")()
-    if name == "default_loader" and backend != "PIL":
+    if loader is folder.default_loader and backend != "PIL":
         raise NotInPlaceError(f"torchvision's image backend is {backend}")
     return loader  # type: ignore[no-any-return]
 

@@ -309,6 +309,8 @@ class BatchAssembler:
         values |= {name: [row[name] for row in rows.stored] for name in first.stored_fields}
         values |= {name: _unbound(image) for name, image in rows.images.items()}
         values |= {name: own.samples() for name, own in rows.native.items()}
+        if isinstance(first, InPlaceDataset):
+            values[first.image_field] = first.typed(values[first.image_field])
         return [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
 
     def _columns(self, rows: _Rows) -> dict[str, Any]:

@@ -413,3 +413,39 @@ def test_places_are_read_from_their_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"012345")
     with pytest.raises(DatasetError, match="changed"):
         files.read(1)
+
+
+REPLACED = {
+    "__getitem__": (datasets.Dataset, "__getitem__", "datasets.arrow_dataset.Dataset.__getitem__"),
+    "_getitem": (datasets.Dataset, "_getitem", "datasets.arrow_dataset.Dataset._getitem"),
+    "query": (datasets.arrow_dataset, "format_table", "datasets.arrow_dataset.format_table"),
+    "formatter": (
+        datasets.formatting.formatting.CustomFormatter,
+        "format_batch",
+        "datasets.formatting.formatting.CustomFormatter.format_batch",
+    ),
+    "decoding": (datasets.Image, "decode_example", "datasets.features.image.Image.decode_example"),
+    "OnImages": (OnImages, "_one", "fastload.in_place.on_images.OnImages._one"),
+}
+
+
+@pytest.mark.parametrize("case", REPLACED)
+def test_replaced_code_of_the_library_runs(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dataset is then read as it is, in Python, and natively when the function is put back."""
+    owner, name, path = REPLACED[case]
+    dataset = stored(tmp_path).with_transform(OnImages(EXACT))
+    original, called = getattr(owner, name), []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        called.append(args)
+        return original(*args, **options)
+
+    with FastLoader(dataset, 4, num_workers=0) as loader:
+        assert loader.stats()["engine"] == "threads"
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, counted)
+            list(loader)
+            assert called
+            assert f"{path} was replaced" in loader.explain()
+        list(loader)
+        assert loader.stats()["engine"] == "threads"
