@@ -25,7 +25,10 @@ from fastload.in_place.base import InPlaceDataset
 from fastload.in_place.datasets import LIBRARIES, InPlaceDatasets
 from fastload.mixture import Mixture, MixtureOrder
 from fastload.mixture.order import Changes
+from fastload.originals import OwnCode
+from fastload.plan.changes import TransformedDataset
 from fastload.positions import as_positions
+from fastload.torch_code import part_replaced
 
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
@@ -48,6 +51,7 @@ _MAKERS = (
     ),
 )
 """Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
+_OWN = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
 
 Draws = tuple[int | None, int, Changes | None]
 """What samples follow from in one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
@@ -188,6 +192,7 @@ class Resolver:
         self._last: tuple[tuple[Any, ...], PackedView] | None = None
         self.files = InPlaceDatasets()
         self.in_place = True  # whether datasets in place are looked for
+        self.replaced = ""  # why a dataset of a known class is Python's: what of it was replaced, as a clause
 
     def view(self, dataset: Any) -> PackedView | None:
         """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
@@ -200,7 +205,7 @@ class Resolver:
             IndexError: one of them is out of range.
             ArgumentError: a part of a ConcatDataset is shorter than when that was made.
         """
-        before, self._picked = self._picked, {}
+        before, self._picked, self.replaced = self._picked, {}, ""
         if self.files.asked:
             self.files.begin()
         node = self._mixed(dataset, before) if isinstance(dataset, Mixture) else self._node(dataset, before)
@@ -224,7 +229,11 @@ class Resolver:
                 "make a Mixture of Subsets, or of ConcatDatasets"
             )
         if isinstance(dataset, PackedDataset):
+            self.replaced = self.replaced or _OWN.replaced()
             return _Leaf(dataset) if is_plain(dataset) else None
+        if type(dataset) in (Subset, ConcatDataset) and (changed := part_replaced(dataset)):
+            self.replaced = changed
+            return None
         if type(dataset) is Subset:
             inner = self._node(dataset.dataset, before)
             return None if inner is None else _Picked(inner, self._positions(dataset, before))
@@ -251,9 +260,9 @@ class Resolver:
 
 
 def is_plain(dataset: PackedDataset) -> bool:
-    """Whether neither a subclass nor the object itself has other code for anything that samples are made by."""
+    """Whether neither a subclass nor the object itself has other code for anything that samples are made by, and the class has its own."""
     kind, own = type(dataset), vars(dataset)
-    return not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)
+    return not _OWN.replaced() and not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)
 
 
 def _same(kept: Any, indices: Any) -> bool:

@@ -81,6 +81,7 @@ class PackedDataReader:
         data: what was read last.
         why_not: why a dataset of a known kind is not read in place; "" where there is none.
         by_transform: whether that is for its transform.
+        replaced: why a packed dataset, a Subset or a ConcatDataset is Python's: what of its code was replaced, as a clause.
     """
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class PackedDataReader:
         self._found: PackedView | None = None
         self._asked = (False, True)
         self.data: PackedData | None = None
-        self.why_not = ""
+        self.why_not = self.replaced = ""
         self.by_transform = False
 
     def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> PackedData | None:
@@ -106,7 +107,7 @@ class PackedDataReader:
         """
         self._resolver.files.cache, self._resolver.in_place = cache, native
         found = self._resolver.view(dataset)
-        self.why_not, self.by_transform = self._resolver.files.why_not, False
+        self.why_not, self.by_transform, self.replaced = self._resolver.files.why_not, False, self._resolver.replaced
         if found is None:
             self._forget()
             return None
@@ -182,9 +183,9 @@ def _longer_sides(reader: DatasetReader) -> list[int]:
 
 
 def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
-    """What the native rows of a batch have in common beside the image: a column is stacked in one dtype, too."""
+    """What the native rows of a batch have in common beside the pixels: a column is stacked in one dtype, too."""
     if isinstance(dataset, InPlaceDataset):
-        return ()
+        return dataset.image_types
     schema, of_boxes = dataset.opened.reader.schema, bool(dataset.plan.of_boxes)
     boxes = [str(field) for field in schema if field.kind == "boxes"] if of_boxes else []
     return of_boxes, *boxes, *(str(schema[name]) for name in dataset.fields if name != dataset.image_field)

@@ -151,7 +151,7 @@ class Planner:
         self._stages = BatchStages()
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
-        self._why_not = ""
+        self._why_not = ("", "")
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
         """Whether it is packed data, or files that the native engine reads in place."""
@@ -184,10 +184,11 @@ class Planner:
             and last.data is data
             and last.size == size
             and same_objects(self._listed, listed)
-            and self._why_not == self._reader.why_not
+            and self._why_not == (self._reader.why_not, self._reader.replaced)
         ):
             return last
-        self._listed, self._why_not, transfer = listed, self._reader.why_not, self._transfer(settings, data)
+        self._listed, self._why_not = listed, (self._reader.why_not, self._reader.replaced)
+        transfer = self._transfer(settings, data)
         native = None if data is None else data.native
         engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
         why, mend = self._why(settings, data)
@@ -216,6 +217,9 @@ class Planner:
         if settings.engine == "python":
             other = "" if data is None else _to_native(data)
             return 'engine="python" was asked for', other or 'leave out engine="python", or FASTLOAD_ENGINE=python'
+        if data is None and self._reader.replaced:
+            why = f"{type(settings.dataset).__name__} is not read by native threads: {self._reader.replaced}"
+            return why, f"{why}; take that back, so that native threads do the work"
         if data is None and self._reader.why_not:
             why = f"{type(settings.dataset).__name__} is not read in place: {self._reader.why_not}"
             return why, why + (_OR_BATCHES if self._reader.by_transform else _OR_PACK)
@@ -262,6 +266,8 @@ def why_not_device(settings: Settings) -> str | None:
         return "batch_size=None makes no batches"
     if not settings.stacks_images:
         of = settings.collation
+        if settings.default_replaced:
+            return f"default_collate takes finished samples: {settings.collate_replaced}"
         return "your collate_fn takes finished samples" if of is None else f"{of} leaves images of several sizes"
     return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
 

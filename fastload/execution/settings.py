@@ -19,6 +19,7 @@ from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.order import Shard, Sharded, ShardSampler
 from fastload.rng import checked_seed, order_seed
+from fastload.torch_code import collate_replaced
 from fastload.transforms import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]
@@ -49,6 +50,7 @@ class Settings:
         kind: torch's _DatasetKind.
         auto_collation: batches are made of samples; False for batch_size=None.
         index_sampler: gives the indices of a batch, or of a sample without auto_collation.
+        collate_replaced: what of torch's default_collate is not its own, as a clause; "" where all is.
 
     Raises:
         ArgumentError: an argument is out of range, or has nothing to act on.
@@ -89,6 +91,7 @@ class Settings:
     kind: int = _DatasetKind.Map
     auto_collation: bool = True
     index_sampler: Any = None
+    collate_replaced: str = ""
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -158,6 +161,7 @@ class Settings:
         now = {name: getattr(loader, name, getattr(self, name)) for name in _TORCHS} | {
             name: getattr(loader, theirs) for name, theirs in _DERIVED.items()
         }
+        now["collate_replaced"] = collate_replaced()
         if all(_is_same(value, getattr(self, name)) for name, value in now.items()):
             return self
         return replace(self, **now)
@@ -188,14 +192,22 @@ class Settings:
 
     @property
     def by_default_collate(self) -> bool:
-        """Whether torch's default_collate makes the batches."""
-        return self.auto_collation and self.collate_fn is default_collate
+        """Whether torch's default_collate makes the batches, and is torch's own."""
+        return self.auto_collation and self.collate_fn is default_collate and not self.collate_replaced
 
     @property
     def own_collate_fn(self) -> Callable[[Any], Any] | None:
-        """The user's collate_fn; None for torch's defaults."""
-        default: Any = default_collate if self.auto_collation else default_convert
-        return None if self.collate_fn is default else self.collate_fn
+        """The user's collate_fn, or a default of torch's that was replaced; None for torch's defaults."""
+        return None if self._is_default and not self.collate_replaced else self.collate_fn
+
+    @property
+    def default_replaced(self) -> bool:
+        """Whether one of torch's defaults makes the batches, and is not torch's own any more."""
+        return self._is_default and bool(self.collate_replaced)
+
+    @property
+    def _is_default(self) -> bool:
+        return self.collate_fn is (default_collate if self.auto_collation else default_convert)
 
     @property
     def collation(self) -> Collate | None:

@@ -115,6 +115,8 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
         lines.append(f"collate    {_collate(plan.settings)}")
     elif plan.settings.collation is not None:
         lines.append(f"collate    {plan.settings.collation}")
+    elif plan.settings.default_replaced:
+        lines.append(f"collate    {_by_changed_default(plan.settings)}")
     if plan.data is not None and plan.data.in_place:
         lines.append(f"indexes    {_learnt(plan.data)}")
     lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
@@ -173,8 +175,14 @@ def _schedule(settings: Settings) -> str:
     return 'batch k goes to worker k mod N, as in torch; seed_by="sample" lets all workers fill one batch'
 
 
+def _by_changed_default(settings: Settings) -> str:
+    return f"by torch's default as it is now: {settings.collate_replaced}"
+
+
 def _collate(settings: Settings) -> str:
     if settings.by_default_collate:
         return "in place, into the slot"
     how = "by your function" if settings.collation is None else str(settings.collation)
+    if settings.default_replaced:
+        how = _by_changed_default(settings)
     return f"{how}; its tensors are copied into the slot once"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind, default_collate
+from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
 from torch.utils.data.dataloader import _sharding_worker_init_fn
 
 from fastload.bad_samples import NOTHING, PassLosses, Policy
@@ -58,7 +58,7 @@ class WorkerIterator(LoaderIterator):
         # Each worker's copy of a stateful dataset counts the batches that it makes itself, so workers must not share batches.
         self._follows = settings.iterable or is_stateful(self._dataset)
         self._shared = not self._follows and (self._by_sample or not self._in_order)
-        self._rowwise = self._shared and self._by_sample and self._auto_collation and self._collate_fn is default_collate
+        self._rowwise = self._shared and self._by_sample and settings.by_default_collate
         self.passes = 0
         self._losses_counted, self._counts = counters.losses, counters.workers
         self._attach(plan, progress, arguments)

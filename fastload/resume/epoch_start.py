@@ -29,6 +29,7 @@ from fastload.order import BucketBatchSampler, Sharded
 from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
 from fastload.resume.rank_states import begin_agreement, splits_of
+from fastload.torch_code import iterates_as_defined
 from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
 
 _DRAWS_NOTHING = (SequentialSampler, DistributedSampler, BucketBatchSampler, _InfiniteConstantSampler)
@@ -187,7 +188,7 @@ def _stateful(settings: Settings) -> Any:
 
 
 def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
-    return any(type(sampler).__iter__ is kind.__iter__ for kind in kinds)
+    return any(type(sampler).__iter__ is kind.__iter__ and iterates_as_defined(kind) for kind in kinds)
 
 
 def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:

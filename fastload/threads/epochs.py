@@ -35,6 +35,7 @@ from fastload.resume.epoch_state import EpochState, Progress
 from fastload.threads.coverage import known_coverage
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.iterator import PackedIterator
+from fastload.torch_code import iterates_as_defined
 from fastload.window import SHUFFLES
 
 
@@ -197,10 +198,12 @@ def _can_begin_early(settings: Settings) -> bool:
     sampler = settings.batch_sampler.sampler if type(settings.batch_sampler) is BatchSampler else settings.sampler
     if settings.auto_collation and type(settings.batch_sampler) is not BatchSampler:
         return False  # .sampler is then a default that is not used
-    if type(sampler) in (SequentialSampler, ShardSampler):
-        return True
-    if not isinstance(sampler, RandomSampler) or type(sampler) not in SHUFFLES:
+    if type(sampler) not in (SequentialSampler, ShardSampler, *SHUFFLES):
         return False
+    if not (iterates_as_defined(type(sampler)) and iterates_as_defined(BatchSampler)):
+        return False
+    if not isinstance(sampler, RandomSampler):
+        return True
     return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
 
 
