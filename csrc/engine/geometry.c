@@ -111,6 +111,16 @@ static fl_code resize_to(resolving *r, const fl_op *op, uint32_t width, uint32_t
     return resize(r, op, width, height);
 }
 
+/* The same, to sides that follow from the image's and are truncated. */
+static fl_code resize_truncated(resolving *r, const fl_op *op, double width, double height) {
+    if (op->strict && (width < 1 || height < 1)) {
+        const fl_rect *canvas = &r->g->window;
+        return fl_fail(r->err, FL_EARG, "resizing %lld x %lld leaves %.0f x %.0f (height x width), and a side of 0 is no image",
+                       (long long)canvas->height, (long long)canvas->width, trunc(height), trunc(width));
+    }
+    return resize_to(r, op, side_of(width), side_of(height));
+}
+
 /* Draws torchvision's RandomResizedCrop box: ten tries, then the largest centred box of an allowed ratio. */
 static fl_rect random_resized_box(const fl_op *op, double width, double height, fl_rng *rng) {
     double area = width * height, log_low = log(op->ratio[0]), log_high = log(op->ratio[1]);
@@ -138,7 +148,7 @@ static fl_code op_resized_crop(resolving *r, const fl_op *op) {
 
 /* torchvision's _compute_resized_output_size: the shorter side becomes size, the longer is truncated;
  * without a size (0) the longer becomes max_size. */
-static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t height, uint32_t *out_width, uint32_t *out_height) {
+static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t height, double *out_width, double *out_height) {
     double small = (double)lesser(width, height), large = (double)greater(width, height);
     double new_small = size, new_large = trunc(new_small * large / small);
     if (!size) {
@@ -148,16 +158,15 @@ static void shorter_side(const fl_op *op, uint32_t size, int64_t width, int64_t 
         new_small = trunc((double)op->max_size * new_small / new_large);
         new_large = op->max_size;
     }
-    uint32_t s = side_of(new_small), l = side_of(new_large);
-    *out_width = width <= height ? s : l;
-    *out_height = width <= height ? l : s;
+    *out_width = width <= height ? new_small : new_large;
+    *out_height = width <= height ? new_large : new_small;
 }
 
 static fl_code resize_shorter(resolving *r, const fl_op *op, uint32_t size) {
     if (r->wide > 0) return resize_largest_shorter(r, op, size);
-    uint32_t width, height;
+    double width, height;
     shorter_side(op, size, r->g->window.width, r->g->window.height, &width, &height);
-    return resize_to(r, op, width, height);
+    return resize_truncated(r, op, width, height);
 }
 
 static fl_code op_resize(resolving *r, const fl_op *op) {
@@ -170,7 +179,7 @@ static fl_code op_scale_jitter(resolving *r, const fl_op *op) {
     const double scale = op->scale[0] + fl_rng_uniform(&rng) * (op->scale[1] - op->scale[0]);
     if (r->wide > 0) return resize_largest(r, op, op->width * scale, op->height * scale);
     const double by = fmin(op->height / height, op->width / width) * scale;
-    return resize_to(r, op, side_of(width * by), side_of(height * by));
+    return resize_truncated(r, op, width * by, height * by);
 }
 
 static fl_code op_shortest_size(resolving *r, const fl_op *op) {
@@ -182,7 +191,7 @@ static fl_code op_shortest_size(resolving *r, const fl_op *op) {
     if (r->wide > 0) return resize_largest_shorter(r, op, size);
     double by = size / fmin(width, height);
     if (op->max_size) by = fmin(by, op->max_size / fmax(width, height));
-    return resize_to(r, op, side_of(width * by), side_of(height * by));
+    return resize_truncated(r, op, width * by, height * by);
 }
 
 static fl_code op_random_resize(resolving *r, const fl_op *op) {

@@ -50,6 +50,7 @@ typedef struct fl_op {
     uint16_t mask_fill;
     int filter; /* fl_resize_filter */
     bool antialias, dct_scale;
+    bool strict; /* a resize to a side that truncates to 0 fails, as in torchvision; otherwise that side becomes 1 */
     uint32_t option_count, trials;
     double options[FL_OPTIONS_MAX];
     double min_size, min_area;

@@ -66,7 +66,7 @@ cdef extern from "engine/geometry.h" nogil:
         uint8_t fill[3]
         uint16_t mask_fill
         int filter
-        bint antialias, dct_scale
+        bint antialias, dct_scale, strict
         uint32_t option_count, trials
         double options[32]
         double min_size, min_area

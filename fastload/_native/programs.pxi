@@ -97,6 +97,7 @@ cdef class Program:
         out.filter = _FILTERS[op.get("filter", "bilinear")]
         out.antialias = op.get("antialias", True)
         out.dct_scale = op.get("dct_scale", True)
+        out.strict = op.get("strict", False)
         return 0
 
     def size(self, uint32_t width, uint32_t height, seed=0, epoch=0, index=0):

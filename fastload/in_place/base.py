@@ -174,6 +174,18 @@ class InPlaceDataset(TransformedDataset):
             self._name_sample(error, index)
             raise
 
+    def own_error(self, index: int) -> Exception | None:
+        """What the transform itself raises for sample index; None where it raises nothing, as where that depends on its random draws."""
+        steps, image = flatten(self._transform), self._opened(index)
+        if not any(isinstance(step, Transform) for step in steps):
+            try:
+                for step in steps:
+                    image = step(image)
+            except Exception as error:
+                self._name_sample(error, index)
+                return error
+        return None
+
     def _name_sample(self, error: Exception, index: int) -> None:
         """Notes in an exception of the dataset's which sample and file it is about."""
         if hasattr(error, "add_note"):  # Python 3.11

@@ -123,13 +123,13 @@ def _resize(step: Known, position: int, part: NativePart) -> str:
     values = step.values
     common = _resampling(step, part)
     if step.name == "Resize":
-        part.add(T.Resize(plain(values["size"]), max_size=values["max_size"], **common), position)
+        part.add(T.Resize(plain(values["size"]), max_size=values["max_size"], **common), position, strict=True)
     elif step.name == "ScaleJitter":
-        part.add(T.ScaleJitter(values["target_size"], scale_range=values["scale_range"], **common), position)
+        part.add(T.ScaleJitter(values["target_size"], scale_range=values["scale_range"], **common), position, strict=True)
     elif step.name == "RandomShortestSize":
-        part.add(T.RandomShortestSize(values["min_size"], max_size=values["max_size"], **common), position)
+        part.add(T.RandomShortestSize(values["min_size"], max_size=values["max_size"], **common), position, strict=True)
     elif step.name == "RandomResize":
-        part.add(T.RandomResize(values["min_size"], values["max_size"], **common), position)
+        part.add(T.RandomResize(values["min_size"], values["max_size"], **common), position, strict=True)
     else:
         part.add(T.RandomResizedCrop(values["size"], scale=values["scale"], ratio=values["ratio"], **common), position)
     return _EXACT.format(name=step.name)

@@ -75,8 +75,9 @@ class NativePart:
         """The geometry, compiled."""
         return core.Program(self.ops)
 
-    def add(self, step: T.Transform, stream: int, *, commutes: bool = False) -> None:
-        """Takes a step; `stream` is its random stream, `commutes` says that as a crop it may be done before what made floats.
+    def add(self, step: T.Transform, stream: int, *, commutes: bool = False, strict: bool = False) -> None:
+        """Takes a step; `stream` is its random stream, `commutes` says that as a crop it may be done before what made floats, and `strict`
+        that an image which a resize leaves no row or column of is an error.
 
         Raises:
             TransformError: it has no native meaning at this place.
@@ -94,7 +95,7 @@ class NativePart:
         resizes = isinstance(step, _RESIZES)
         if resizes and self._resized:
             raise TransformError(f"{step!r} is a second resize: one image is resampled once")
-        op = _op(step, stream)
+        op = _op(step, stream) | ({"strict": True} if strict else {})
         pairs = step.keypoint_pairs if isinstance(step, _FLIPS) else None
         if pairs is not None:
             if self.keypoint_pairs not in (None, pairs):

@@ -17,8 +17,9 @@ from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.collate import Collate
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
-from fastload.errors import ClosedError, FastloadError, ResourceError, SampleError
+from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan
+from fastload.global_generators import kept_state
 from fastload.in_place.base import InPlaceDataset
 from fastload.opened import TORCH_DTYPES
 from fastload.packed_view import PackedView
@@ -226,10 +227,11 @@ class BatchAssembler:
             return self._engine.sample_error(source, index, reason)
         try:
             batch.redo_with(row, dataset.load(index))
-        except SampleError as error:
-            return dataset.sample_error(index, error.reason)
         except (ClosedError, ResourceError):
             raise  # the sample is not bad
+        except (ArgumentError, SampleError) as error:  # it can be opened, and not be transformed
+            with kept_state():
+                return dataset.own_error(index) or dataset.sample_error(index, getattr(error, "reason", None) or str(error))
         except Exception as error:
             return error
         self.losses.count_loaded()

@@ -16,10 +16,11 @@ from in_place_helpers import EXACT, assert_as_torch, folder, image_folder, pets,
 from pictures import photo, with_scans
 from PIL import Image
 from torch.utils.data import DataLoader
-from torchvision import datasets
+from torchvision import datasets, transforms
 from torchvision.transforms import v2
 
 from fastload import FastLoader
+from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import SampleError
 
@@ -244,3 +245,39 @@ def test_a_file_of_more_than_a_gibibyte_is_not_read_by_native_threads(tmp_path: 
     assert assert_same(dataset, loader) == (12, 0)
     assert loader.stats()["loaded"] == 1
     assert loader.stats()["bytes"] < 1 << 20
+
+
+THIN = {
+    "Resize": [transforms.Resize(4, max_size=32), transforms.ToTensor()],
+    "v2.Resize": [v2.Resize(4, max_size=32), v2.ToImage()],
+    "longer side": [v2.ToImage(), v2.Resize(None, max_size=32)],
+    "ScaleJitter": [v2.ScaleJitter((32, 32), (0.9, 0.9)), v2.ToImage()],
+    "RandomShortestSize": [v2.ToImage(), v2.RandomShortestSize([4], max_size=32)],
+    "FiveCrop": [v2.ToImage(), v2.FiveCrop(70)],
+}
+
+
+@pytest.mark.parametrize("steps", THIN)
+def test_an_image_too_thin_for_a_resize_is_torchvisions_error(tmp_path: Path, steps: str) -> None:
+    """Where a side truncates to 0, the loop gets the exception of the dataset's own sample at that batch, and the batches around it."""
+    (tmp_path / "a").mkdir()
+    for number, size in enumerate([(70, 80), (900, 1), (1, 900), (80, 70)]):
+        Image.new("RGB", size).save(tmp_path / "a" / f"{number}.jpg")
+    dataset = datasets.ImageFolder(str(tmp_path), transforms.Compose([*THIN[steps], *([] if steps == "FiveCrop" else [v2.CenterCrop(8)])]))
+    before = torch.get_rng_state()
+    ours = list(each(FastLoader(dataset, 1, num_workers=1, engine="native", seed=1)))
+    assert torch.equal(before, torch.get_rng_state())
+    theirs = list(each(DataLoader(dataset, 1)))
+    assert len(ours) == len(theirs) == 4
+    for mine, other in zip(ours, theirs, strict=True):
+        assert isinstance(mine, Exception) == isinstance(other, Exception)
+        if isinstance(other, Exception):
+            assert (type(mine), str(mine)) == (type(other), str(other))
+    assert any(isinstance(one, Exception) for one in ours)
+
+
+def test_fastloads_own_resize_leaves_a_row_or_column(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    Image.new("RGB", (900, 1)).save(tmp_path / "a" / "0.jpg")
+    dataset = datasets.ImageFolder(str(tmp_path), [T.Resize(4, max_size=32), T.CenterCrop(8)])
+    assert next(iter(FastLoader(dataset, 1, num_workers=1)))[0].shape == (1, 3, 8, 8)
