@@ -173,8 +173,8 @@ def _functions(value: Any) -> list[FunctionType]:
     parts = (
         (value.fget, value.fset, value.fdel) if type(value) is property else (value.func,) if type(value) is cached_property else (value,)
     )
-    found = [part for part in parts if part is not None]
-    return found if all(type(part) is FunctionType for part in found) else []
+    found = [part for part in parts if isinstance(part, FunctionType)]
+    return found if len(found) == sum(part is not None for part in parts) else []
 
 
 Codes = Mapping[str, tuple[CodeType, ...]]
@@ -207,7 +207,8 @@ _read: dict[str, tuple[Any, _Definitions]] = {}
 
 def _definitions(module: ModuleType) -> _Definitions | None:
     """What a module's file defines, read once; None if it cannot be read."""
-    spec, name = getattr(module, "__spec__", None), module.__name__
+    spec: Any = getattr(module, "__spec__", None)
+    name = module.__name__
     kept = _read.get(name)
     if kept is None or kept[0] is not spec:  # importlib.reload() makes a new spec
         try:
@@ -241,7 +242,7 @@ def _imported(module: ModuleType, defined: _Definitions) -> tuple[list[ModuleTyp
     bases = ("", f"{package}.", f"{package.rpartition('.')[0]}.")
     paths = (base + name for name in defined.names for base in bases if _library(base + name) == _library(module.__name__))
     sources = [found for path in dict.fromkeys(paths) if (found := sys.modules.get(path)) is not None and found is not module]
-    theirs = {name for source in sources if (found := _definitions(source)) is not None for name in found.functions}
+    theirs = {name for source in sources if (their := _definitions(source)) is not None for name in their.functions}
     return sources, sorted(theirs & defined.lists - defined.codes.keys())
 
 

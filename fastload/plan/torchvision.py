@@ -222,9 +222,11 @@ def entries_of(step: Any) -> tuple[Any, ...] | None:
     """
     if isinstance(step, T.Views):
         return tuple(step.transforms)
-    base = next((kind for kind in type(step).__mro__ if (kind.__module__, kind.__name__) == _BASE), None)
+    base: type | None = getattr(sys.modules.get(_BASE[0]), _BASE[1], None)
     held = getattr(step, "transforms", None)
-    if base is None or type(step).__call__ is not base.__call__ or not isinstance(held, list | tuple) or _own_call(base).replaced():
+    if base is None or not isinstance(step, base) or type(step).__call__ is not base.__call__ or not isinstance(held, list | tuple):
+        return None
+    if _own_call(base).replaced():
         return None
     return tuple(held)
 
@@ -234,7 +236,8 @@ def held_by(step: Any) -> Any:
     kind = type(step)
     if not kind.__module__.startswith(_LIGHTLY) or not _ONE_VIEW.fullmatch(kind.__name__) or set(vars(step)) != {"transform"}:
         return None
-    return None if _own_call(kind).replaced() else step.transform
+    theirs = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    return step.transform if theirs and not _own_call(kind).replaced() else None
 
 
 @cache

@@ -63,3 +63,17 @@ def test_what_is_changed_runs_as_it_is() -> None:
     plan = compile_plan([crop, MultiViewTransform([len, len]), torch.stack])
     assert plan.views == ()
     assert len(plan.python) == 2
+
+
+def test_a_replaced_call_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that was replaced on lightly's own classes is Python's, until it is put back."""
+    transform = lightly.SimCLRTransform()
+    one = type(transform.transforms[0])
+    assert len(compile_plan(transform).views) == 2
+    for owner in (MultiViewTransform, one):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, "__call__", lambda self, image: [image])
+            plan = compile_plan(transform)
+            assert plan.python
+            assert all(stage.where == "python" for stage in plan.stages)
+        assert all(view.stages[0].where == "native" for view in compile_plan(transform).views)
