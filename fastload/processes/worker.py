@@ -90,7 +90,8 @@ class Worker:
         self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
         self._slowest: tuple[float, Any] = (0.0, None)
         self._ended = False  # an iterable dataset's replica is exhausted
-        self._failed: ExceptionWrapper | None = None
+        self._failed: ExceptionWrapper | None = None  # what began the epoch, or the worker: no batch can be made
+        self._started = False  # worker_init_fn has returned, and there is a fetcher
         self._advice = ""  # on the exception that is being raised
         self._begin()
 
@@ -110,6 +111,7 @@ class Worker:
             if job.init_fn is not None:
                 job.init_fn(self._number)
             self._resume()
+            self._started = True
         except Exception:
             self._failed = self._wrapped()
 
@@ -163,6 +165,10 @@ class Worker:
     def _begin_epoch(self, message: messages.BeginEpoch) -> None:
         """Begins another epoch of a persistent worker: the dataset is iterated again, and the random state goes on."""
         self._ended, self._batches = False, 0
+        if not self._started:
+            self._send(messages.EpochBegun(self._number, None))
+            return
+        self._failed = None
         if self._job.set_draws is not None:
             self._job.set_draws(self._dataset, message.draws)
         self._sample_seed, self._policy = message.sample_seed, message.policy
@@ -187,8 +193,7 @@ class Worker:
         self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
         try:
             if self._failed is not None:
-                failed, self._failed = self._failed, None
-                self._send(messages.BatchFailed(self._number, batch, failed))
+                self._send(messages.BatchFailed(self._number, batch, self._failed))
                 return
             self._arena = Arena(None if slot is None else self._slots[slot])
             self._batches += 1
@@ -340,8 +345,7 @@ class Worker:
             count += 1
             try:
                 if self._failed is not None:
-                    failed, self._failed = self._failed, None
-                    error = error or (row, failed)
+                    error = error or (row, self._failed)
                 elif (strings := self._row(writer, row, indices[row])) is None:
                     odd = True
                 elif strings:
