@@ -4,11 +4,17 @@ NOTE [ view: read at every pass ]
 A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the next iter() finds. So a Resolver
 walks the dataset at every pass. Work on long lists of indices is done again only where they differ from the copy that it keeps, and a view
 whose parts are all unchanged is the same object. Nothing is written into the user's datasets: a pass reads snapshots of them.
+
+NOTE [ subsets: what their indices say ]
+A Subset's sample i is its dataset's sample `indices[i]`. Lists, tuples, ranges, arrays and tensors of integers are read at once. Any other
+object is asked for `indices[i]` as each batch is begun: pandas' Series and dicts look items up by label, and a sequence of the user's may
+compute them. What it raises is raised at that batch's turn, as is the IndexError of an index that the dataset does not have.
 """
 
 from __future__ import annotations
 
 import copy
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +33,7 @@ from fastload.mixture import Mixture, MixtureOrder
 from fastload.mixture.order import Changes
 from fastload.originals import OwnCode
 from fastload.plan.changes import TransformedDataset
-from fastload.positions import as_positions
+from fastload.positions import listed_positions, positions_within
 from fastload.torch_code import part_replaced
 
 _MAKERS = (
@@ -95,14 +101,18 @@ class PackedView:
         datasets: the native datasets, by source number; all packed, or all in place.
         source, index: by position; None where position i is simply sample i of dataset 0, and of a Mixture.
         mixed: the rows of a Mixture, in one epoch; else None.
+        asked: the tree of datasets, where the indices of a Subset in it are asked for; `source` and `index` are then None.
     """
 
     datasets: tuple[NativeDataset, ...]
     source: npt.NDArray[np.uint32] | None = None
     index: npt.NDArray[np.int64] | None = None
     mixed: MixedRows | None = None
+    asked: _Part | None = None
 
     def __len__(self) -> int:
+        if self.asked is not None:
+            return self.asked.count
         if self.mixed is not None:
             return len(self.mixed.order)
         return len(self.datasets[0]) if self.index is None else len(self.index)
@@ -111,25 +121,35 @@ class PackedView:
         """The view of one epoch's pass: itself, but for a Mixture."""
         return self if self.mixed is None else replace(self, mixed=replace(self.mixed, epoch=epoch))
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether finding rows runs code of the user's. See NOTE [ subsets: what their indices say ]."""
+        return self.asked is not None or (self.mixed is not None and any(part.is_asked for _, part in self.mixed.parts))
+
     def rows(self, positions: Sequence[int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
         """Source and index of each position.
 
         Raises:
-            IndexError: a position is out of range, as a Dataset raises it.
+            IndexError: a position, or the index of a Subset there, is out of range, as a Dataset raises it.
             TypeError: a position is no integer.
+            Whatever the indices of a Subset raise that are asked for.
         """
-        where = as_positions(positions)
-        count = len(self)
-        low, high = (int(where.min()), int(where.max())) if len(where) else (0, -1)
-        if low < -count or high >= count:
-            raise IndexError(f"index {low if low < -count else high} is out of range for {count} samples")
-        if low < 0:
-            where = np.where(where < 0, where + count, where)
+        if self.asked is not None:
+            source, index = self.asked.rows(positions, 0)
+            return source, index.astype(np.uint64)
+        where = positions_within(positions, len(self))
         if self.mixed is not None:
             return self.mixed.rows(where)
         if self.index is None or self.source is None:
             return np.zeros(len(where), np.uint32), where.astype(np.uint64)
-        return self.source[where], self.index[where].astype(np.uint64)
+        index = self.index[where]
+        if (index < 0).any():
+            raise IndexError(f"sample {where[index < 0][0]} is by the indices of a Subset one that its dataset does not have")
+        return self.source[where], index.astype(np.uint64)
+
+    def existing(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Those of the positions whose samples exist."""
+        return positions if self.index is None else positions[self.index[positions] >= 0]
 
 
 @dataclass(frozen=True)
@@ -138,9 +158,22 @@ class _Leaf:
 
     dataset: NativeDataset
 
+    leaves = 1
+    is_asked = False
+
     @property
     def key(self) -> tuple[Any, ...]:
         return "whole", id(self.dataset), len(self.dataset)
+
+    @property
+    def count(self) -> int:
+        return len(self.dataset)
+
+    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
+        if isinstance(self.dataset, InPlaceDataset):  # a dataset with a list takes True for 1, as the list does
+            wanted = [operator.index(each) for each in wanted]
+        where = positions_within(wanted, self.count)
+        return np.full(len(where), first, np.uint32), where
 
 
 @dataclass(frozen=True)
@@ -154,6 +187,46 @@ class _Picked:
     def key(self) -> tuple[Any, ...]:
         return "picked", id(self.positions), self.inner.key
 
+    @property
+    def leaves(self) -> int:
+        return self.inner.leaves
+
+    @property
+    def is_asked(self) -> bool:
+        return self.inner.is_asked
+
+    @property
+    def count(self) -> int:
+        return len(self.positions)
+
+    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
+        return self.inner.rows(self.positions[positions_within(wanted, self.count)].tolist(), first)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Some samples of what is inside, by indices that are asked for. See NOTE [ subsets: what their indices say ]."""
+
+    inner: _Part
+    indices: Any
+
+    is_asked = True
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return "asked", id(self.indices), self.inner.key
+
+    @property
+    def leaves(self) -> int:
+        return self.inner.leaves
+
+    @property
+    def count(self) -> int:
+        return len(self.indices)
+
+    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
+        return self.inner.rows([self.indices[each] for each in wanted], first)
+
 
 @dataclass(frozen=True)
 class _Joined:
@@ -165,6 +238,29 @@ class _Joined:
     @property
     def key(self) -> tuple[Any, ...]:
         return "joined", self.counts, *(part.key for part in self.parts)
+
+    @property
+    def leaves(self) -> int:
+        return sum(part.leaves for part in self.parts)
+
+    @property
+    def is_asked(self) -> bool:
+        return any(part.is_asked for part in self.parts)
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
+        where, ends = positions_within(wanted, self.count), np.cumsum(self.counts)
+        which = np.searchsorted(ends, where, "right")
+        source, index = np.empty(len(where), np.uint32), np.empty(len(where), np.int64)
+        for number, part in enumerate(self.parts):
+            mine = which == number
+            if mine.any():
+                source[mine], index[mine] = part.rows((where[mine] - (ends[number] - self.counts[number])).tolist(), first)
+            first += part.leaves
+        return source, index
 
 
 @dataclass(frozen=True)
@@ -179,7 +275,7 @@ class _Mixed:
         return "mixed", self.order.identity, *(part.key for part in self.parts)
 
 
-_Part = _Leaf | _Picked | _Joined
+_Part = _Leaf | _Picked | _Asked | _Joined
 _Node = _Part | _Mixed
 _Rows = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]
 
@@ -201,8 +297,6 @@ class Resolver:
         same object.
 
         Raises:
-            TypeError: a Subset has indices that are no integers.
-            IndexError: one of them is out of range.
             ArgumentError: a part of a ConcatDataset is shorter than when that was made.
         """
         before, self._picked, self.replaced = self._picked, {}, ""
@@ -231,12 +325,13 @@ class Resolver:
         if isinstance(dataset, PackedDataset):
             self.replaced = self.replaced or _OWN.replaced()
             return _Leaf(dataset) if is_plain(dataset) else None
-        if type(dataset) in (Subset, ConcatDataset) and (changed := part_replaced(dataset)):
+        if (is_plain_subset(dataset) or type(dataset) is ConcatDataset) and (changed := part_replaced(dataset)):
             self.replaced = changed
             return None
-        if type(dataset) is Subset:
+        if is_plain_subset(dataset):
             inner = self._node(dataset.dataset, before)
-            return None if inner is None else _Picked(inner, self._positions(dataset, before))
+            positions = None if inner is None else self._positions(dataset, before)
+            return None if inner is None else _Asked(inner, dataset.indices) if positions is None else _Picked(inner, positions)
         if type(dataset) is not ConcatDataset:
             found = self.files.find(dataset) if self.in_place and any(name in sys.modules for name in LIBRARIES) else None
             if found is None or found.positions is None:
@@ -248,15 +343,30 @@ class Resolver:
         nodes = tuple(part for part in parts if part is not None)
         return _Joined(nodes, counts) if len(nodes) == len(parts) == len(counts) else None
 
-    def _positions(self, subset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> npt.NDArray[np.int64]:
+    def _positions(self, subset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> npt.NDArray[np.int64] | None:
+        """The positions that a Subset's indices say; None: they have to be asked for."""
         kept = before.get(id(subset))
         if kept is None or not _same(kept[0], subset.indices):
-            positions = as_positions(subset.indices)
+            positions = listed_positions(subset.indices)
+            if positions is None:
+                return None
             if isinstance(subset.indices, np.ndarray | torch.Tensor):
                 positions = positions.copy()
-            kept = copy.copy(subset.indices) if isinstance(subset.indices, list) else positions, positions
+            by_value = isinstance(subset.indices, list | tuple)
+            kept = copy.copy(subset.indices) if by_value else positions, positions
         self._picked[id(subset)] = kept
         return kept[1]
+
+
+_OF_SUBSET = ("__getitem__", "__getitems__", "__len__", "__getattr__", "__getattribute__", "dataset", "indices")
+
+
+def is_plain_subset(dataset: Any) -> bool:
+    """Whether it is a Subset, or of a subclass that finds samples by the unmodified code of Subset."""
+    kind = type(dataset)
+    if not isinstance(dataset, Subset) or "__getitems__" in vars(dataset):
+        return False
+    return kind is Subset or all(getattr(kind, name, None) is getattr(Subset, name, None) for name in _OF_SUBSET)
 
 
 def is_plain(dataset: PackedDataset) -> bool:
@@ -266,14 +376,11 @@ def is_plain(dataset: PackedDataset) -> bool:
 
 
 def _same(kept: Any, indices: Any) -> bool:
-    """Whether indices are still what was kept of them: a list's copy, else its positions."""
-    if isinstance(indices, list):
-        return isinstance(kept, list) and kept == indices
-    if isinstance(kept, list):
-        return False
-    if isinstance(indices, np.ndarray | torch.Tensor | range):
-        return bool(np.array_equal(kept, as_positions(indices)))
-    return False
+    """Whether indices are still what was kept of them: a list's copy or a tuple, else their positions."""
+    if isinstance(indices, list | tuple) or isinstance(kept, list | tuple):
+        return type(kept) is type(indices) and bool(kept == indices)
+    found = listed_positions(indices)
+    return found is not None and np.array_equal(kept, found)
 
 
 def _view(node: _Node) -> PackedView | None:
@@ -282,10 +389,19 @@ def _view(node: _Node) -> PackedView | None:
         return PackedView((node.dataset,))
     if isinstance(node, _Mixed):
         return _mixed_view(node)
-    source, index = _rows(node, datasets)
+    source, index = (None, None) if node.is_asked else _rows(node, datasets)
+    if node.is_asked:
+        datasets = _datasets(node)
     if not datasets or len(set(map(_form, datasets))) != 1:
         return None
-    return PackedView(tuple(datasets), source, index)
+    return PackedView(tuple(datasets), source, index, asked=node if node.is_asked else None)
+
+
+def _datasets(node: _Part) -> list[NativeDataset]:
+    """The native datasets of a tree, by source number."""
+    if isinstance(node, _Leaf):
+        return [node.dataset]
+    return [each for part in (node.parts if isinstance(node, _Joined) else [node.inner]) for each in _datasets(part)]
 
 
 def _mixed_view(node: _Mixed) -> PackedView | None:
@@ -316,10 +432,13 @@ def _rows(node: _Part, datasets: list[NativeDataset]) -> _Rows:
         return np.full(count, len(datasets) - 1, np.uint32), np.arange(count, dtype=np.int64)
     if isinstance(node, _Picked):
         source, index = _rows(node.inner, datasets)
-        try:
+        exist = (node.positions >= -len(index)) & (node.positions < len(index))
+        if exist.all():
             return source[node.positions], index[node.positions]
-        except IndexError:
-            raise IndexError(f"a Subset has an index that is out of range for its dataset's {len(index)} samples") from None
+        index, source = np.append(index, _NO_SAMPLE), np.append(source, np.uint32(0))
+        where = np.where(exist, node.positions % max(1, len(index) - 1), len(index) - 1)
+        return source[where], index[where]
+    assert isinstance(node, _Joined)
     parts = [_rows(part, datasets) for part in node.parts]
     for number, (part, count) in enumerate(zip(parts, node.counts, strict=True)):
         if len(part[1]) < count:
@@ -328,6 +447,10 @@ def _rows(node: _Part, datasets: list[NativeDataset]) -> _Rows:
             )
     pairs = [(part[0][:count], part[1][:count]) for part, count in zip(parts, node.counts, strict=True)]
     return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+
+
+_NO_SAMPLE = -1
+"""Index of a sample that does not exist: an error when it is asked for."""
 
 
 def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,42 @@ def as_positions(values: Any) -> npt.NDArray[np.int64]:
     if set(map(type, values)) <= {int}:
         return np.array(values, np.int64)
     return np.fromiter((position_of(value) for value in values), np.int64, len(values))
+
+
+def listed_positions(indices: Any) -> npt.NDArray[np.int64] | None:
+    """The integers that `indices[0]`, `indices[1]` and so on are; None: only the object itself can tell, or not all are integers.
+
+    Known are lists, tuples, ranges, arrays and tensors. Anything else may look its items up in another way than it iterates over them:
+    pandas' Series does so by label.
+    """
+    torch = sys.modules.get("torch")  # not imported here: packing comes without it
+    if torch is not None and type(indices) is torch.Tensor:
+        indices = indices.detach().cpu().numpy()
+    if type(indices) not in (list, tuple, range, np.ndarray):
+        return None
+    try:
+        found = as_positions(indices)
+    except (TypeError, OverflowError):
+        return None
+    return None if getattr(indices, "dtype", None) == np.uint64 and (found < 0).any() else found
+
+
+def subset_positions(indices: Any) -> npt.NDArray[np.int64]:
+    """The integers that `indices[0]`, `indices[1]` and so on are, of an object of any kind. Raises what that raises, and TypeError."""
+    found = listed_positions(indices)
+    return as_positions([indices[place] for place in range(len(indices))]) if found is None else found
+
+
+def positions_within(values: Any, count: int) -> npt.NDArray[np.int64]:
+    """Positions from 0 among `count` samples; negative ones count from the end. Raises IndexError, and TypeError as as_positions()."""
+    try:
+        where = as_positions(values)
+    except OverflowError:
+        raise IndexError(f"an index of {values!r} is out of range for {count} samples") from None
+    low, high = (int(where.min()), int(where.max())) if len(where) else (0, -1)
+    if low < -count or high >= count:
+        raise IndexError(f"index {low if low < -count else high} is out of range for {count} samples")
+    return np.where(where < 0, where + count, where) if low < 0 else where
 
 
 def position_of(value: Any) -> int:

@@ -149,10 +149,10 @@ class SentToWorkers:
             steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
         except Exception:  # what cannot be pickled cannot be compared: its own changes stay unseen, as in torch's workers
             steps = b""
-        before, self._sent = self._sent, (view.index, view.source, view.datasets, steps)
+        before, self._sent = self._sent, ((view.index, view.source, view.asked), view.datasets, steps)
         if before is None:
             return False
-        same = same_objects(before[:2], self._sent[:2]) and same_objects(before[2], self._sent[2]) and before[3] == steps
+        same = same_objects(before[0], self._sent[0]) and same_objects(before[1], self._sent[1]) and before[2] == steps
         return not same
 
 

@@ -12,6 +12,7 @@ from torch.utils.data import ConcatDataset, Sampler, Subset
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.permutation import KeyedPermutation
+from fastload.positions import subset_positions
 from fastload.rng import checked_epoch, checked_seed, order_seed
 from fastload.window.ranks import count_of
 
@@ -140,7 +141,7 @@ def _sizes_of(dataset: Any) -> Sizes:
     """Heights and widths of a dataset's stored images. Raises ArgumentError."""
     if isinstance(dataset, Subset):
         heights, widths = _sizes_of(dataset.dataset)
-        indices = np.asarray(dataset.indices, np.int64)
+        indices = subset_positions(dataset.indices)
         return heights[indices], widths[indices]
     if isinstance(dataset, ConcatDataset):
         parts = [_sizes_of(part) for part in dataset.datasets]

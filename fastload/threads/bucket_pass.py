@@ -42,7 +42,7 @@ class BucketPass:
 
     def _of(self, source: int, positions: _Positions) -> _Positions:
         """The samples of a source that lie at some positions."""
-        sources, indices = self._view.rows(positions)  # type: ignore[arg-type]
+        sources, indices = self._view.rows(self._view.existing(positions))  # type: ignore[arg-type]
         found: _Positions = indices[sources == source].astype(np.int64)
         return found
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DistributedSampler, SubsetRandomSampler
 
-from fastload.positions import as_positions
+from fastload.positions import as_positions, listed_positions
 from fastload.window.keyed import KeyedSampler
 from fastload.window.order import usable_block
 from fastload.window.sampler import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, window_sizes
@@ -29,7 +29,10 @@ def coverage(sampler: Any, count: int) -> npt.NDArray[np.int64] | None:
     elif kind is DistributedSampler:
         positions = as_positions(list(sampler))  # a function of its seed and epoch
     elif kind is SubsetRandomSampler:
-        positions = as_positions(sampler.indices)
+        listed = listed_positions(sampler.indices)
+        if listed is None:
+            return None
+        positions = listed
     else:
         return None
     found = np.zeros(count, np.bool_)
