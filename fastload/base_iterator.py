@@ -35,8 +35,19 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
 
     1. isinstance with `_BaseDataLoaderIter` holds; it takes attributes and weak references; it cannot be copied or pickled, with torch's
        error, so that a program that treats torch's iterators apart (Lightning's CombinedLoader) treats these so.
-    2. Each step is an event `enumerate(DataLoader)#<class>.__next__` in a profiler's trace.
+    2. `_reset(loader)` begins the loader's next epoch in the same iterator, as DataLoader has it done where workers persist.
+    3. Each step is an event `enumerate(DataLoader)#<class>.__next__` in a profiler's trace.
     """
+
+    begin_again: Callable[[], Callable[[Any, Any], None] | None] | None = None
+    """A weak reference to what _reset() calls, with the iterator and the loader; None: torch's own _reset() does it."""
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        begin = None if self.begin_again is None else self.begin_again()
+        if begin is None:
+            _BaseDataLoaderIter._reset(self, loader, first_iter)
+        else:
+            begin(self, loader)
 
     @uncompiled
     def _advance(self) -> Any:

@@ -22,7 +22,6 @@ from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
 from fastload.order import Shard, checked_shard, order_of, show_sharded
-from fastload.processes.iterator import WorkerIterator
 from fastload.resume.state_dict import load, state_of
 from fastload.rng import checked_epoch, checked_seed
 from fastload.system import share_of_cpus
@@ -57,13 +56,14 @@ class FastLoader(DataLoader[_T]):
 
     Args:
         dataset: a path of a packed dataset, or any Dataset.
-        batch_size, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, generator, in_order: as DataLoader's.
+        batch_size, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, generator, in_order: as DataLoader's. A sampler is
+            drawn as far ahead as by DataLoader; further only where its class is known, and its order fixed at its first index.
         shuffle: True: as DataLoader's, a permutation of all samples. "window": blocks of consecutive samples (2 MiB) in random order, mixed
             through 1 GiB of samples, for data in a bucket; `fastload.WindowSampler` has other sizes, and ranks.
             "huge": another random order of all samples, computed element by element: it takes no memory and no time in advance, for
             hundreds of millions of samples; `fastload.KeyedSampler` has ranks.
         worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's. On packed data the first two have
-            nothing to act on, and say so with a warning; threads always persist.
+            nothing to act on, and say so with a warning; threads always persist, and with persistent_workers so does the base seed.
         num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
             calling thread), processes otherwise (None: 0, as torch).
         prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
@@ -277,33 +277,38 @@ class FastLoader(DataLoader[_T]):
 
     @uncompiled
     def __iter__(self) -> LoaderIterator:
-        began, state = time.perf_counter(), self._fastload
-        plan, kept = state.read(self), cast("WorkerIterator | None", self._iterator)
-        if kept is not None:
-            if state.goes_on(plan, kept):
-                state.go_on(plan, kept, self._IterableDataset_len_called)
-                state.health.time(kept, began)
-                return kept
-            self._iterator = None
-        iterator = self._begin(plan, began)
-        if plan.engine == "processes" and plan.settings.persistent_workers:
-            self._iterator = iterator
-        return iterator
+        state, began = self._fastload, time.perf_counter()
+        plan = state.read(self)
+        state.fresh = plan, began
+        try:
+            if not plan.settings.persistent_workers or not plan.settings.num_workers:
+                return self._get_iterator()
+            if self._iterator is not None and not state.goes_on(plan):
+                self._iterator = None
+            if self._iterator is None:
+                self._iterator = self._get_iterator()
+                state.keep()
+            else:
+                self._iterator._reset(self)
+            return cast(LoaderIterator, self._iterator)
+        finally:
+            state.fresh = None
 
     @uncompiled
     def _get_iterator(self) -> LoaderIterator:
-        """A new iterator over the next epoch, by the engine that iter() takes. Programs that keep an iterator themselves call this."""
-        began = time.perf_counter()
-        return self._begin(self._fastload.read(self), began)
+        """A new iterator over the next epoch, by the engine that fits.
 
-    def _begin(self, plan: ExecutionPlan, began: float) -> LoaderIterator:
+        `iter()` calls it, as DataLoader's does, so that a subclass may put another iterator round it. Programs that keep an iterator
+        themselves call it as well.
+        """
+        state, began = self._fastload, time.perf_counter()
+        fresh, state.fresh = state.fresh, None
+        plan, began = fresh or (state.read(self), began)
         if plan.engine == "threads":
             _warn_pinning(plan)
-        elif plan.engine == "processes":
+        if plan.settings.num_workers:
             self.check_worker_number_rationality()
-        iterator = self._fastload.new_iterator(plan, self._IterableDataset_len_called, kept=self._iterator is not None)
-        self._fastload.health.time(iterator, began)
-        return iterator
+        return state.new_iterator(plan, began, self._IterableDataset_len_called)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last `iter()` stands, as JSON can hold it: at the batches that the loop has had, not those prefetched.
@@ -314,7 +319,7 @@ class FastLoader(DataLoader[_T]):
         it as it is: that of a dataset as it was in each worker when it had made the batches that the loop has had.
         """
         state = self._fastload
-        return state_of(state.plan, state.progress, cast("WorkerIterator | None", self._iterator))
+        return state_of(state.plan, state.progress, None if self._iterator is None else state.kept)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on where `state_dict()` was, with the same batches in the same order as if never interrupted.
@@ -378,6 +383,6 @@ def _monitor_of(loader: FastLoader[Any]) -> HealthMonitor[Any]:
 def _warn_pinning(plan: ExecutionPlan) -> None:
     """Warns as torch's iterators do."""
     if plan.settings.pin_memory and plan.settings.pin_memory_device:
-        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=5)
+        warnings.warn("pin_memory_device is deprecated: memory is pinned for the current accelerator", stacklevel=4)
     if plan.settings.pin_memory and not torch.accelerator.is_available():
-        warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=5)
+        warnings.warn("pin_memory=True but no accelerator is found: batches are not pinned", stacklevel=4)

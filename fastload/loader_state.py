@@ -10,6 +10,7 @@ class, and read-only attributes such as `epoch`. A subclass's own attribute of t
 from __future__ import annotations
 
 import copy
+import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ from torch.utils.data import DataLoader
 from fastload.base_iterator import LoaderIterator
 from fastload.descriptors import Computed
 from fastload.device.timing import StageTimer
+from fastload.errors import ClosedError
 from fastload.execution.packed_data import SentToWorkers
 from fastload.execution.plan import ExecutionPlan, Planner
 from fastload.execution.settings import Settings
@@ -28,6 +30,7 @@ from fastload.processes.scheduler import LoaderCounters
 from fastload.resume.epoch_start import begin
 from fastload.resume.epoch_state import Progress
 from fastload.threads.epochs import ThreadEpochs
+from fastload.threads.iterator import PackedIterator
 
 if TYPE_CHECKING:
     from fastload.health import HealthMonitor
@@ -47,6 +50,7 @@ class LoaderState:
         epochs: the epochs on native threads.
         workers: iterators of worker processes that were not collected.
         health: the monitor of the loader's loops.
+        fresh: the plan that an iter() under way has read for the iterator it gets, and when that began.
     """
 
     settings: Settings
@@ -63,6 +67,9 @@ class LoaderState:
         self.epochs = ThreadEpochs(self.progress, self.counters.losses)
         self.workers: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
         self._sent = SentToWorkers()
+        self.fresh: tuple[ExecutionPlan, float] | None = None
+        self._made: weakref.ref[LoaderIterator] | None = None
+        self._kept: weakref.ref[LoaderIterator] | None = None
 
     def watch(self, health: HealthMonitor[Any]) -> None:
         """Sets the monitor of the loader's loops."""
@@ -71,7 +78,7 @@ class LoaderState:
     def for_copy(self) -> LoaderState:
         """What goes into a copy or a pickle of the loader: its settings, and the number of its next epoch or a state loaded for it."""
         other = copy.copy(self)
-        for name in ("plan", "planner", "epochs", "workers", "timer", "health", "_sent"):
+        for name in ("plan", "planner", "epochs", "workers", "timer", "health", "_sent", "fresh", "_made", "_kept"):
             other.__dict__.pop(name, None)
         other.progress = Progress(next_epoch=self.progress.next_epoch, pending=self.progress.pending)
         other.counters = LoaderCounters()
@@ -87,21 +94,45 @@ class LoaderState:
         self.plan = self.planner.plan(self.settings)
         return self.plan
 
-    def new_iterator(self, plan: ExecutionPlan, length_called: int | None, *, kept: bool) -> LoaderIterator:
-        """The iterator of the next epoch. `kept`: another iterator's persistent workers stay; see epoch_start.begin()."""
-        if plan.engine == "threads":
-            return self.epochs.iterate(plan)
-        if plan.data is not None and plan.settings.persistent_workers:
-            self._sent.note(plan.data)
-        self._begin(plan, kept=kept)
-        if plan.engine == "caller":
-            return InProcessIterator(plan, self.progress, self.counters.losses, length_called)
-        iterator = WorkerIterator(plan, self.progress, self.counters, length_called)
-        self.workers.add(iterator)
+    def new_iterator(self, plan: ExecutionPlan, began: float, length_called: int | None) -> LoaderIterator:
+        """The iterator of the next epoch, whose steps are timed from `began`."""
+        iterator = self._new_iterator(plan, length_called)
+        self._made = weakref.ref(iterator)
+        self.health.time(iterator, began)
         return iterator
 
-    def goes_on(self, plan: ExecutionPlan, iterator: WorkerIterator) -> bool:
-        """Whether an iterator's persistent workers make the next epoch; if they cannot, they are ended."""
+    def _new_iterator(self, plan: ExecutionPlan, length_called: int | None) -> LoaderIterator:
+        iterator: PackedIterator | WorkerIterator
+        if plan.engine == "threads":
+            iterator = self.epochs.iterate(plan)
+        else:
+            if plan.data is not None and plan.settings.persistent_workers:
+                self._sent.note(plan.data)
+            self._begin(plan, kept=False)
+            if plan.engine == "caller":
+                return InProcessIterator(plan, self.progress, self.counters.losses, length_called)
+            iterator = WorkerIterator(plan, self.progress, self.counters, length_called)
+            self.workers.add(iterator)
+        iterator.begin_again = weakref.WeakMethod(self.reset)
+        return iterator
+
+    def keep(self) -> None:
+        """Notes that the loader keeps the iterator that was made last, for all its epochs: its workers persist."""
+        self._kept = self._made
+
+    @property
+    def kept(self) -> PackedIterator | WorkerIterator | None:
+        """The iterator that the loader keeps, maybe within one of a subclass's; None: one that the loader has not made."""
+        found = None if self._kept is None else self._kept()
+        return found if isinstance(found, PackedIterator | WorkerIterator) else None
+
+    def goes_on(self, plan: ExecutionPlan) -> bool:
+        """Whether the kept iterator can make the next epoch; if its workers cannot, they are ended."""
+        iterator = self.kept
+        if iterator is None:
+            return True  # what the loader keeps is a subclass's own
+        if isinstance(iterator, PackedIterator):
+            return plan.engine == "threads" and iterator.usable
         if plan.engine == "threads":
             return False
         stale = plan.data is not None and self._sent.note(plan.data)
@@ -111,10 +142,25 @@ class LoaderState:
         iterator.close()
         return False
 
-    def go_on(self, plan: ExecutionPlan, iterator: WorkerIterator, length_called: int | None) -> None:
-        """Begins the next epoch of persistent workers."""
-        self._begin(plan, kept=True)
-        iterator.begin_epoch(plan, self.progress, length_called)
+    def reset(self, iterator: PackedIterator | WorkerIterator, loader: DataLoader[Any]) -> None:
+        """Begins the next epoch in an iterator of this loader.
+
+        Raises:
+            ClosedError: its workers are gone, or another engine runs by now.
+        """
+        began = time.perf_counter()
+        fresh, self.fresh = self.fresh, None
+        plan, began = fresh or (self.read(loader), began)
+        engine = "threads" if isinstance(iterator, PackedIterator) else "processes"
+        if plan.engine != engine or not iterator.usable:
+            raise ClosedError("this iterator cannot begin another epoch: iterate the loader anew")
+        if isinstance(iterator, PackedIterator):
+            iterator.drop()
+            iterator.go_on_as(self.epochs.iterate(plan, iterator))
+        else:
+            self._begin(plan, kept=True)
+            iterator.begin_epoch(plan, self.progress, loader._IterableDataset_len_called)
+        self.health.time(iterator, began)
 
     def _begin(self, plan: ExecutionPlan, *, kept: bool) -> None:
         epoch = self.progress.count_epoch()

@@ -143,7 +143,11 @@ class ExecutionPlan:
 
 
 class Planner:
-    """Makes the plans of one loader."""
+    """Makes the plans of one loader.
+
+    Attributes:
+        reads_packed: whether the dataset that was read last is packed, or files in place.
+    """
 
     def __init__(self, timer: StageTimer) -> None:
         self._timer = timer
@@ -152,20 +156,17 @@ class Planner:
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
         self._why_not = ("", "")
+        self.reads_packed = False
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
         """Whether it is packed data, or files that the native engine reads in place."""
-        return self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
+        self.reads_packed = self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
+        return self.reads_packed
 
     @property
     def kinds(self) -> Any:
         """Kinds of the parts of a sample of the dataset that was read last, for Collate; None: it is neither packed nor in place."""
         return None if self._reader.data is None else self._reader.data.kinds
-
-    @property
-    def reads_packed(self) -> bool:
-        """Whether the dataset that was read last is packed, or files in place."""
-        return self._reader.data is not None
 
     def plan(self, settings: Settings) -> ExecutionPlan:
         """The plan for these settings and the dataset as it is now: the last one, if nothing that it follows from has changed.
@@ -176,6 +177,7 @@ class Planner:
         """
         device, allowed = why_not_device(settings) is None, settings.engine != "python"
         data = self._reader.read(settings.dataset, device, allowed, settings.index_cache)
+        self.reads_packed = data is not None
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, len(data.view))
         last, listed = self._last, tuple(settings.batch_transforms)
         if (

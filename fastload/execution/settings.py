@@ -6,18 +6,18 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, cast
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, _DatasetKind, default_collate
+from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
 from torch.utils.data._utils.collate import default_convert
 
 from fastload.collate import Collate, Form
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
-from fastload.order import Shard, Sharded, ShardSampler
+from fastload.order import Draws, SamplerFacts, Shard, Sharded, ShardSampler, facts_of
 from fastload.rng import checked_seed, order_seed
 from fastload.torch_code import collate_replaced
 from fastload.transforms import Normalize, ToFloat
@@ -51,6 +51,7 @@ class Settings:
         auto_collation: batches are made of samples; False for batch_size=None.
         index_sampler: gives the indices of a batch, or of a sample without auto_collation.
         collate_replaced: what of torch's default_collate is not its own, as a clause; "" where all is.
+        order: what is known of it, as it was when the attributes were read.
 
     Raises:
         ArgumentError: an argument is out of range, or has nothing to act on.
@@ -92,6 +93,7 @@ class Settings:
     auto_collation: bool = True
     index_sampler: Any = None
     collate_replaced: str = ""
+    order: SamplerFacts = field(default_factory=SamplerFacts)
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -162,9 +164,11 @@ class Settings:
             name: getattr(loader, theirs) for name, theirs in _DERIVED.items()
         }
         now["collate_replaced"] = collate_replaced()
-        if all(_is_same(value, getattr(self, name)) for name, value in now.items()):
+        order = facts_of(now["index_sampler"], now["generator"] if self._seeds_order else None)
+        same = all(_is_same(value, getattr(self, name)) for name, value in now.items())
+        if same and all(_is_same(value, getattr(self.order, name)) for name, value in vars(order).items()):
             return self
-        return replace(self, **now)
+        return replace(self, **now, order=order)
 
     def show_on(self, loader: DataLoader[Any]) -> None:
         """Makes FastLoader's own arguments attributes of the loader, but for those that a subclass has set or defined itself."""
@@ -239,14 +243,27 @@ class Settings:
     @property
     def sharded(self) -> Sharded | None:
         """The sampler that gives this rank its part, under shard=."""
-        index = self.index_sampler
-        sampler = index.sampler if type(index) is BatchSampler else index
-        return sampler if isinstance(sampler, Sharded) else None
+        return self.order.deciding if isinstance(self.order.deciding, Sharded) else None
+
+    @property
+    def drawn_at_iter(self) -> int:
+        """Index batches that torch's DataLoader draws at iter(); 0: it draws each at its own next()."""
+        return self.depth * self.num_workers
+
+    @property
+    def may_draw_ahead(self) -> bool:
+        """Whether nobody can see how far ahead the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
+        return self.order.draws is not Draws.ANY
 
     @property
     def ordered_by_seed(self) -> bool:
         """Whether the order is a function of (seed, epoch) alone, and nothing of it is drawn from a generator that others use."""
-        return (self.own_generator and self.seed is not None) or isinstance(self.sharded, ShardSampler)
+        return (self._seeds_order and self.order.draws is Draws.NOTHING) or isinstance(self.sharded, ShardSampler)
+
+    @property
+    def _seeds_order(self) -> bool:
+        """Whether the loader's generator is its own, and is seeded anew for every pass."""
+        return self.own_generator and self.seed is not None
 
     def seed_order(self, epoch: int) -> None:
         """Seeds the loader's own generator for that epoch."""

@@ -117,6 +117,8 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
         lines.append(f"collate    {plan.settings.collation}")
     elif plan.settings.default_replaced:
         lines.append(f"collate    {_by_changed_default(plan.settings)}")
+    if not plan.settings.iterable:
+        lines.append(f"order      {_order(plan)}")
     if plan.data is not None and plan.data.in_place:
         lines.append(f"indexes    {_learnt(plan.data)}")
     lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
@@ -127,6 +129,20 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
             f"{told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots"
         )
     return "\n".join([*lines, "", *stage_table.table(plan, measured=measured)])
+
+
+def _order(plan: ExecutionPlan) -> str:
+    """How far ahead of the loop the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
+    settings = plan.settings
+    name = type(settings.order.deciding).__name__
+    asked = plan.native is not None and plan.native.is_asked
+    if plan.engine == "threads" and settings.may_draw_ahead and not asked:
+        return f"{name}, drawn as far ahead as is read: its order is fixed at its first index"
+    why = "; a Subset's indices are asked for one by one" if asked else ""
+    if not settings.drawn_at_iter:
+        return f"{name}, a batch drawn at each next(){why}"
+    count = settings.drawn_at_iter
+    return f"{name}, {count} batch{'es' * (count > 1)} drawn at iter(), one more at each next(){why}"
 
 
 def _learnt(data: PackedData) -> str:

@@ -16,7 +16,8 @@ from fastload.device.transfer import Transfer
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.torch_loader import IteratorArguments
 from fastload.global_generators import kept_state, seed_sample
-from fastload.resume.dataset_state import dataset_state_of, fetched, fetcher_at, is_stateful
+from fastload.order import is_stateful
+from fastload.resume.dataset_state import dataset_state_of, fetched, fetcher_at
 from fastload.resume.epoch_start import attach
 from fastload.resume.epoch_state import Progress
 from fastload.unequal_samples import AdvisedCollate

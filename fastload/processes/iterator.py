@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
-from torch.utils.data.dataloader import _sharding_worker_init_fn
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_init_fn
 
 from fastload.bad_samples import NOTHING, PassLosses, Policy
 from fastload.base_iterator import LoaderIterator
@@ -24,10 +24,10 @@ from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.torch_loader import IteratorArguments
+from fastload.order import is_stateful
 from fastload.packed_view import set_draws, set_mixture
 from fastload.processes.job import Job
 from fastload.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
-from fastload.resume.dataset_state import is_stateful
 from fastload.resume.epoch_start import attach
 from fastload.resume.epoch_state import Progress
 from fastload.thread_limits import thread_libraries
@@ -95,6 +95,7 @@ class WorkerIterator(LoaderIterator):
         settings, epoch_state = plan.settings, progress.epoch_state
         assert epoch_state is not None
         self._epoch_state = epoch_state
+        self._draws_ahead = settings.may_draw_ahead
         attach(self, arguments, settings, epoch_state, self._num_workers if self._follows else 0)
         self._finished = itertools.count(epoch_state.batches)
         if epoch_state.resumed:
@@ -179,7 +180,7 @@ class WorkerIterator(LoaderIterator):
             if not self._scheduler.tasks:
                 break
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
-        self._reset(arguments)
+        _BaseDataLoaderIter._reset(self, arguments)
         self._use(plan.transfer)
         self._attach(plan, progress, arguments)
         self._set_turns()
@@ -197,7 +198,7 @@ class WorkerIterator(LoaderIterator):
     # ---- tasks out
 
     def _fill(self) -> None:
-        depth = self._depth + self._ahead
+        depth = self._depth + (self._ahead if self._draws_ahead else 0)
         while not self._sampled_out and len(self._queue) + len(self._transferred) < depth and any(self._scheduler.active):
             try:
                 index = self._next_index()  # type: ignore[no-untyped-call]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import ArgumentError
+from fastload.order import is_stateful
 
 
 @dataclass
@@ -26,11 +27,6 @@ class DatasetState:
     state: dict[str, Any] | None = None
     at: int = 0
     ended: bool = False
-
-
-def is_stateful(thing: Any) -> bool:
-    """Whether an object has both state_dict() and load_state_dict()."""
-    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
 def dataset_state_of(dataset: Any, fetcher: Any = None) -> DatasetState:

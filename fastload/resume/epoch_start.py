@@ -18,23 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, _DatasetKind
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _InfiniteConstantSampler
-from torch.utils.data.distributed import DistributedSampler
+from torch.utils.data import BatchSampler, _DatasetKind
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
 from fastload.mixture import Mixture
-from fastload.order import BucketBatchSampler, Sharded
-from fastload.resume.dataset_state import DatasetState, is_stateful, load_at_start
+from fastload.order import Sharded
+from fastload.resume.dataset_state import DatasetState, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
 from fastload.resume.rank_states import begin_agreement, splits_of
-from fastload.torch_code import iterates_as_defined
-from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
-
-_DRAWS_NOTHING = (SequentialSampler, DistributedSampler, BucketBatchSampler, _InfiniteConstantSampler)
-_DRAWS_FIRST = (*SHUFFLES, SubsetRandomSampler, WeightedRandomSampler, WindowSampler, KeyedSampler)
-"""Samplers that, without a generator of their own, draw from torch's global one at their first index only."""
 
 
 def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
@@ -126,10 +119,13 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     """The epoch's index batches from its position on. Then sets the generators as they were when the state was taken.
 
     `skipped` is called with each batch before that position. Under shard= the indices are not the sampler's own iterator's: they are bound
-    to the epoch and to what was had of it, whatever the sampler is told meanwhile.
+    to the epoch and to what was had of it, whatever the sampler is told meanwhile. A generator of the loader's own is seeded at the first
+    draw, so that two passes of different epochs can begin before either draws.
     """
     if (sharded := _sharded(settings)) is not None:
         indices = _part_of(settings, sharded, epoch_state)
+    if settings.own_generator:
+        indices = _seeded(settings, epoch_state.epoch, indices)
     sampler = _stateful(settings)
     get_state: Callable[[], Any] | None = None
     again: Callable[[], Iterator[Any]] | None = None
@@ -139,6 +135,11 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     index_batches = IndexBatches(epoch_state, indices, get_state, again, skipped)
     set_generators(settings, epoch_state.now)
     return index_batches
+
+
+def _seeded(settings: Settings, epoch: int, indices: Iterator[Any]) -> Iterator[Any]:
+    settings.seed_order(epoch)
+    yield from indices
 
 
 def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: EpochState, replicas: int = 0) -> None:
@@ -155,20 +156,27 @@ def attach(iterator: Any, arguments: Any, settings: Settings, epoch_state: Epoch
         set_generators(settings, epoch_state.start)
         _load_sampler(settings, epoch_state)
         _BaseDataLoaderIter._reset(iterator, arguments)
+    elif epoch_state.drawn and settings.num_workers:
+        iterator._sampler_iter = iterated_again(settings, epoch_state)
     if epoch_state.resumed and epoch_state.base_seed is not None:
         iterator._base_seed = epoch_state.base_seed
     epoch_state.base_seed = int(iterator._base_seed)
     iterator._num_yielded = epoch_state.batches
     if replicas and not epoch_state.replicas:
         epoch_state.replicas = [DatasetState() for _ in range(replicas)]
-    settings.seed_order(epoch_state.epoch)  # a seed decides the order whether or not a base seed was drawn
     iterator._sampler_iter = follow(settings, epoch_state, iterator._sampler_iter)
+
+
+def iterated_again(settings: Settings, epoch_state: EpochState) -> Iterator[Any]:
+    """The second iterator of the sampler that torch's DataLoader makes for new workers, after their base seed; it drops the first one."""
+    if epoch_state.resumed:
+        _load_sampler(settings, epoch_state)
+    return iter(settings.index_sampler)
 
 
 def innermost(settings: Settings) -> Any:
     """The sampler that decides the order."""
-    index = settings.index_sampler
-    return index.sampler if type(index) is BatchSampler else index
+    return settings.order.deciding
 
 
 def _sharded(settings: Settings) -> Sharded | None:
@@ -183,12 +191,7 @@ def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> I
 
 
 def _stateful(settings: Settings) -> Any:
-    sampler = innermost(settings)
-    return sampler if is_stateful(sampler) else None
-
-
-def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
-    return any(type(sampler).__iter__ is kind.__iter__ and iterates_as_defined(kind) for kind in kinds)
+    return settings.order.deciding if settings.order.is_stateful else None
 
 
 def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
@@ -199,7 +202,7 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
     sampler = innermost(settings)
     own = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
     found += own
-    if not _iterates_as(sampler, _DRAWS_NOTHING) and not any(own):
+    if not settings.order.draws_nothing and not any(own):
         found.append(torch.default_generator)
     out: dict[str, torch.Generator] = {}
     for each in found:
@@ -212,8 +215,8 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
     """States of the generators that the next pass draws from; for a sampler of an unknown class also those of random and NumPy."""
     out: dict[str, Any] = {name: each.get_state() for name, each in _generators(settings, base_drawn).items()}
-    sampler = innermost(settings)
-    settled = _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or settings.ordered_by_seed or is_stateful(sampler)
+    order = settings.order
+    settled = order.draws_nothing or order.draws_at_first or settings.ordered_by_seed or order.is_stateful
     if not settled:
         out["random"] = random.getstate()
         out["numpy"] = np.random.get_state()
@@ -223,7 +226,7 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
     """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
     sampler = innermost(settings)
-    settled = _iterates_as(sampler, _DRAWS_NOTHING + _DRAWS_FIRST) or is_stateful(sampler)
+    settled = settings.order.draws_nothing or settings.order.draws_at_first or settings.order.is_stateful
     if "default" not in epoch_state.start or not settled or getattr(sampler, "generator", None) is torch.default_generator:
         return {}
     return {"default": torch.default_generator.get_state()}

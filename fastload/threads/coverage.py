@@ -46,9 +46,9 @@ def known_coverage(settings: Settings, epoch_state: EpochState) -> Coverage | No
 
     Nothing is drawn from a generator, and no sampler is advanced.
     """
-    if settings.auto_collation and type(settings.batch_sampler) is not BatchSampler:
+    if settings.auto_collation and type(settings.index_sampler) is not BatchSampler:
         return None
-    sampler = settings.batch_sampler.sampler if settings.auto_collation else settings.sampler
+    sampler = settings.order.deciding
     count = len(settings.dataset)
     if isinstance(sampler, ShardSampler):
         found = np.sort(sampler.positions(epoch_state.sampler["epoch"], epoch_state.splits))

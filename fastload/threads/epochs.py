@@ -5,7 +5,8 @@ When an epoch's last batches are in flight, the threads would idle until the nex
 assumption that nothing changes: the generators are saved, the draws are made, and the generators are restored. iter() uses the early epoch
 only if everything that it was made from is unchanged: the epoch, the engine with its transforms, the dataset's rows, the samplers and their
 parameters, and the generators. Then the generators are set to their states after the draws. Otherwise the early epoch is dropped. So the
-user's own random numbers, and every batch, are the same as without it.
+user's own random numbers, and every batch, are the same as without it. A sampler of the user's is not drawn early: its draws cannot be
+undone. Nor is any without workers, where torch draws nothing of the order at iter().
 
 Files outside of packed data, in place or attached, may change between the early reading and iter(). So the batches that are in flight at
 iter() are marked, and rows of theirs whose files have another stamp (inode, size, times of change) are made again when their batch is
@@ -16,27 +17,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from fastload.bad_samples import Counts
 from fastload.device import pinning
 from fastload.execution.packed_data import same_objects
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
-from fastload.order import ShardSampler
-from fastload.resume.epoch_start import begin, follow, fresh
+from fastload.resume.epoch_start import begin, follow, fresh, iterated_again
 from fastload.resume.epoch_state import EpochState, Progress
 from fastload.threads.coverage import known_coverage
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.iterator import PackedIterator
-from fastload.torch_code import iterates_as_defined
-from fastload.window import SHUFFLES
 
 
 @dataclass(frozen=True)
@@ -65,18 +61,25 @@ class ThreadEpochs:
         self._early: EarlyEpoch | None = None
         self._iterators: weakref.WeakSet[PackedIterator] = weakref.WeakSet()
 
-    def iterate(self, plan: ExecutionPlan) -> PackedIterator:
-        """Begins the loader's next epoch and returns its iterator, with batches in flight."""
+    def iterate(self, plan: ExecutionPlan, kept: PackedIterator | None = None) -> PackedIterator:
+        """Begins the loader's next epoch and returns its iterator, with batches in flight.
+
+        Without a seed, an epoch draws a base seed. If `kept` is the loader's iterator of persistent_workers, the epoch goes on with its
+        base seed, as torch's workers go on with theirs.
+        """
         engine = self.engine(plan)
         early, self._early = self._early, None
-        epoch_state = begin(plan.settings, self._progress, self._progress.count_epoch(), base_drawn=plan.settings.seed is None)
+        settings, epoch = plan.settings, self._progress.count_epoch()
+        epoch_state = begin(settings, self._progress, epoch, base_drawn=settings.seed is None, kept=kept is not None)
+        if kept is not None and not epoch_state.resumed:
+            epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if early is not None and not epoch_state.resumed and self._is_right(plan, early, epoch_state):
             _set_states(_generators(plan.settings), early.after)
             early.iterator.epoch_state.agreement = epoch_state.agreement
             self._progress.epoch_state = early.iterator.epoch_state
             return early.iterator.taken().start()
         del early
-        return self._start(plan, engine, epoch_state).start()
+        return self._start(plan, engine, epoch_state).begin().start()
 
     def engine(self, plan: ExecutionPlan) -> ThreadEngine:
         """This process's engine. It is made again after a fork, after close(), and if the plan that it depends on changed."""
@@ -130,38 +133,42 @@ class ThreadEpochs:
 
     def _start(self, plan: ExecutionPlan, engine: ThreadEngine, epoch_state: EpochState) -> PackedIterator:
         """Makes an epoch's iterator. It draws as DataLoader does: first the base seed, then, at the first index, the sampler's draws."""
-        settings = plan.settings
+        settings, seed, drawn_epoch = plan.settings, plan.transform_seed, epoch_state.epoch
         settings.seed_order(epoch_state.epoch)
         batches = iter(settings.index_sampler)
-        given = plan.transform_seed
         if settings.seed is None:
-            drawn = int(torch.empty((), dtype=torch.int64).random_(generator=settings.generator))
-            seed, drawn_epoch = (drawn, 0) if given is None else (given, epoch_state.epoch)
-        else:
-            seed, drawn_epoch = settings.seed, epoch_state.epoch
+            base = epoch_state.base_seed
+            if epoch_state.drawn or base is None:
+                base = int(torch.empty((), dtype=torch.int64).random_(generator=settings.generator))
+            seed, drawn_epoch = (base, epoch_state.passes) if seed is None else (seed, drawn_epoch)
+        if epoch_state.drawn and settings.num_workers:
+            batches = iterated_again(settings, epoch_state)
+        assert seed is not None
         epoch_state.base_seed = seed
-        coverage = known_coverage(settings, epoch_state) if engine.in_buckets else None
+        asked = engine.view.is_asked
+        coverage = known_coverage(settings, epoch_state) if engine.in_buckets and not asked else None
         indices = follow(settings, epoch_state, batches, id if coverage is None else coverage.leave_out)
         of = engine.bucket_pass(coverage, engine.view.at(epoch_state.epoch))
-        successor = self._successor(plan, engine)
+        successor = partial(_begin_early, weakref.ref(self), plan, engine, epoch_state)
         iterator = PackedIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, of)
         self._iterators.add(iterator)
         return iterator
 
-    def _successor(self, plan: ExecutionPlan, engine: ThreadEngine) -> Callable[[], PackedIterator | None]:
-        return partial(_begin_early, weakref.ref(self), plan, engine)
-
-    def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine) -> PackedIterator | None:
-        """Begins the next epoch for idle threads. Returns None if the draws could not be undone."""
+    def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> PackedIterator | None:
+        """Begins the epoch after `before` for idle threads. Returns None if the draws could not be undone."""
         settings = plan.settings
-        if self._early is not None or engine is not self._engine or not _can_begin_early(settings):
+        if self._early is not None or engine is not self._engine or engine.view.is_asked or not _can_begin_early(settings):
             return None
         generators = _generators(settings)
-        before = _states(generators)
-        epoch_state = fresh(settings, self._progress.next_epoch, base_drawn=settings.seed is None)
-        iterator = self._start(plan, engine, epoch_state).start(1)
-        self._early = EarlyEpoch(iterator, plan, _drawn_from(settings, epoch_state), before, _states(generators))
-        _set_states(generators, before)
+        states = _states(generators)
+        kept = settings.persistent_workers
+        epoch_state = fresh(settings, self._progress.next_epoch, base_drawn=settings.seed is None, kept=kept)
+        if kept:
+            epoch_state.base_seed, epoch_state.passes = before.base_seed, before.passes + 1
+        drawn_from = _drawn_from(settings, epoch_state)
+        iterator = self._start(plan, engine, epoch_state).begin().start(1)
+        self._early = EarlyEpoch(iterator, plan, drawn_from, states, _states(generators))
+        _set_states(generators, states)
         return iterator
 
     def _is_right(self, plan: ExecutionPlan, early: EarlyEpoch, epoch_state: EpochState) -> bool:
@@ -176,39 +183,30 @@ class ThreadEpochs:
         return all(torch.equal(a, b) for a, b in zip(early.before, _states(_generators(settings)), strict=True))
 
 
-def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine) -> PackedIterator | None:
+def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> PackedIterator | None:
     alive = epochs()
-    return None if alive is None else alive.begin_early(plan, engine)
+    return None if alive is None else alive.begin_early(plan, engine, before)
 
 
 def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
-    """Everything that determines an epoch's order and draws, but for the generators' states."""
-    found: list[Any] = [epoch_state.epoch, settings.batch_sampler, settings.sampler]
+    """Everything that determines an epoch's order and draws, but for the generators' states. `epoch_state`: before any draw."""
+    index, deciding = settings.index_sampler, settings.order.deciding
+    found: list[Any] = [epoch_state.epoch, epoch_state.drawn, epoch_state.base_seed, epoch_state.passes, index, deciding]
     if settings.sharded is not None:
         return (*found, epoch_state.sampler["epoch"], *settings.sharded.identity())
-    for sampler in (settings.batch_sampler, getattr(settings.batch_sampler, "sampler", settings.sampler)):
-        if sampler is not None:
-            found += [value for _, value in sorted(vars(sampler).items())]
-            found.append(len(sampler.data_source) if hasattr(sampler, "data_source") else None)
+    for sampler in (index, deciding):
+        found += [value for _, value in sorted(vars(sampler).items())]
+        found.append(len(sampler.data_source) if hasattr(sampler, "data_source") else None)
     return tuple(found)
 
 
 def _can_begin_early(settings: Settings) -> bool:
-    """Whether the sampler makes all its draws at its first index, from generators known here."""
-    sampler = settings.batch_sampler.sampler if type(settings.batch_sampler) is BatchSampler else settings.sampler
-    if settings.auto_collation and type(settings.batch_sampler) is not BatchSampler:
-        return False  # .sampler is then a default that is not used
-    if type(sampler) not in (SequentialSampler, ShardSampler, *SHUFFLES):
-        return False
-    if not (iterates_as_defined(type(sampler)) and iterates_as_defined(BatchSampler)):
-        return False
-    if not isinstance(sampler, RandomSampler):
-        return True
-    return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+    """Whether what iter() of the next epoch draws can be drawn now, and undone."""
+    return settings.num_workers > 0 and settings.order.can_be_undone
 
 
 def _generators(settings: Settings) -> list[torch.Generator]:
-    sampler = getattr(settings.batch_sampler, "sampler", settings.sampler)
+    sampler = settings.order.deciding
     found = [torch.default_generator, settings.generator, getattr(sampler, "generator", None)]
     return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
 

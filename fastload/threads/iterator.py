@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +11,9 @@ from typing import Any
 from fastload._native import core
 from fastload.bad_samples import NOTHING, Counts
 from fastload.base_iterator import LoaderIterator
-from fastload.errors import FastloadError, LoaderTimeout
+from fastload.errors import LoaderTimeout
 from fastload.execution.plan import ExecutionPlan
+from fastload.execution.settings import Settings
 from fastload.resume.epoch_state import EpochState
 from fastload.system import available_cpus
 from fastload.threads.assemble import BatchAssembler
@@ -20,10 +22,72 @@ from fastload.threads.device_prefetch import DevicePrefetcher
 from fastload.threads.engine import ThreadEngine
 
 
-class PackedIterator(LoaderIterator):
-    """Iterator over one epoch of packed data.
+class IndexQueue:
+    """The index batches of a pass, drawn when torch draws them. See NOTE [ samplers: drawn when torch draws them ].
 
-    1. The loader creates it, with a seed and an epoch. It draws from the sampler only as far as depth and read-ahead need.
+    1. begin() is called at iter(), asked() as the loop asks for a batch, taken() as one leaves the queue. Each draws what is due then.
+    2. take() gives the next index batch that is drawn. If the sampler may be drawn ahead it draws one, once a first one is due. It may not
+       where a Subset is asked for its indices (`asks_subset`): see NOTE [ subsets: what their indices say ].
+
+    Attributes:
+        batches: the sampler's iterator; None: it is exhausted.
+    """
+
+    def __init__(self, batches: Iterator[Any], settings: Settings, epoch_state: EpochState, *, asks_subset: bool) -> None:
+        self.batches: Iterator[Any] | None = batches
+        self._epoch_state = epoch_state
+        self._at_iter = settings.drawn_at_iter
+        self._ahead = settings.may_draw_ahead and not asks_subset
+        self._due = 0
+        self._drawn: deque[tuple[int, Any]] = deque()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether take() will give no index batch any more."""
+        return self.batches is None and not self._drawn
+
+    def begin(self) -> None:
+        self._draw(self._at_iter)
+
+    def asked(self) -> None:
+        if not self._at_iter:
+            self._draw(1)
+
+    def taken(self) -> None:
+        if self._at_iter:
+            self._draw(1)
+
+    def take(self) -> tuple[int, Any] | None:
+        """The next index batch, with its number; None: there is none, or none is due yet."""
+        if not self._drawn and self._ahead and self._due:
+            self._pull()
+        return self._drawn.popleft() if self._drawn else None
+
+    def drop(self) -> None:
+        """Gives up what is left."""
+        self.batches = None
+        self._drawn.clear()
+
+    def _draw(self, count: int) -> None:
+        self._due += count
+        for _ in range(0 if self._ahead else count):
+            self._pull()
+
+    def _pull(self) -> None:
+        if self.batches is None:
+            return
+        try:
+            index = next(self.batches)
+        except StopIteration:
+            self.batches = None
+        else:
+            self._drawn.append((self._epoch_state.at, index))
+
+
+class PackedIterator(LoaderIterator):
+    """Iterator over one epoch of packed data, or, with persistent_workers, over one after another.
+
+    1. The loader creates it, with a seed and an epoch. It draws from the sampler as IndexQueue says.
     2. A batch's error is raised when that batch's turn comes, and the batches after it stay deliverable.
     3. When the sampler is exhausted, free depth is used by `successor`, the next epoch begun early, if the loader makes one.
     4. If batches are moved or transformed, a thread does that ahead of the loop: see fastload.threads.device_prefetch. It runs from the
@@ -45,7 +109,7 @@ class PackedIterator(LoaderIterator):
         bucket_pass: BucketPass | None,
     ) -> None:
         self._engine = engine
-        self._batches: Iterator[Any] | None = batches
+        self._index_queue = IndexQueue(batches, plan.settings, epoch_state, asks_subset=engine.view.is_asked)
         self._bucket_pass = bucket_pass
         self._plan = plan
         self._seed = seed
@@ -63,7 +127,12 @@ class PackedIterator(LoaderIterator):
         self._assembler = BatchAssembler(engine, self._view, plan, counts, seed, epoch)
         self._prefetcher: DevicePrefetcher | None = None
         self._closing: weakref.finalize[..., Any] | None = None
-        self._appear_as_torchs()
+        self._appear_as_torchs(batches)
+
+    def begin(self) -> PackedIterator:
+        """Draws the index batches that are due at iter(). Returns the iterator itself."""
+        self._index_queue.begin()
+        return self
 
     def start(self, depth: int | None = None) -> PackedIterator:
         """Submits batches until `depth` are in flight. Returns the iterator itself."""
@@ -106,31 +175,59 @@ class PackedIterator(LoaderIterator):
         if self._closing is not None:
             self._closing()
 
+    @property
+    def base_seed(self) -> int:
+        """The base seed that its first pass drew; with a seed of the loader's, that."""
+        return int(self._base_seed)
+
+    @property
+    def passes(self) -> int:
+        """The passes begun since that base seed was drawn."""
+        return self.epoch_state.passes + 1
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can go on with another pass: it belongs to this process."""
+        return self._engine.pid == os.getpid()
+
+    def drop(self) -> None:
+        """Gives up what is left of the pass: its batches in flight, and its thread."""
+        self.close()
+        self._index_queue.drop()
+        self._in_flight.clear()
+        self._announced.clear()
+        self._numbers.clear()
+        self._prefetcher = self._successor = None
+
+    def go_on_as(self, other: PackedIterator) -> None:
+        """Takes over the pass of another iterator, which nobody uses afterwards: a kept iterator is one object in all passes."""
+        if other._closing is not None:
+            other._closing.detach()
+        vars(self).update(vars(other))
+        if self._prefetcher is not None:
+            self._closing = weakref.finalize(self, self._prefetcher.close)
+
     def _announce(self, samples: int) -> bool:
         """Draws index batches and announces them until `samples` samples are waiting. Returns False if no batch is left to submit."""
         waiting = sum(b.rows if isinstance(b, core.Batch) else 1 for b in self._announced)
-        while waiting < samples and self._batches is not None:
-            try:
-                picked = next(self._batches)
-            except StopIteration:
-                self._batches = None
-                break
+        while waiting < samples and (drawn := self._index_queue.take()) is not None:
+            number, picked = drawn
             positions = picked if self._batched else [picked]
             batch: core.Batch | Exception
             try:
                 batch = self._engine.announce(positions, self._seed, self.epoch, self._bucket_pass, self._view, self._assembler.layout)
-            except (FastloadError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            except Exception as error:  # a Subset's indices may raise any
                 batch = error
             self._announced.append(batch)
-            self._numbers.append(self.epoch_state.at)
+            self._numbers.append(number)
             waiting += len(positions) or 1
         return bool(self._announced)
 
-    def _appear_as_torchs(self) -> None:
+    def _appear_as_torchs(self, batches: Iterator[Any]) -> None:
         """Sets the attributes of torch's iterators that programs read. They do not affect the batches."""
         settings = self._plan.settings
         self._dataset, self._dataset_kind = settings.dataset, settings.kind
-        self._index_sampler, self._sampler_iter = settings.index_sampler, self._batches
+        self._index_sampler, self._sampler_iter = settings.index_sampler, batches
         self._num_workers, self._persistent_workers = settings.num_workers, settings.persistent_workers
         self._auto_collation, self._collate_fn, self._drop_last = settings.auto_collation, settings.collate_fn, settings.drop_last
         self._timeout, self._pin_memory = settings.timeout, self._plan.transfer.pin
@@ -140,6 +237,7 @@ class PackedIterator(LoaderIterator):
 
     def _next_data(self) -> Any:
         while True:
+            self._index_queue.asked()
             self.start()
             self._begin_next_epoch()
             if not self._in_flight and (self._prefetcher is None or self._prefetcher.exhausted(self.epoch_state.ended)):
@@ -155,7 +253,7 @@ class PackedIterator(LoaderIterator):
 
     def _begin_next_epoch(self) -> None:
         spare = self._depth - (len(self._in_flight) if self._prefetcher is None else self._prefetcher.in_flight)
-        if self._batches is not None or self._announced or spare <= 0:
+        if not self._index_queue.exhausted or self._announced or spare <= 0:
             return
         if not self._succeeded:
             self._succeeded = True
@@ -184,6 +282,7 @@ class PackedIterator(LoaderIterator):
         del self._in_flight[which]
         self.epoch_state.take(number, batch.rows if isinstance(batch, core.Batch) else 0)
         del self._numbers[which]
+        self._index_queue.taken()
         if len(self._in_flight) < self._depth:
             self.start()
         return number, batch
@@ -198,6 +297,7 @@ class PackedIterator(LoaderIterator):
         """Takes the batch whose turn it is from the prefetcher's thread, which has finished it."""
         done = prefetcher.take(self._plan.settings.timeout)
         self.epoch_state.take(done.number, done.rows)
+        self._index_queue.taken()
         self.start()
         if done.error is not None:
             raise done.error

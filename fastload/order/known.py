@@ -1,0 +1,112 @@
+"""What is known of samplers: from where and when each draws. It decides whether one may be asked for indices earlier than torch asks.
+
+NOTE [ samplers: drawn when torch draws them ]
+A sampler may look at what the loop has written (losses, difficulties), and it may draw from a generator that the program uses as well. So
+each index batch is drawn when torch's DataLoader draws it. With num_workers=0 that is one at each next(). With workers it is
+prefetch_factor * num_workers of them at iter(), and one more at each next(). Native threads would read further ahead than that where
+batches are small. They do so only if nobody can see it: the sampler's class is known here, with its own code (see NOTE [ originals: how
+replaced code is found ]), and once the first index is drawn nothing that the program does changes the rest of the order, nor do later
+draws change anything that the program sees. The next epoch is begun early only for samplers whose draws can be undone: see NOTE [ epochs:
+the next one, begun early ].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data.dataloader import _InfiniteConstantSampler
+
+from fastload.order.buckets import BucketBatchSampler
+from fastload.order.sampler import ShardSampler
+from fastload.torch_code import iterates_as_defined
+from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
+
+
+class Draws(Enum):
+    """When a pass of a sampler draws from generators that others use, or reads what others write.
+
+    NOTHING: never. FIRST: at its first index only. ANY: at any index, as far as is known.
+    """
+
+    NOTHING = "nothing"
+    FIRST = "first"
+    ANY = "any"
+
+
+_NOTHING: tuple[type[Any], ...] = (SequentialSampler, DistributedSampler, BucketBatchSampler, _InfiniteConstantSampler)
+_FIRST: tuple[type[Any], ...] = (*SHUFFLES, SubsetRandomSampler, WeightedRandomSampler, WindowSampler, KeyedSampler)
+
+
+@dataclass(frozen=True, eq=False)
+class SamplerFacts:
+    """What is known of a loader's sampler as it is now.
+
+    Attributes:
+        deciding: the sampler that decides the order: that in torch's BatchSampler, else the index sampler itself.
+        draws: when a pass draws.
+        can_be_undone: a pass that was begun leaves no trace once generators are set back: it gives all samples of its data once.
+        draws_nothing: it has the __iter__ of a class that draws from no generator.
+        draws_at_first: it has the __iter__ of a class that, without a generator of its own, draws from torch's at its first index only.
+        is_stateful: it has a state_dict() and a load_state_dict().
+    """
+
+    deciding: Any = None
+    draws: Draws = Draws.ANY
+    can_be_undone: bool = False
+    draws_nothing: bool = False
+    draws_at_first: bool = False
+    is_stateful: bool = False
+
+
+def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> SamplerFacts:
+    """What is known of a sampler.
+
+    Args:
+        index_sampler: gives the loader's indices, by the batch or one by one.
+        private: a generator that is seeded anew for every pass, and that nothing else draws from.
+    """
+    sampler = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
+    is_own = iterates_as_defined(type(sampler)) and (sampler is index_sampler or iterates_as_defined(BatchSampler))
+    return SamplerFacts(
+        deciding=sampler,
+        draws=_draws_of(sampler, private) if is_own else Draws.ANY,
+        can_be_undone=is_own and _can_be_undone(sampler),
+        draws_nothing=_iterates_as(sampler, _NOTHING),
+        draws_at_first=_iterates_as(sampler, _FIRST),
+        is_stateful=is_stateful(sampler),
+    )
+
+
+def is_stateful(thing: Any) -> bool:
+    """Whether a sampler or a dataset has both state_dict() and load_state_dict()."""
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+
+
+def _draws_of(sampler: Any, private: torch.Generator | None) -> Draws:
+    kind = type(sampler)
+    if kind in _NOTHING or kind is ShardSampler:
+        return Draws.NOTHING
+    if isinstance(sampler, RandomSampler) and kind in SHUFFLES:
+        if private is not None and sampler.generator is private:
+            return Draws.NOTHING
+        # RandomSampler goes on to draw from a generator of the user's at later indices, and at its end.
+        return Draws.ANY if kind is RandomSampler and sampler.generator is not None else Draws.FIRST
+    if isinstance(sampler, WindowSampler | KeyedSampler) and kind in _FIRST:
+        return Draws.FIRST if sampler.seed is None else Draws.NOTHING
+    return Draws.FIRST if kind is WeightedRandomSampler else Draws.ANY  # a SubsetRandomSampler reads its list of indices one by one
+
+
+def _can_be_undone(sampler: Any) -> bool:
+    if type(sampler) in (SequentialSampler, ShardSampler):
+        return True
+    if not isinstance(sampler, RandomSampler) or type(sampler) not in SHUFFLES:
+        return False
+    return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples == len(sampler.data_source))
+
+
+def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
+    return any(getattr(type(sampler), "__iter__", None) is kind.__iter__ and iterates_as_defined(kind) for kind in kinds)
