@@ -222,7 +222,7 @@ def entries_of(step: Any) -> tuple[Any, ...] | None:
     """
     if isinstance(step, T.Views):
         return tuple(step.transforms)
-    base: type | None = getattr(sys.modules.get(_BASE[0]), _BASE[1], None)
+    base: Any = getattr(sys.modules.get(_BASE[0]), _BASE[1], None)
     held = getattr(step, "transforms", None)
     if base is None or not isinstance(step, base) or type(step).__call__ is not base.__call__ or not isinstance(held, list | tuple):
         return None
