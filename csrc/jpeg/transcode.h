@@ -24,9 +24,10 @@ fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, ui
 
 /* Result of decoding a file's coefficients.
  * NOTE [ jpeg: files that decoders smooth ]
- * A progressive file may end before its coefficients have full precision: a script of few scans, or a file that lost the last of them. libjpeg-turbo
- * is silent about it, and smooths such a picture across its blocks, which the standard does not know, by a filter that differs between its releases. So the pixels are a matter of the library that decodes, where those of any other sound file are not. In place, such a
- * file is opened by the dataset's own loader. A lossless pack stores the pixels that it has when it is packed. */
+ * A progressive file may end before its coefficients have full precision: a script of few scans, or a file that lost the last of them.
+ * libjpeg-turbo is silent about it, and smooths such a picture across its blocks. The standard does not know this filter, and it differs
+ * between releases. So the pixels are a matter of the library that decodes, where those of any other sound file are not. In place, such
+ * a file is opened by the dataset's own loader. A lossless pack stores the pixels that it has when it is packed. */
 typedef struct fl_jpeg_checked {
     uint32_t warnings;   /* libjpeg's */
     char first[FL_TEXT]; /* the text of the first, or "" */

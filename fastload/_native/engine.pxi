@@ -9,7 +9,8 @@
 
 from fastload._native.c_common cimport FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
 from fastload._native.c_engine cimport (
-    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close,
+    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel,
+    fl_pool_close,
     fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_take, fl_row, fl_slot_data, fl_slot_lease, FL_SLOT_READY, fl_slot_release,
     fl_slot_state_of, fl_source, fl_worker, fl_worker_counters, fl_worker_create, fl_worker_free,
 )

@@ -2,7 +2,7 @@
 
 NOTE [ index cache: the file ]
 One file for each list of paths, or of places in them, named by a hash of it, little-endian:
-  8 bytes   "FLINDEX1"
+  8 bytes   "FLINDEX2"
   u64       count of images, as in the list
   u64       bytes of all indexes
   u32, u32  CRC32C of all that follows; zero
@@ -29,7 +29,8 @@ from fastload._native import core
 from fastload.errors import ArgumentError
 from fastload.files import expanded, open_entry, open_folder
 
-_MAGIC = b"FLINDEX1"
+_MAGIC = b"FLINDEX2"
+"""Changes where other files count as sound: those of FLINDEX1 may be such as NOTE [ jpeg: files that decoders smooth ] describes."""
 _HEADER = struct.Struct("<8sQQII")
 _ENTRY = np.dtype([("stamp", "<u8"), ("size", "<u4")])
 _NEW = ".new"
