@@ -233,7 +233,7 @@ def entries_of(step: Any) -> tuple[Any, ...] | None:
 
 def held_by(step: Any) -> Any:
     """The transform that one of lightly's classes for one view only passes images to; None for any other step."""
-    kind = type(step)
+    kind: type = type(step)
     if not kind.__module__.startswith(_LIGHTLY) or not _ONE_VIEW.fullmatch(kind.__name__) or set(vars(step)) != {"transform"}:
         return None
     theirs = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
