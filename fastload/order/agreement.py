@@ -9,6 +9,7 @@ there. In a training loop every rank that comes to its second batch has been in 
 begun by then. So all ranks end together, and a rank that never comes is left to the training's own collectives, and their timeout.
 Passes are matched by their number among the passes of a loader, and loaders by their number among those of the process that have shard=.
 With shard=(rank, world) ranks may have loaders that differ on purpose: only passes over datasets of one length are compared.
+fastload/resume/rank_agreement.py lists what is compared.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import distributed
@@ -25,6 +26,7 @@ from fastload.errors import ArgumentError
 from fastload.window.ranks import grouped
 
 _LENGTH = "a dataset of length"
+_NOTHING = "(none)"
 _numbers = itertools.count()
 
 
@@ -41,13 +43,14 @@ class Agreement:
         self._key = ""
         self._batches = 0
 
-    def begin(self, length: int, strict: bool, found: Mapping[str, Any]) -> None:
+    def begin(self, length: int, strict: bool, found: Callable[[], Mapping[str, Any]]) -> None:
         """Begins a pass.
 
         Args:
             length: of the dataset.
             strict: whether that, too, has to be equal on every rank.
-            found: all that has to be equal on every rank, by the names that an error gives it, as JSON can hold it.
+            found: returns all that has to be equal on every rank, by the names that an error gives it, as JSON can hold it. A rank may lack
+                a name that others have. Called only where there are other ranks.
         """
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self._key, self._batches = f"fastload/{attempt}/{self._loader}/{next(self._passes)}", 0
@@ -55,13 +58,13 @@ class Agreement:
         self._store = None if group is None else group.get_group_store()
         if self._store is None:
             return
-        rank, mine = distributed.get_rank(), {_LENGTH: str(length)} | {name: _told(value) for name, value in found.items()}
+        rank, mine = distributed.get_rank(), {_LENGTH: str(length)} | {name: _told(value) for name, value in found().items()}
         try:
             whose, first = json.loads(self._store.compare_set(self._key, "", json.dumps([rank, mine])))
-            differs = next((name for name in mine if first.get(name) != mine[name]), None)
+            differs = next((name for name in {**mine, **first} if first.get(name) != mine.get(name)), None)
             if differs is not None and (strict or differs != _LENGTH):
                 # set() of a TCPStore does not wait for the server: another rank could look before it is there. The first to differ is told.
-                told = f"rank {whose} has {differs} {first.get(differs)}, rank {rank} has {mine[differs]}"
+                told = f"rank {whose} has {differs} {first.get(differs, _NOTHING)}, rank {rank} has {mine.get(differs, _NOTHING)}"
                 self._store.compare_set(f"{self._key}/differs", "", told)
         except (RuntimeError, ValueError):  # the store is gone, or its text is another program's
             self._store = None

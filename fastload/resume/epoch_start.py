@@ -27,7 +27,8 @@ from fastload.mixture import Mixture
 from fastload.order import Sharded
 from fastload.resume.dataset_state import DatasetState, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
-from fastload.resume.rank_states import begin_agreement, splits_of
+from fastload.resume.rank_agreement import begin_agreement
+from fastload.resume.rank_states import splits_of
 
 
 def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:

@@ -20,7 +20,7 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
     """What a state has of its own, or in another way than other states, under shard=: nothing in it is about one rank."""
     size, least = _batch(settings)
     samples = (epoch_state.position - epoch_state.split_at) * size
-    splits, over = advanced(epoch_state.splits, _length(sharded), sharded.rule, samples, least)
+    splits, over = advanced(epoch_state.splits, length_of(sharded), sharded.rule, samples, least)
     ahead = {"rank": sharded.rank} if epoch_state.beyond else {}  # in_order=False: what this rank had ahead of others
     return {
         "split": {"order": sharded.kind, "rule": sharded.rule, "ranks": [[each.world, each.had] for each in splits], **ahead},
@@ -29,22 +29,6 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
         "exhausted": epoch_state.exhausted or (over and epoch_state.position > 0 and not epoch_state.beyond),
         "base_seed": None,
     }
-
-
-def begin_agreement(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> None:
-    """Compares the pass that begins with those of other ranks: all that has to be equal on each, by name."""
-    found = {
-        "a world of": sharded.num_replicas,
-        "a dataset with the samples": packed_state(settings.dataset).get("packed", []),
-        "shuffle": sharded.kind,
-        "seed": getattr(sharded, "seed", settings.seed),
-        "epoch": epoch_state.sampler["epoch"],
-        "batch_size": settings.rows,
-        "drop_last and even": [bool(settings.drop_last), sharded.rule],
-        "a state with (ranks, samples had)": [[each.world, each.had] for each in epoch_state.splits],
-    }
-    sharded.agreement.begin(_length(sharded), sharded.shard == "auto", found)
-    epoch_state.agreement = sharded.agreement
 
 
 def splits_of(state: dict[str, Any]) -> tuple[Split, ...]:
@@ -107,7 +91,8 @@ def _batch(settings: Settings) -> tuple[int, int]:
     return index.batch_size, index.batch_size if index.drop_last else 1
 
 
-def _length(sharded: Sharded) -> int:
+def length_of(sharded: Sharded) -> int:
+    """Length of what ranks share out; a number beyond any if its sampler has none."""
     try:
         return sharded.count
     except (TypeError, NotImplementedError):

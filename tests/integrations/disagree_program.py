@@ -9,15 +9,88 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from numbers_data import write_report
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    Dataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
-from fastload import FastLoader, PackedDataset
+from fastload import BucketBatchSampler, FastLoader, Mixture, PackedDataset
 from fastload import transforms as T
 from fastload.errors import ArgumentError
 
 
 def numbers(count: int) -> Dataset[Any]:
     return TensorDataset(torch.arange(count))
+
+
+def mixture(**options: Any) -> dict[str, Any]:
+    return {"dataset": mixed(**options)}
+
+
+def mixed(weights: tuple[float, float] = (1, 2), later: float = 1, count: int = 20, samples: int = 40, seed: int = 5) -> Mixture:
+    out = Mixture([(numbers(count), weights[0]), (numbers(60 - count), weights[1])], samples_per_epoch=samples, seed=seed)
+    out.set_weights([later, 1], epoch=3)
+    return out
+
+
+def subset(start: int) -> dict[str, Any]:
+    return {"dataset": Subset(numbers(60), [*range(start, start + 24)])}
+
+
+def batches(**options: Any) -> dict[str, Any]:
+    bucketed = BucketBatchSampler(numbers(40), 4, **{"by": [index % 3 for index in range(40)], "edges": [1, 2], **options})
+    return {"batch_sampler": bucketed, "batch_size": 1}
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def sampled(rank: int) -> dict[str, dict[str, Any]]:
+    """Cases of mixtures, subsets and samplers that differ on the second rank."""
+    weighted = torch.ones(40, dtype=torch.float64)
+    weighted[7] += rank
+    return {
+        "mixture seed": mixture(seed=5 + rank),
+        "mixture weights": mixture(weights=(1, 2 + rank)),
+        "mixture lengths": mixture(count=20 + rank),
+        "mixture or none": mixture() if rank else {},
+        "subset": subset(rank),
+        "subset of a part": {"dataset": ConcatDataset([numbers(16), Subset(numbers(60), range(rank, 24 + rank))])},
+        "sampler class": {"sampler": SequentialSampler(range(40)) if rank else RandomSampler(range(40), generator=generator(1))},
+        "sampler generator": {"sampler": RandomSampler(range(40), generator=generator(rank))},
+        "global generator": {"sampler": SubsetRandomSampler(range(40)), "torch_seed": rank},
+        "sampler indices": {"sampler": SubsetRandomSampler(range(rank, 40 + rank), generator(1)), "dataset": numbers(41)},
+        "sampler weights": {"sampler": WeightedRandomSampler(weighted, 40, generator=generator(1))},
+        "batch sampler generator": {
+            "batch_sampler": BatchSampler(RandomSampler(range(40), generator=generator(rank)), 4, False),
+            "batch_size": 1,
+        },
+        "bucket seed": batches(seed=rank),
+        "buckets": batches(by=[(index + rank) % 3 for index in range(40)]),
+    }
+
+
+def agreeing(rank: int) -> dict[str, dict[str, Any]]:
+    """Cases that do not differ, or that may."""
+    return {
+        "alike, mixture": mixture(),
+        "weights of an epoch to come": mixture(later=2 + rank),
+        "alike, subset": subset(3),
+        "alike, sampler": {"sampler": RandomSampler(range(40), generator=generator(1))},
+        "alike, global generator": {"sampler": RandomSampler(range(40)), "torch_seed": 8},
+        "alike, batch sampler": batches(seed=4),
+        "a sampler by a seed of its own, and other torch seeds": {"sampler": SequentialSampler(range(40)), "torch_seed": rank},
+        "each its own subset": {**subset(24 * rank), "shard": (0, 1)},
+        "each its own seed": {"shard": (0, 1), "seed": rank},
+    }
 
 
 def cases(rank: int, packed: str) -> dict[str, dict[str, Any]]:
@@ -38,6 +111,8 @@ def cases(rank: int, packed: str) -> dict[str, dict[str, Any]]:
         "state": {"state": True},
         "one batch": {"batch_size": 40, "seed": rank},
         "processes": {"num_workers": 1, "seed": rank},
+        **sampled(rank),
+        **agreeing(rank),
     }
 
 
@@ -45,6 +120,7 @@ def told(rank: int, given: dict[str, Any]) -> dict[str, Any]:
     """The batch before which the loop ended, and with which error."""
     given = {"dataset": numbers(40), "batch_size": 4, "seed": 3, "shard": "auto", "num_workers": 0, **given}
     epoch, state = given.pop("epoch", 0), given.pop("state", False)
+    torch.manual_seed(given.pop("torch_seed", 0))
     with FastLoader(**given) as loader:
         loader.set_epoch(epoch)
         if state:

@@ -118,6 +118,20 @@ def disagreements(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> l
         ("state", 1, "a state with"),
         ("one batch", 1, "seed"),
         ("processes", 1, "seed"),
+        ("mixture seed", 1, "a Mixture with the seed"),
+        ("mixture weights", 1, "a Mixture with the weights [1.0, "),
+        ("mixture lengths", 1, "a Mixture with sources of the lengths [2"),
+        ("mixture or none", 1, "a Mixture with the seed"),
+        ("subset", 1, "a Subset with the indices ["),
+        ("subset of a part", 1, "a Subset with the indices"),
+        ("sampler class", 1, "a sampler of the class torch.utils.data.sampler."),
+        ("sampler generator", 1, "a RandomSampler that draws from a generator in the state"),
+        ("global generator", 1, "a SubsetRandomSampler that draws from a generator in the state"),
+        ("sampler indices", 1, "a SubsetRandomSampler with the indices"),
+        ("sampler weights", 1, "a WeightedRandomSampler with the weights"),
+        ("batch sampler generator", 1, "a RandomSampler that draws from a generator in the state"),
+        ("bucket seed", 1, "a BucketBatchSampler with the seed"),
+        ("buckets", 1, "a BucketBatchSampler with the buckets"),
     ],
 )
 def test_ranks_that_differ_all_end(disagreements: list[dict[str, Any]], case: str, steps: int, said: str) -> None:
@@ -130,7 +144,14 @@ def test_ranks_that_differ_all_end(disagreements: list[dict[str, Any]], case: st
     assert "rank 1 has" in first["error"]
 
 
-@pytest.mark.parametrize("case", ["alike", "alike, packed", "on purpose"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("alike", "alike, packed", "on purpose", "alike, mixture", "weights of an epoch to come", "alike, subset", "alike, sampler"),
+        *("alike, global generator", "alike, batch sampler", "a sampler by a seed of its own, and other torch seeds"),
+        *("each its own subset", "each its own seed"),
+    ],
+)
 def test_ranks_that_may_differ(disagreements: list[dict[str, Any]], case: str) -> None:
     """Ranks that are alike end their loop, and so do those with a (rank, world) of their own and other data."""
     assert [report[case]["error"] for report in disagreements] == [None, None]
