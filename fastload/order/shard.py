@@ -50,6 +50,19 @@ def rank_and_world(shard: Shard) -> tuple[int, int]:
     return _checked(int(rank or 0), int(world or 1), told)
 
 
+def process_rank(shard: Shard | None) -> tuple[int, int]:
+    """(rank, world) of this process, whatever part of the samples it has: of the process group, else of torchrun's variables, else of
+    shard=(rank, world), else (0, 1)."""
+    if not grouped() and not _from_environment():
+        return shard if shard is not None and shard != "auto" else (0, 1)
+    return rank_and_world("auto")
+
+
+def _from_environment() -> bool:
+    rank, world = os.environ.get("RANK") or "", os.environ.get("WORLD_SIZE") or ""
+    return rank.isdecimal() and world.isdecimal() and int(rank) < int(world)
+
+
 def _checked(rank: int, world: int, told: str) -> tuple[int, int]:
     if world < 1 or not 0 <= rank < world:
         raise ArgumentError(f"{told}: of a world of {world}, ranks are counted from 0 to {world - 1}")

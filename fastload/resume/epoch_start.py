@@ -6,6 +6,13 @@ and the number of batches already returned to the caller. To resume, the generat
 same sequence (iter() of the sampler, base seed, indices). The index batches of returned batches are dropped before anything is read.
 Prefetched batches are not in the state, so a resumed pass may prefetch more or less. The model too uses torch's global generator: if the
 rest of the pass draws nothing from it, it is set, after these draws, to the state that it had when the saved state was taken.
+
+NOTE [ resuming: one rank's generator is no other's ]
+Ranks save one state and load it on every rank, while each has a global generator of its own, by which its dropout differs from others'. So a
+state says whose generator it holds, and on another rank of several the global generator keeps its own state. An order that is drawn from it
+comes first: the sampler's draws up to the first index are made from the state's generator, and the rank's own is put back after them.
+It is not put back where the sampler may draw from it later: one of an unknown class that drew from it, and one whose draws ranks share out,
+since the order of later epochs has to be the same on every rank.
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
 from fastload.mixture import Mixture
-from fastload.order import Sharded
+from fastload.order import SamplerFacts, Sharded, ShardedSampler, facts_of, process_rank
 from fastload.resume.dataset_state import DatasetState, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
 from fastload.resume.rank_agreement import begin_agreement
@@ -51,12 +58,56 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         _begin_part(settings, epoch_state)
         return epoch_state
     progress.epoch_state = epoch_state = resumed(state)
+    _keep_own_generator(settings, epoch_state)
     _begin_part(settings, epoch_state)
     if epoch_state.replicas and settings.num_workers == 0:  # before set_generators: a dataset's state may contain the state of a generator
         load_at_start(epoch_state.replicas[0], settings.dataset, lambda: _fetcher(settings))
     set_generators(settings, epoch_state.start)
     _load_sampler(settings, epoch_state)
     return epoch_state
+
+
+def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
+    """Puts this rank's global generator in the place of another rank's, so far as the order allows.
+
+    See NOTE [ resuming: one rank's generator is no other's ].
+    """
+    rank, world = process_rank(settings.shard)
+    whose, epoch_state.rank = epoch_state.rank, rank
+    if world == 1 or whose == rank or "default" not in epoch_state.start:
+        return
+    own = torch.default_generator.get_state()
+    if _draws_default(settings) or not _is_known(settings):
+        epoch_state.put_back = own
+        return
+    epoch_state.start = {**epoch_state.start, "default": own}
+    epoch_state.now = {name: state for name, state in epoch_state.now.items() if name != "default"}
+    if not settings.iterable and not epoch_state.replicas:  # what these yield may follow from the base seed
+        epoch_state.base_seed, epoch_state.drawn = None, True
+
+
+def _put_back(settings: Settings, epoch_state: EpochState, index_batches: IndexBatches) -> None:
+    """Gives the global generator its own state again after the draws up to the first index, unless more of the order may follow from it."""
+    own, epoch_state.put_back = epoch_state.put_back, None
+    if own is None:
+        return
+    index_batches.peek()
+    if not _is_known(settings) and not settings.order.is_stateful:
+        before, now = epoch_state.start["default"], torch.default_generator.get_state()
+        if not any(torch.equal(now, each) for each in (before, _after_base_seed(before))):
+            return
+        epoch_state.start = {**epoch_state.start, "default": own}
+    elif not _draws_then_rests(settings):
+        return
+    torch.default_generator.set_state(own)
+
+
+def _after_base_seed(state: torch.Tensor) -> torch.Tensor:
+    """The state of a generator that a pass has drawn its base seed from, and nothing else."""
+    generator = torch.Generator()
+    generator.set_state(state)
+    torch.empty((), dtype=torch.int64).random_(generator=generator)
+    return generator.get_state()
 
 
 def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
@@ -82,7 +133,8 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
     if stateful is not None:
         position["state"] = stateful.state_dict()
     splits = () if sharded is None else sharded.continued(())
-    return EpochState(epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position, splits=splits)
+    start, (rank, _) = capture(settings, base_drawn), process_rank(settings.shard)
+    return EpochState(epoch=epoch, start=start, drawn=not kept, sampler=position, splits=splits, rank=rank)
 
 
 def resumed(state: dict[str, Any]) -> EpochState:
@@ -107,6 +159,7 @@ def resumed(state: dict[str, Any]) -> EpochState:
         rewind=not state["batches"],
         splits=splits_of(state),
         split_at=state["position"],
+        rank=state["rank"],
     )
 
 
@@ -134,7 +187,8 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
         get_state = sampler.state_dict
         again = partial(iter, settings.index_sampler)
     index_batches = IndexBatches(epoch_state, indices, get_state, again, skipped)
-    set_generators(settings, epoch_state.now)
+    set_generators(settings, epoch_state.now if epoch_state.put_back is None else {})
+    _put_back(settings, epoch_state, index_batches)
     return index_batches
 
 
@@ -200,10 +254,8 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
     if settings.ordered_by_seed:
         return {}  # seeded again for every epoch
     found: list[Any] = [settings.generator or torch.default_generator] if base_drawn else []
-    sampler = innermost(settings)
-    own = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
-    found += own
-    if not settings.order.draws_nothing and not any(own):
+    found += _own_generators(settings)
+    if _draws_default(settings):
         found.append(torch.default_generator)
     out: dict[str, torch.Generator] = {}
     for each in found:
@@ -211,6 +263,41 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
             name = "loader" if each is settings.generator else "default" if each is torch.default_generator else "sampler"
             out[name] = each
     return out
+
+
+def _source(settings: Settings) -> SamplerFacts:
+    """What is known of the sampler that makes the order: under shard= of the user's own, where there is one."""
+    sampler = innermost(settings)
+    source = getattr(sampler, "sampler" if isinstance(sampler, ShardedSampler) else "batches", None) if _sharded(settings) else None
+    return settings.order if source is None else facts_of(source)
+
+
+def _own_generators(settings: Settings) -> list[Any]:
+    """The generators that the sampler has, or the one that it is made of."""
+    source = _source(settings).deciding
+    found = [getattr(each, "generator", None) for each in (source, getattr(source, "sampler", None))]
+    return [each for each in found if each is not None]
+
+
+def _is_known(settings: Settings) -> bool:
+    facts = _source(settings)
+    return settings.ordered_by_seed or facts.draws_nothing or facts.draws_at_first
+
+
+def _draws_default(settings: Settings) -> bool:
+    """Whether the order may be drawn from torch's global generator."""
+    if settings.ordered_by_seed:
+        return False
+    own = _own_generators(settings)
+    return torch.default_generator in own or (not own and not _source(settings).draws_nothing)
+
+
+def _draws_then_rests(settings: Settings) -> bool:
+    """Whether all of a pass's order that is drawn from torch's global generator is drawn at its first index."""
+    if _source(settings).draws_nothing:
+        return True
+    settled = settings.order.draws_at_first or settings.order.is_stateful
+    return settled and getattr(innermost(settings), "generator", None) is not torch.default_generator
 
 
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
@@ -226,9 +313,7 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
     """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
-    sampler = innermost(settings)
-    settled = settings.order.draws_nothing or settings.order.draws_at_first or settings.order.is_stateful
-    if "default" not in epoch_state.start or not settled or getattr(sampler, "generator", None) is torch.default_generator:
+    if "default" not in epoch_state.start or not _draws_then_rests(settings):
         return {}
     return {"default": torch.default_generator.get_state()}
 

@@ -40,6 +40,8 @@ class EpochState:
         splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
         split_at: `position` when the pass began.
         agreement: compares the pass with those of other ranks, under shard=.
+        rank: the rank whose generators `start` and `now` are of; None: unknown.
+        put_back: state that torch's global generator gets after the first draws of a pass that resumes from another rank's state.
     """
 
     epoch: int = 0
@@ -66,6 +68,8 @@ class EpochState:
     splits: tuple[Split, ...] = ()
     split_at: int = 0
     agreement: Agreement | None = None
+    rank: int | None = None
+    put_back: Any = None
     _taken: list[tuple[int | None, int, int | None, DatasetState | None]] = field(default_factory=list)
 
     def take(self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None) -> None:
@@ -153,6 +157,13 @@ class IndexBatches(Iterator[Any]):
         self._epoch_state.at = number
         return index
 
+    def peek(self) -> None:
+        """Draws the next index batch already, and keeps it for next()."""
+        try:
+            self._peeked.append(self._pull())
+        except StopIteration:
+            pass
+
     def _pull(self) -> tuple[int, Any]:
         while True:
             index = self._draw()
@@ -189,10 +200,7 @@ class IndexBatches(Iterator[Any]):
         ):
             return False
         if not self._over and not self._peeked:
-            try:
-                self._peeked.append(self._pull())
-            except StopIteration:
-                pass
+            self.peek()
         return self._over and not self._peeked
 
     def state(self, exhausted: bool = False) -> Any:

@@ -30,6 +30,8 @@ class KeptWorkers(Protocol):
 
 
 """Version 1 had no `exhausted`, no `at` in replicas, no replicas of map-style datasets, and ended a pass with its last batch."""
+_RANK = "rank"
+"""The name, beside generators' states, of the rank whose they are; states of releases before have none."""
 _REPLICA = {"batches", "state", "at", "ended"}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "kind": str,
@@ -97,6 +99,7 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
     sampler = dict(epoch_state.sampler)
     if epoch_state.index_batches is not None and (state := epoch_state.index_batches.state(epoch_state.exhausted)) is not None:
         sampler["state"] = state
+    whose = {} if epoch_state.rank is None or not epoch_state.start else {_RANK: epoch_state.rank}
     follow = epoch_state.batches or any(each.state is not None for each in epoch_state.replicas)
     return {
         "version": VERSION,
@@ -110,7 +113,7 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "base_seed": epoch_state.base_seed,
         "drawn": epoch_state.drawn,
         "passes": epoch_state.passes,
-        "start": epoch_start.packed_states(epoch_state.start),
+        "start": epoch_start.packed_states(epoch_state.start) | whose,
         "now": epoch_start.packed_states(now),
         "sampler": copy.deepcopy(sampler),
         "batch_size": settings.rows,
@@ -186,13 +189,17 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         raise _damaged("packed is no list of versions")
     if not is_split(state.get("split")):
         raise _damaged("split is not how ranks went through an epoch")
+    rank = state["start"].get(_RANK)
+    if not isinstance(rank, int | None):
+        raise _damaged(f"the rank of its generators is {rank!r}")
     if state["turn"] >= max(1, len(state["replicas"])):
         raise _damaged(f"turn is {state['turn']} of {len(state['replicas'])}")
     try:
-        unpacked = {name: epoch_start.unpacked_states(state[name]) for name in ("start", "now")}
+        start = {name: value for name, value in state["start"].items() if name != _RANK}
+        unpacked = {"start": epoch_start.unpacked_states(start), "now": epoch_start.unpacked_states(state["now"])}
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
-    optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split")}
+    optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split"), "rank": rank}
     kept = {name: state[name] for name in _FIELDS if name not in unpacked} | optional
     return {**copy.deepcopy(kept), **unpacked}
 

@@ -155,3 +155,32 @@ def test_ranks_that_differ_all_end(disagreements: list[dict[str, Any]], case: st
 def test_ranks_that_may_differ(disagreements: list[dict[str, Any]], case: str) -> None:
     """Ranks that are alike end their loop, and so do those with a (rank, world) of their own and other data."""
     assert [report[case]["error"] for report in disagreements] == [None, None]
+
+
+@pytest.fixture(scope="module")
+def resumed_runs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What both ranks of dropout_program.py report."""
+    out = tmp_path_factory.mktemp("dropout")
+    run_program("dropout_program.py", out, ranks=2)
+    return reports(out)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("moment", ["mid-epoch", "epoch's end"])
+@pytest.mark.parametrize("name", ["distributed", "own class", "shard", "own class that draws", "shard of a sampler"])
+def test_a_state_leaves_other_ranks_generators_alone(resumed_runs: list[dict[str, Any]], name: str, moment: str, workers: int) -> None:
+    """A state of rank 0 that all ranks load gives each the rest of the order, and leaves it a generator of its own: dropout differs.
+
+    An order that is drawn from the global generator, by ranks seeded alike, goes on as well, and keeps these alike.
+    """
+    runs = [report[f"{name}, {workers} workers"][f"{moment}, rank 0's"] for report in resumed_runs]
+    assert all(each["order"] for each in runs)
+    assert (runs[0]["masks"] == runs[1]["masks"]) == (name in ("own class that draws", "shard of a sampler"))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("moment", ["mid-epoch", "epoch's end"])
+def test_a_rank_goes_on_with_its_own_generator(resumed_runs: list[dict[str, Any]], moment: str, workers: int) -> None:
+    """A rank that loads the state that it saved itself draws what it would have drawn without the interruption."""
+    runs = [report[f"distributed, {workers} workers"][f"{moment}, its own"] for report in resumed_runs]
+    assert all(each["order"] and each["repeated"] for each in runs)

@@ -350,3 +350,17 @@ def test_damaged_splits_are_refused(split: Any) -> None:
     _, (state, *_) = after(loaders, 3)
     with pytest.raises(ArgumentError, match="damaged: split"):
         loaders[0].load_state_dict({**state, "split": split})
+
+
+def test_the_generator_of_a_batch_samplers_sampler() -> None:
+    """A batch sampler that is shared out goes on in its order, which its sampler draws from a generator of its own."""
+
+    def loader(seed: int) -> FastLoader[Any]:
+        sampler = RandomSampler(range(24), generator=torch.Generator().manual_seed(seed))
+        return FastLoader(Numbers(24), batch_sampler=BatchSampler(sampler, 4, False), shard=(0, 2))
+
+    whole = [[numbers(batch) for batch in epoch] for epoch in itertools.repeat(loader(1), 2)]
+    _, (state,) = after([loader(1)], 1)
+    resumed = loader(99)
+    resumed.load_state_dict(state)
+    assert [[numbers(batch) for batch in epoch] for epoch in itertools.repeat(resumed, 2)] == [whole[0][1:], whole[1]]
