@@ -1,9 +1,10 @@
-"""word_flips: lets steps in Python flip tensors of 16-bit integers, of which torch has no flip on the CPU."""
+"""word_flips: lets steps in Python flip tensors of 16-bit integers, of which releases of torch before 2.15 have no flip on the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -28,7 +29,21 @@ class WordFlips(TorchFunctionMode):
         return func(*args, **given)
 
 
+@cache
+def torch_flips_words() -> bool:
+    """Whether the installed torch flips uint16 tensors itself, along every axis: it has a kernel for each form of memory."""
+    words = torch.zeros(3, 2, 2, dtype=torch.uint16)
+    try:
+        for each in (words, words[..., 0], words[0, 0], words.permute(1, 2, 0), words.transpose(1, 2)):
+            for axis in range(each.ndim):
+                each.flip(axis)
+            each.flip(tuple(range(each.ndim)))
+    except RuntimeError:
+        return False
+    return True
+
+
 def word_flips(values: Iterable[Any]) -> AbstractContextManager[Any]:
-    """What the steps of a sample of these values run in."""
+    """Context for the steps of a sample of these values."""
     wide = any(isinstance(each, torch.Tensor) and each.dtype == torch.uint16 for each in values)
-    return WordFlips() if wide else nullcontext()
+    return WordFlips() if wide and not torch_flips_words() else nullcontext()

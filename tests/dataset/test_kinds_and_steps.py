@@ -16,6 +16,7 @@ from fastload import FastLoader, PackedDataset
 from fastload.errors import TransformError
 from fastload.packing import Item
 from fastload.store import Field
+from fastload.word_flips import torch_flips_words, word_flips
 
 tv = pytest.importorskip("torchvision.tv_tensors")
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -99,5 +100,25 @@ def test_flips_of_16_bit_images_alone(tmp_path: Path) -> None:
     folder = packed(tmp_path / "d", 7, Field("label", "int"), channels=3, dtype="uint16")
     image, label = PackedDataset(folder, [T.CenterCrop(12), kept, v2.RandomHorizontalFlip(1.0)])[0]
     assert (image.shape, image.dtype, label) == ((3, 12, 12), torch.uint16, 7)
-    with pytest.raises(NotImplementedError):
-        image.flip(-1)  # outside of the steps torch is as it was
+    flipped = flipped_outside(image)
+    assert flipped is None or torch.equal(flipped.flip(-1), image)
+
+
+def flipped_outside(image: torch.Tensor) -> torch.Tensor | None:
+    """The image as torch flips it outside of the steps, where fastload changes nothing; None if the installed torch cannot."""
+    try:
+        return image.flip(-1)
+    except NotImplementedError:
+        return None
+
+
+def test_torch_is_asked_for_its_own_flips() -> None:
+    """fastload flips words in torch's place where the installed torch cannot, and only there."""
+    words = torch.arange(6, dtype=torch.int32).to(torch.uint16)
+    able = flipped_outside(words) is not None
+    assert torch_flips_words() == able
+    with word_flips([words]) as mode:
+        assert (mode is None) == able
+        assert words.flip(0).tolist() == [5, 4, 3, 2, 1, 0]
+    with word_flips([words.to(torch.int32)]) as mode:
+        assert mode is None
