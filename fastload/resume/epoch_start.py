@@ -8,11 +8,11 @@ Prefetched batches are not in the state, so a resumed pass may prefetch more or 
 rest of the pass draws nothing from it, it is set, after these draws, to the state that it had when the saved state was taken.
 
 NOTE [ resuming: one rank's generator is no other's ]
-Ranks save one state and load it on every rank, while each has a global generator of its own, by which its dropout differs from others'. So a
-state says whose generator it holds, and on another rank of several the global generator keeps its own state. An order that is drawn from it
-comes first: the sampler's draws up to the first index are made from the state's generator, and the rank's own is put back after them.
-It is not put back where the sampler may draw from it later: one of an unknown class that drew from it, and one whose draws ranks share out,
-since the order of later epochs has to be the same on every rank.
+Ranks save one state and load it on every rank, while each has a global generator of its own, by which its dropout differs from others'.
+So a state says whose generator it holds, and on another rank of several the global generator keeps its own state. An order that is drawn
+from it comes first: the sampler's draws up to the first index are made from the state's generator, and the rank's own is put back after
+them. It is not put back where the sampler may draw from it later: one of an unknown class that drew from it, and one whose draws ranks
+share out, since the order of later epochs has to be the same on every rank.
 """
 
 from __future__ import annotations

@@ -67,8 +67,10 @@ def trained(loader: Any, steps: int | None = None) -> tuple[list[int], list[list
 
 
 def run(name: str, given: dict[str, Any], out: str, workers: int) -> dict[str, Any]:
-    """A run that resumes from rank 0's state, or from its own, in mid-epoch or at an epoch's end: whether its order is that of a run that was
-    never interrupted, its masks, and whether these are that run's."""
+    """Runs that resume from rank 0's state, or from their own, in mid-epoch or at an epoch's end.
+
+    Of each: whether its order is that of a run that was never interrupted, its masks, and whether these are that run's.
+    """
     rank = dist.get_rank()
     first = 100 if name in ALIKE else 100 + rank
     report: dict[str, Any] = {}
