@@ -17,7 +17,7 @@ import numpy as np
 from fastload.packing.field_json import as_json, as_line
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
 from fastload.packing.sources.declaration import LABEL, declaration, is_label
-from fastload.packing.sources.layouts import TELLING_FOLDERS
+from fastload.packing.sources.layouts import is_telling
 from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME, UNFINISHED
 from fastload.packing.unpack_folder import UnpackFolder
 from fastload.store import Field
@@ -98,7 +98,7 @@ class ClassFolders:
         classes = self._samples.reader.manifest.classes
         if self._labels is None or classes is None or list(self._classes) != list(range(len(classes))):
             return False
-        if not TELLING_FOLDERS.isdisjoint(self._classes.values()):
+        if any(is_telling(name) for name in self._classes.values()):
             return False
         return list(self._classes.values()) == sorted(classes) and bool((self._labels[1:] >= self._labels[:-1]).all())
 

@@ -185,7 +185,7 @@ class Classed:
         ([0, 0, 1], ["img", "mask"], False),
         ([0, 1, 1], ["gtFine", "leftImg8bit"], False),
         ([0, 1, 1], ["Annotations", "JPEGImages"], False),
-        ([0, 1, 1], ["train", "val"], True),
+        ([0, 1, 1], ["train", "val"], False),
         ([0, 1, 1], [".git", "data.mdb"], True),
         ([0, 1, 1, 2], None, False),
         ([-3, 7, 7, 9], None, False),

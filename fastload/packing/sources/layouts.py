@@ -31,8 +31,6 @@ from fastload.packing.sources.splits import files_in, subfolders
 from fastload.packing.sources.voc import voc_segmentation_source, voc_source
 from fastload.packing.sources.yolo import YAML_NAMES, yolo_source
 
-TELLING_FOLDERS = frozenset((*IMAGE_FOLDERS, "leftImg8bit", "JPEGImages"))
-"""Folders of which a folder of class folders has none, if it is not to be taken for another layout."""
 _IMAGE_NAMES = frozenset((*IMAGE_FOLDERS, "jpegimages", "photos", "rgb"))
 _BESIDE_NAMES = frozenset(MASK_FOLDERS) | frozenset(
     "label annotation ann anns boxes bboxes depth disparity instances json jsons xml xmls seg segmentation segmentations segmentationclass "
@@ -40,6 +38,7 @@ _BESIDE_NAMES = frozenset(MASK_FOLDERS) | frozenset(
 )
 _SPLIT_NAMES = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "dev"))
 """Names, in small letters, by which folders that make up one dataset are told from class folders: all of them are called so."""
+_TELLING_NAMES = _IMAGE_NAMES | _BESIDE_NAMES | _SPLIT_NAMES | {"leftimg8bit"}
 _HINTS = (
     (
         (".jpg", ".jpeg", ".npy", ".npz", ".mat"),
@@ -86,6 +85,11 @@ def recognised_source(folder: str) -> Source | None:
     """The source of a folder of a layout that is recognised; None: it is none of them."""
     found = recognised(folder)
     return None if found is None else _OPENERS[found](folder, LayoutOptions())
+
+
+def is_telling(name: str) -> bool:
+    """Whether a folder's name may tell a layout, so that class folders with one of this name may be taken for something else."""
+    return name.lower() in _TELLING_NAMES
 
 
 def class_folders(folder: str) -> FolderSource:
