@@ -236,8 +236,9 @@ def held_by(step: Any) -> Any:
     kind: type = type(step)
     if not kind.__module__.startswith(_LIGHTLY) or not _ONE_VIEW.fullmatch(kind.__name__) or set(vars(step)) != {"transform"}:
         return None
-    theirs = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
-    return step.transform if theirs and not _own_call(kind).replaced() else None
+    if getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind or _own_call(kind).replaced():
+        return None
+    return step.transform
 
 
 @cache
