@@ -220,3 +220,13 @@ def test_two_seeded_iterators_have_the_orders_of_their_epochs(datasets: dict[str
         first, second = iter(loader), iter(loader)
         pairs = list(zip(first, second, strict=True))
         assert [[pair[which][1].tolist() for pair in pairs] for which in (0, 1)] == alone
+
+
+def test_explain_says_how_far_a_sampler_is_drawn(datasets: dict[str, Any]) -> None:
+    """The line names the sampler, and the batches that are drawn ahead; known samplers are drawn as far ahead as is read."""
+    line = {
+        workers: FastLoader(datasets["packed"], sampler=Eager(), num_workers=workers).explain().partition("order ")[2].splitlines()[0]
+        for workers in (0, 3)
+    }
+    assert line == {0: "     Eager, a batch drawn at each next()", 3: "     Eager, 6 batches drawn at iter(), one more at each next()"}
+    assert "SequentialSampler, drawn as far ahead as is read" in FastLoader(datasets["packed"], num_workers=1).explain()
