@@ -26,6 +26,22 @@ class Kills(FolderSource):
         return super().read(position)
 
 
+class KillsAlways(FolderSource):
+    """A folder of which one sample kills every process but the driver that reads it, as the kernel does for want of memory."""
+
+    def __init__(self, folder: Path, position: int, killed: Path) -> None:
+        super().__init__(str(folder))
+        self.driver = os.getpid()
+        self.position = position
+        self.killed = killed
+
+    def read(self, position: int) -> Item:
+        if position == self.position and os.getpid() != self.driver:
+            (self.killed / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().read(position)
+
+
 class Waits(FolderSource):
     """A folder that is read from some sample on once a flag is there; who waits writes the id of its node."""
 

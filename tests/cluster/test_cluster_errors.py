@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_helpers import EACH, folder
+from cluster_helpers import COUNT, EACH, folder
+from sources import KillsAlways
 
 import fastload
-from fastload.errors import ArgumentError, PackError
+from fastload.errors import ArgumentError, PackError, ResourceError
 from fastload.packing.cluster import engine
 from fastload.packing.sources.folder import FolderSource
 
@@ -85,6 +86,34 @@ def test_no_node_for_a_task(tmp_path: Path, cluster: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(engine, "NO_NODE_LIMIT", 1.0)
     with pytest.raises(PackError, match="no node with 7 CPUs"):
         fastload.pack(folder(tmp_path / "src"), tmp_path / "out", workers=7, ray=cluster.address)
+
+
+def test_a_worker_that_is_killed_each_time(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task whose process the kernel kills is run again so many times, by another process each; then the error names its shard."""
+    monkeypatch.setattr(engine, "RETRIES", 1)
+    root, killed = folder(tmp_path / "src"), tmp_path / "killed"
+    killed.mkdir()
+    with pytest.raises(PackError, match=r"shard-00002\.lmdb.* 2 times.*memory.*resume=True") as caught:
+        fastload.pack(KillsAlways(root, 2 * EACH + 3, killed), tmp_path / "out", shard_samples=EACH, ray=cluster.address)
+    assert "\n" not in str(caught.value)
+    assert len(list(killed.iterdir())) == 2
+    summary = fastload.pack(FolderSource(str(root)), tmp_path / "out", shard_samples=EACH, ray=cluster.address, resume=True)
+    assert summary.samples == COUNT
+
+
+def test_a_node_without_memory(tmp_path: Path, ray_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that Ray's memory monitor ends are run again so many times, and not for ever: then the error says that memory is short."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setattr(engine, "RETRIES", 1)
+    short = {"memory_usage_threshold": 0.001, "memory_monitor_refresh_ms": 100}  # any machine uses more than that
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False, "_system_config": short}
+    started = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        with pytest.raises(ResourceError, match=r"no memory for the task of shard-0000.\.lmdb.* 2 times.*max_pixels.*resume=True"):
+            fastload.pack(folder(tmp_path / "src"), tmp_path / "out", shard_samples=EACH, ray=started.address)
+    finally:
+        started.shutdown()
 
 
 def test_folders_in_the_way(tmp_path: Path, cluster: Any) -> None:

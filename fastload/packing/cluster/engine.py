@@ -6,17 +6,19 @@ import importlib.util
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastload.errors import ArgumentError, PackError, ResourceError
+from fastload.errors import ArgumentError, FastloadError, PackError, ResourceError
 from fastload.packing.cluster.plan import ClusterPlan
 from fastload.packing.cluster.task import RangeDone, RangeFailed, pack_range
+from fastload.store.entries import shard_name
 
 RETRIES = 10
-"""Times that Ray runs a task again whose worker process or node was lost."""
+"""Times that a task is run again whose process or node was lost. Ray itself would count no kills by its memory monitor."""
 AHEAD = 2
 """Tasks that are submitted for each that the cluster can run at once."""
 NO_NODE_LIMIT = 300.0
@@ -108,13 +110,16 @@ class RayEngine:
                 comes is not always the earliest failure, which is for the caller to choose. Other failures end the iteration at once.
 
         Raises:
-            PackError: the plan cannot be sent, a task was lost `RETRIES` times, or the cluster has no node for a task for too long.
+            PackError: the plan cannot be sent, a task was lost more than `RETRIES` times, or the cluster has no node for a task for too
+                long.
+            ResourceError: a task was lost as often, at last for want of memory.
         """
         import ray
 
         reference = self._sent(plan)
-        remote = ray.remote(num_cpus=plan.threads, max_retries=RETRIES, retry_exceptions=False)(_run)
+        remote = ray.remote(num_cpus=plan.threads, max_retries=0, retry_exceptions=False)(_run)
         pending: dict[Any, int] = {}
+        losses: Counter[int] = Counter()
         waiting = iter(numbers)
         last = numbers.stop
         alone = time.monotonic()
@@ -134,7 +139,15 @@ class RayEngine:
                         "workers, and go on with resume=True (--resume)"
                     )
                 for each in ready:
-                    result = self._result(each, pending.pop(each))
+                    number = pending.pop(each)
+                    try:
+                        result = self._result(each, number)
+                    except _lost_errors() as error:
+                        losses[number] += 1
+                        if losses[number] > RETRIES:
+                            raise _lost(plan, number, losses[number], error) from error
+                        pending[remote.remote([reference], plan.token, number)] = number
+                        continue
                     if isinstance(result, RangeFailed):
                         last = min(last, result.number) if first_wins and result.place >= 0 else -1
                         self._cancel([task for task, number in pending.items() if number > last])
@@ -161,15 +174,8 @@ class RayEngine:
 
         try:
             result = ray.get(task)
-        except ray.exceptions.OutOfMemoryError as error:
-            raise ResourceError(
-                f"the nodes have no memory for the task of shard {number}: use fewer workers, or a lower max_pixels"
-            ) from error
-        except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError) as error:
-            raise PackError(
-                f"the task of shard {number} was lost {RETRIES + 1} times ({_first_line(error)}): see Ray's logs, and go on with "
-                "resume=True (--resume)"
-            ) from error
+        except _lost_errors():
+            raise
         except ray.exceptions.RayError as error:
             raise PackError(f"the task of shard {number} failed: {_last_line(error)}; see Ray's logs") from error
         assert isinstance(result, RangeDone | RangeFailed)
@@ -191,6 +197,30 @@ class RayEngine:
         for task in tasks:
             ray.cancel(task)
         ray.wait(tasks, num_returns=len(tasks), timeout=CANCEL_LIMIT)
+
+
+def _lost_errors() -> tuple[type[Exception], ...]:
+    """Errors of a task that ended with its process or node: it may succeed in another."""
+    from ray import exceptions
+
+    return exceptions.WorkerCrashedError, exceptions.OutOfMemoryError, exceptions.NodeDiedError, exceptions.LocalRayletDiedError
+
+
+def _lost(plan: ClusterPlan, number: int, times: int, error: BaseException) -> FastloadError:
+    """The error of a task that was lost too often."""
+    from ray import exceptions
+
+    shard = f"{shard_name(number + plan.offset)} (from place {number * plan.samples} of the order on)"
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return ResourceError(
+            f"the nodes have no memory for the task of {shard}, which Ray ended {times} times: use fewer workers, or a lower "
+            "max_pixels, and go on with resume=True (--resume)"
+        )
+    return PackError(
+        f"the process of the task of {shard} was lost {times} times ({_first_line(error).rstrip('.')}): the kernel kills processes where "
+        "memory is short, so look at the node's memory and Ray's logs, leave out or mend a sample that is too large, and go on with "
+        "resume=True (--resume)"
+    )
 
 
 def _first_line(error: BaseException) -> str:
