@@ -73,7 +73,7 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
     See NOTE [ resuming: one rank's generator is no other's ].
     """
     rank, world = process_rank(settings.shard)
-    whose, epoch_state.rank = epoch_state.rank, rank
+    whose, epoch_state.rank = epoch_state.rank, None
     if world == 1 or whose == rank or "default" not in epoch_state.start:
         return
     own = torch.default_generator.get_state()
@@ -133,8 +133,7 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
     if stateful is not None:
         position["state"] = stateful.state_dict()
     splits = () if sharded is None else sharded.continued(())
-    start, (rank, _) = capture(settings, base_drawn), process_rank(settings.shard)
-    return EpochState(epoch=epoch, start=start, drawn=not kept, sampler=position, splits=splits, rank=rank)
+    return EpochState(epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position, splits=splits)
 
 
 def resumed(state: dict[str, Any]) -> EpochState:
@@ -285,9 +284,7 @@ def _is_known(settings: Settings) -> bool:
 
 
 def _draws_default(settings: Settings) -> bool:
-    """Whether the order may be drawn from torch's global generator."""
-    if settings.ordered_by_seed:
-        return False
+    """Whether an order that is not of (seed, epoch) alone may be drawn from torch's global generator."""
     own = _own_generators(settings)
     return torch.default_generator in own or (not own and not _source(settings).draws_nothing)
 

@@ -40,7 +40,7 @@ class EpochState:
         splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
         split_at: `position` when the pass began.
         agreement: compares the pass with those of other ranks, under shard=.
-        rank: the rank whose generators `start` and `now` are of; None: unknown.
+        rank: the rank whose generators `start` and `now` of a loaded state are of; None: this process's, or an unknown one.
         put_back: state that torch's global generator gets after the first draws of a pass that resumes from another rank's state.
     """
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from fastload.errors import ArgumentError
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
-from fastload.order import is_stateful
+from fastload.order import is_stateful, process_rank
 from fastload.resume import epoch_start
 from fastload.resume.dataset_state import DatasetState, dataset_state_of
 from fastload.resume.epoch_state import EpochState, Progress
@@ -99,7 +99,8 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
     sampler = dict(epoch_state.sampler)
     if epoch_state.index_batches is not None and (state := epoch_state.index_batches.state(epoch_state.exhausted)) is not None:
         sampler["state"] = state
-    whose = {} if epoch_state.rank is None or not epoch_state.start else {_RANK: epoch_state.rank}
+    rank = process_rank(settings.shard)[0] if epoch_state.rank is None else epoch_state.rank
+    whose = {_RANK: rank} if epoch_state.start else {}
     follow = epoch_state.batches or any(each.state is not None for each in epoch_state.replicas)
     return {
         "version": VERSION,
