@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from extras import TestFile, missing_extra, skip_without
 from pictures import write_folder
 from servers.process import Unavailable
 from servers.seaweedfs import SeaweedFS
@@ -28,6 +30,34 @@ def pytest_configure() -> None:
     """tools/installed.py asks for an installed package: the checkout's in its place is an error."""
     if os.environ.get("FASTLOAD_TEST_INSTALLED") and Path(fastload.__file__).is_relative_to(Path(__file__).resolve().parents[1]):
         raise pytest.UsageError(f"the fastload of the checkout would be tested: {fastload.__file__}")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """A test file that needs a package which is not installed is skipped."""
+    return TestFile.from_parent(parent, path=module_path)
+
+
+def _unless_extra_is_missing() -> Iterator[None]:
+    try:
+        return (yield)
+    except Exception as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        traceback.clear_frames(error.__traceback__)  # they hold what the test had made
+    skip_without(missing)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """A test whose fixtures need a package which is not installed is skipped."""
+    return (yield from _unless_extra_is_missing())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """So is one that imports it itself."""
+    return (yield from _unless_extra_is_missing())
 
 
 def pytest_collection_finish() -> None:

@@ -37,7 +37,8 @@ TorchTrainer(
 def run(folder: Path, *command: str) -> str:
     """Runs a Python program on its own Ray cluster and returns its output. Fails if the exit status is not 0 or 200 s have passed.
 
-    RAY_ADDRESS keeps it off the cluster of the other tests in this process, which kill raylets and drivers.
+    It starts outside of the checkout, whose fastload may not be built. RAY_ADDRESS keeps it off the cluster of the other tests in this
+    process, which kill raylets and drivers.
 
     Args:
         folder: of Ray's environment.
@@ -46,7 +47,7 @@ def run(folder: Path, *command: str) -> str:
     own = {**os.environ, "RAY_ADDRESS": "local", "RAY_TMPDIR": str(folder / "own")}
     try:
         ended = subprocess.run(
-            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False, cwd=ROOT, env=own
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False, cwd=folder, env=own
         )
     except subprocess.TimeoutExpired as late:
         pytest.fail(f"the program ran for more than {late.timeout} s and printed:\n{(late.stdout or b'').decode()[-3000:]}")
@@ -80,7 +81,17 @@ def test_the_example(tmp_path: Path, ray_environment: Path) -> None:
     count = len(fastload.PackedDataset(tmp_path / "train.fl"))
     data, storage = str(tmp_path / "train.fl"), str(tmp_path / "runs")
     printed = run(
-        ray_environment, "examples/ray_train.py", data, "--epochs", "2", "--size", "32", "--batch-size", "8", "--storage", storage
+        ray_environment,
+        str(ROOT / "examples" / "ray_train.py"),
+        data,
+        "--epochs",
+        "2",
+        "--size",
+        "32",
+        "--batch-size",
+        "8",
+        "--storage",
+        storage,
     )
     for rank in range(2):
         for epoch in range(2):

@@ -29,7 +29,9 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+import fastload
+
+PACKAGE_FOLDER = Path(fastload.__file__).parents[1]
 
 # Patched when `import torch` has ended: fastload itself needs a whole torch, and torch's real DataLoader as its base.
 SITECUSTOMIZE = """
@@ -164,7 +166,7 @@ def run(file: Path, fast: bool, only: str, limit: float, path: str) -> dict[str,
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "sitecustomize.py").write_text(SITECUSTOMIZE if fast else "")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [scratch, str(REPOSITORY), path]))}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [scratch, str(PACKAGE_FOLDER), path]))}
         out = Path(scratch) / "lines.json"
         out.touch()
         while True:

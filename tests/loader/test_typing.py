@@ -39,7 +39,7 @@ extra_checks = false
 
 def linted() -> str:
     """The settings of `make lint`, without the packages that it looks at: with all of them, what it has found out of torch holds here."""
-    sections = re.split(r"^(?=\[)", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
+    sections = re.split(r"^(?=\[)", (Path(__file__).parents[2] / "pyproject.toml").read_text(), flags=re.MULTILINE)
     ours = "".join(each for each in sections if each.startswith(("[tool.mypy]", "[[tool.mypy.")))
     return re.sub(r"^packages = .*$", "", ours, flags=re.MULTILINE)
 
@@ -55,7 +55,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     if (kept := ROOT / ".mypy_cache").is_dir():
         shutil.copytree(kept, folder / "cache")
     command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", "cache", "default.py", "strict.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # found as an installed package is: what is checked is the script
+    # A checkout is found as an installed package is: what is checked is the script. mypy refuses a PYTHONPATH that has installed ones.
+    environment = dict(os.environ) if ROOT.name == "site-packages" else {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert re.search(r"2 (source )?files", done.stdout), done.stdout + done.stderr
     return done.stdout

@@ -18,6 +18,7 @@ import torch
 from pictures import photo
 from servers.seaweedfs import SeaweedFS
 
+import fastload
 from fastload import FastLoader, PackedDataset
 from fastload.store import DatasetWriter, Field, Schema
 from fastload.transforms import RandomResizedCrop
@@ -184,7 +185,7 @@ class Reader:
         given = json.dumps({"files": files, "seed": seed, **more})
         source = f"import sys; sys.path.insert(0, {str(HERE)!r}); import cache_reader\n{prelude}\ncache_reader.main()"
         command = [sys.executable, "-W", "error", "-c", source, given]
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+        environment = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1])}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
     def result(self, limit: float = 60.0) -> dict[str, Any]:
