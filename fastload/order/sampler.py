@@ -59,6 +59,10 @@ class Sharded:
         """What a rank gets in the rest of the last split."""
         raise NotImplementedError
 
+    def begun(self, epoch: int, count: int, splits: Sequence[Split]) -> int:
+        """Number of an epoch's `count` samples, or batches, that ranks had before the last split, each counted once."""
+        return begun_at(count, splits)
+
     def __iter__(self) -> Iterator[Any]:
         self.find_rank()
         return self.part(self.epoch, (Split(self.num_replicas),), self.rank)
@@ -127,6 +131,7 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         self.shuffle = shuffle
         self.seed = seed or 0
         self.kind = shuffle if isinstance(shuffle, str) else "shuffled" if shuffle else "sequential"
+        self._begun: tuple[Any, int] = None, 0
         self.find_rank()
 
     @property
@@ -138,6 +143,17 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         """Indices that a rank gets in the rest of the last split."""
         for chunk in self._part_chunks(epoch, splits, rank):
             yield from chunk.tolist()
+
+    def begun(self, epoch: int, count: int, splits: Sequence[Split]) -> int:
+        """Number of an epoch's `count` samples that ranks had before the last split, each counted once.
+
+        Under "window" padding comes anywhere among a rank's samples, so that the order is made to count them; the last number is kept.
+        """
+        if self.kind != "window" or self.rule != "pad" or len(splits) < 2:
+            return begun_at(count, splits)
+        before = tuple(splits[:-1])
+        asked, begun = self._begun
+        return begun if asked == (epoch, count, before) else count - len(self._window_left(epoch, before))
 
     def positions(self, epoch: int, splits: Sequence[Split]) -> Positions:
         """The indices of this rank in the rest of the last split, in no promised order."""
@@ -177,15 +193,18 @@ class ShardSampler(Sharded, DistributedSampler[int]):
 
     def _window_part(self, epoch: int, splits: Sequence[Split], rank: int) -> Positions:
         """A rank's part of what earlier splits left over: a stretch, so that it has blocks of its own as far as that goes."""
+        left, last = self._window_left(epoch, tuple(splits[:-1])), splits[-1]
+        return _of_stretch(left, last, rank, self.rule)[last.had :]
+
+    def _window_left(self, epoch: int, splits: tuple[Split, ...]) -> Positions:
+        """What is left after splits, each sample once: the ends of the ranks' stretches, one after another."""
         first, *others = splits
         parts = [self._window(epoch, first.world, each).indices() for each in range(first.world)]
-        order, had = np.arange(self.count), first.had
+        left = left_of(np.arange(self.count), parts, first.had)
         for split in others:
-            order = left_of(order, parts, had)
-            stretches = (stretch(len(order), split.world, each, self.rule) for each in range(split.world))
-            parts = [order[np.arange(begin, begin + length) % max(1, len(order))] for begin, length in stretches]
-            had = split.had
-        return parts[rank][had:]
+            left = left_of(left, [_of_stretch(left, split, each, self.rule) for each in range(split.world)], split.had)
+        self._begun = (epoch, self.count, splits), self.count - len(left)
+        return left
 
     def _window(self, epoch: int, world: int, rank: int) -> WindowOrder:
         first, length = stretch(self.count, world, rank, self.rule)
@@ -253,6 +272,12 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
 
 
 _NONE = np.empty(0, np.int64)
+
+
+def _of_stretch(order: Positions, split: Split, rank: int, rule: Rule) -> Positions:
+    """A rank's stretch of an order, from the stretch's beginning on."""
+    begin, length = stretch(len(order), split.world, rank, rule)
+    return order[np.arange(begin, begin + length) % max(1, len(order))]
 
 
 def _strided(sharded: Sharded, units: Any, splits: Sequence[Split], rank: int) -> Iterator[Any]:

@@ -6,7 +6,8 @@ many samples each of them has had. In strided orders rank r of N has the samples
 k samples each have had its first N * k, whoever they are. What is left is a suffix, which M other ranks stride over in the same way: the
 next split. So the list of an epoch's splits says what was had, it is the same on every rank, and any number of ranks goes on from it.
 Where ranks have stretches of an order and not strides (`shuffle="window"`), what is left is the ends of these stretches, one after
-another.
+another. Padding is then anywhere in the last stretches: N ranks with k samples each may have had fewer than N * k different ones before
+the last round, and only the order itself says how many.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def share(count: int, world: int, rank: int, rule: Rule) -> int:
 
 
 def begun_at(count: int, splits: Sequence[Split]) -> int:
-    """Position in a strided order at which the last split begins: as many samples were had in those before it."""
+    """Position in a strided order at which the last split begins: as many samples were had in those before it.
+
+    It is that number in an order of stretches too, but under "pad".
+    """
     had = 0
     for split in splits[:-1]:
         had += min(split.world * split.had, count - had)
@@ -65,18 +69,18 @@ def continued(splits: Sequence[Split], world: int) -> tuple[Split, ...]:
     return begun if begun and begun[-1].world == world else (*begun, Split(world))
 
 
-def advanced(splits: Sequence[Split], count: int, rule: Rule, samples: int, batch: int) -> tuple[tuple[Split, ...], bool]:
+def advanced(splits: Sequence[Split], rest: int, rule: Rule, samples: int, batch: int) -> tuple[tuple[Split, ...], bool]:
     """The splits after each rank has had `samples` more, and whether the rank with the most then has no batch left.
 
     Args:
         splits: as the pass began.
-        count: samples of the order.
+        rest: samples that the last split began with: those that no rank had in the splits before it.
         rule: what becomes of a last round.
         samples: how many each rank has had in full batches; the last batch may have been smaller.
         batch: least number of samples that make a batch: the batch size where partial ones are dropped, else 1.
     """
     last = splits[-1]
-    most = share(count - begun_at(count, splits), last.world, 0, rule)
+    most = share(rest, last.world, 0, rule)
     had = min(last.had + samples, most)
     return (*splits[:-1], replace(last, had=had)), most - had < batch
 

@@ -20,7 +20,9 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
     """What a state has of its own, or in another way than other states, under shard=: nothing in it is about one rank."""
     size, least = _batch(settings)
     samples = (epoch_state.position - epoch_state.split_at) * size
-    splits, over = advanced(epoch_state.splits, length_of(sharded), sharded.rule, samples, least)
+    count = length_of(sharded)
+    rest = count - sharded.begun(epoch_state.sampler["epoch"], count, epoch_state.splits)
+    splits, over = advanced(epoch_state.splits, rest, sharded.rule, samples, least)
     ahead = {"rank": sharded.rank} if epoch_state.beyond else {}  # in_order=False: what this rank had ahead of others
     return {
         "split": {"order": sharded.kind, "rule": sharded.rule, "ranks": [[each.world, each.had] for each in splits], **ahead},

@@ -132,6 +132,32 @@ def test_any_ranks_go_on(
         assert again < world if anywhere else again == (-left % world if even else 0)
 
 
+@pytest.mark.parametrize("epoch", range(3))
+@pytest.mark.parametrize("steps", range(4))
+def test_padding_that_came_early_is_no_sample(epoch: int, steps: int) -> None:
+    """Under "window" three ranks have had padding before their last round, then one rank goes on, and one after it.
+
+    No state ends the epoch before every sample was had, and no sample comes again.
+    """
+    options: dict[str, Any] = {"count": 37, "shuffle": "window"}
+    loaders = ranks(3, batch_size=3, **options)
+    for loader in loaders:
+        loader.set_epoch(epoch)
+    seen, (state, *_) = after(loaders, 4)
+    had = flat(seen)
+    left = set(range(37)) - set(had)
+    assert len(left) == 3  # of 36 places two were padding: what the test is about
+    seen, (state,) = after(ranks(1, **options), steps, state)
+    assert state["exhausted"] == (steps == 3)
+    assert state["split"]["ranks"] == [[3, 12], [1, steps]]
+    had = flat(seen)
+    (loader,) = ranks(1, **options)
+    loader.load_state_dict(state)
+    assert loader.state_dict()["split"] == state["split"]
+    had += flat(rest(ranks(1, batch_size=2, **options), loader.state_dict()))
+    assert sorted(had) == sorted(left)
+
+
 def test_ranks_that_had_nothing_change_nothing() -> None:
     """A resume by one rank that stops before its first batch: the three ranks that began go on as if it had not been."""
     whole = [[numbers(batch) for batch in loader] for loader in ranks(3, 4)]
