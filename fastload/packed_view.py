@@ -325,7 +325,7 @@ class Resolver:
         if isinstance(dataset, PackedDataset):
             self.replaced = self.replaced or _OWN.replaced()
             return _Leaf(dataset) if is_plain(dataset) else None
-        if (is_plain_subset(dataset) or type(dataset) is ConcatDataset) and (changed := part_replaced(dataset)):
+        if (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and (changed := part_replaced(dataset)):
             self.replaced = changed
             return None
         if is_plain_subset(dataset):

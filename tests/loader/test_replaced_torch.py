@@ -126,7 +126,7 @@ def drawing(of: Any) -> Callable[..., Any]:
 def test_replaced_samplers(packed: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their draws from random and NumPy are made when an epoch begins, as torch makes them, and a resumed epoch makes them again."""
     monkeypatch.setattr(kind, "__iter__", drawing(kind.__iter__))
-    dataset, options = data(packed, "native"), {"batch_size": 4, "shuffle": kind is RandomSampler}
+    dataset, options = data(packed, "native"), {"batch_size": 4, "shuffle": kind is RandomSampler, "num_workers": 0}
 
     def labels(make: Any) -> list[Any]:
         torch.manual_seed(5), random.seed(5), np.random.seed(5)

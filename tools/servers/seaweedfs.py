@@ -95,7 +95,7 @@ class SeaweedFS(ServerProcess):
         wait_for(lambda: _answers(probe, "DELETE"), limit)
 
     def open_uploads(self, bucket: str) -> list[str]:
-        """Multipart uploads that were neither completed nor aborted."""
+        """Paths of multipart uploads that were neither completed nor aborted."""
         request = urllib.request.Request(
             f"http://{HOST}:{self._ports[2]}/buckets/{bucket}/.uploads/", headers={"Accept": "application/json"}
         )
