@@ -34,7 +34,6 @@ from fastload.mixture.order import Changes
 from fastload.originals import OwnCode
 from fastload.plan.changes import TransformedDataset
 from fastload.positions import listed_positions, positions_within
-from fastload.torch_code import part_replaced
 
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),
@@ -325,7 +324,7 @@ class Resolver:
         if isinstance(dataset, PackedDataset):
             self.replaced = self.replaced or _OWN.replaced()
             return _Leaf(dataset) if is_plain(dataset) else None
-        if (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and (changed := part_replaced(dataset)):
+        if (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and (changed := _part_replaced(dataset)):
             self.replaced = changed
             return None
         if is_plain_subset(dataset):
@@ -359,6 +358,14 @@ class Resolver:
 
 
 _OF_SUBSET = ("__getitem__", "__getitems__", "__len__", "__getattr__", "__getattribute__", "dataset", "indices")
+
+
+_PARTS = OwnCode((Subset, ("__getitem__", "__getitems__")), (ConcatDataset, ("__getitem__",)))
+
+
+def _part_replaced(dataset: Any) -> str:
+    """What of a Subset or a ConcatDataset is not torch's own, as a clause; "" where all is."""
+    return "its own __getitems__ was replaced" if "__getitems__" in vars(dataset) else _PARTS.replaced()
 
 
 def is_plain_subset(dataset: Any) -> bool:

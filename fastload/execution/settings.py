@@ -14,12 +14,11 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
 from torch.utils.data._utils.collate import default_convert
 
-from fastload.collate import Collate, Form
+from fastload.collate import Collate, Form, collate_replaced
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.order import Draws, SamplerFacts, Shard, Sharded, ShardSampler, facts_of
 from fastload.rng import checked_seed, order_seed
-from fastload.torch_code import collate_replaced
 from fastload.transforms import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from fastload.order.buckets import BucketBatchSampler
 from fastload.order.sampler import ShardSampler
-from fastload.torch_code import iterates_as_defined
+from fastload.originals import OwnCode
 from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
 
 
@@ -47,6 +48,7 @@ class SamplerFacts:
 
     Attributes:
         deciding: the sampler that decides the order: that in torch's BatchSampler, else the index sampler itself.
+        is_own: it iterates as its library defined it, and so does torch's BatchSampler around it.
         draws: when a pass draws.
         can_be_undone: a pass that was begun leaves no trace once generators are set back: it gives all samples of its data once.
         draws_nothing: it has the __iter__ of a class that draws from no generator.
@@ -55,6 +57,7 @@ class SamplerFacts:
     """
 
     deciding: Any = None
+    is_own: bool = False
     draws: Draws = Draws.ANY
     can_be_undone: bool = False
     draws_nothing: bool = False
@@ -70,9 +73,10 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
         private: a generator that is seeded anew for every pass, and that nothing else draws from.
     """
     sampler = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
-    is_own = iterates_as_defined(type(sampler)) and (sampler is index_sampler or iterates_as_defined(BatchSampler))
+    is_own = not _replaced(sampler) and (sampler is index_sampler or not _replaced(index_sampler))
     return SamplerFacts(
         deciding=sampler,
+        is_own=is_own,
         draws=_draws_of(sampler, private) if is_own else Draws.ANY,
         can_be_undone=is_own and _can_be_undone(sampler),
         draws_nothing=_iterates_as(sampler, _NOTHING),
@@ -109,4 +113,15 @@ def _can_be_undone(sampler: Any) -> bool:
 
 
 def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
-    return any(getattr(type(sampler), "__iter__", None) is kind.__iter__ and iterates_as_defined(kind) for kind in kinds)
+    return any(getattr(type(sampler), "__iter__", None) is kind.__iter__ for kind in kinds) and not _replaced(sampler)
+
+
+def _replaced(sampler: Any) -> str:
+    """What of the iteration of a sampler is not its library's own, as a clause; "" where all is."""
+    kind: type = type(sampler)
+    return _iteration(kind).replaced()
+
+
+@cache
+def _iteration(kind: type) -> OwnCode:
+    return OwnCode(*((each, ("__iter__",)) for each in kind.__mro__ if "__iter__" in vars(each) and each is not object))

@@ -12,7 +12,6 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from fastload.execution.settings import Settings
 from fastload.order import ShardSampler
 from fastload.resume.epoch_state import EpochState
-from fastload.torch_code import iterates_as_defined
 from fastload.window import SHUFFLES, blocks_of, coverage
 
 
@@ -46,7 +45,7 @@ def known_coverage(settings: Settings, epoch_state: EpochState) -> Coverage | No
 
     Nothing is drawn from a generator, and no sampler is advanced.
     """
-    if settings.auto_collation and type(settings.index_sampler) is not BatchSampler:
+    if not settings.order.is_own or (settings.auto_collation and type(settings.index_sampler) is not BatchSampler):
         return None
     sampler = settings.order.deciding
     count = len(settings.dataset)
@@ -56,8 +55,6 @@ def known_coverage(settings: Settings, epoch_state: EpochState) -> Coverage | No
     else:
         positions = _positions(sampler, count)
     if positions is None or (len(positions) and positions[-1] >= count):
-        return None
-    if not (iterates_as_defined(type(sampler)) and iterates_as_defined(BatchSampler)):
         return None
     needed = np.zeros(count, bool)
     needed[positions] = True
