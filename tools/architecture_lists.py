@@ -48,7 +48,7 @@ def floors() -> list[list[str]]:
     text = (ROOT / "pyproject.toml").read_text()
     layers = re.search(r'type = "layers"\ncontainers = \["fastload"\]\nlayers = \[(.*?)\]', text, re.DOTALL)
     assert layers is not None, "pyproject.toml has no layers"
-    return [floor.split(" | ") for floor in re.findall(r'"([^"]+)"', layers[1])]
+    return [re.split(r" [|:] ", floor) for floor in re.findall(r'"([^"]+)"', layers[1])]
 
 
 def _first_sentence(room: str) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def _first_sentence(room: str) -> tuple[str, str]:
 
 def _rooms() -> list[str]:
     rows = ["| floor | room | what it is |", "|---:|---|---|"]
-    for number, rooms in enumerate(reversed(floors())):
+    for number, rooms in enumerate(reversed(floors()), start=1):
         for room in rooms:
             path, line = _first_sentence(room)
             rows.append(f"| {number} | `{path}` | {line} |".replace("``", "`"))
