@@ -18,8 +18,8 @@ from typing import Any
 
 from torch._utils import ExceptionWrapper
 
+from fastload.common.rng import substitutes
 from fastload.errors import ArgumentError, FastloadError, RemoteError, SampleError
-from fastload.rng import substitutes
 
 NOTHING: Any = object()
 """No sample, or no batch: the next one is to be taken."""

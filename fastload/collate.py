@@ -30,8 +30,8 @@ from torch.utils.data import default_collate
 from torch.utils.data._utils import collate
 
 from fastload.batch_tree import Flat, Padded, sequence_like
+from fastload.common.originals import OwnCode
 from fastload.errors import ArgumentError, BatchShapeError
-from fastload.originals import OwnCode
 
 Form = Literal["list", "padded", "flat"]
 FORMS: tuple[str, ...] = get_args(Form)

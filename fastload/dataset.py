@@ -17,17 +17,17 @@ import torch
 from torch.utils.data import Dataset, Subset
 
 from fastload._native import core
+from fastload.common.files import expanded
+from fastload.common.limits import checked_max_pixels
+from fastload.common.positions import position_in
+from fastload.common.rng import checked_epoch, checked_seed
 from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleError, TransformError
-from fastload.files import expanded
 from fastload.folder_attributes import FolderAttributes
-from fastload.limits import checked_max_pixels
 from fastload.native_fields import NativeFields, exchanged_pairs
 from fastload.native_images import NativeImages
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.plan import Plan
 from fastload.plan.changes import TransformedDataset, fingerprint
-from fastload.positions import position_in
-from fastload.rng import checked_epoch, checked_seed
 from fastload.sample_form import SampleForm
 from fastload.store.entries import checked_base
 from fastload.stored_values import StoredValues, check_transform

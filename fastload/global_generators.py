@@ -15,7 +15,7 @@ import torch
 from torch.utils.data._utils.worker import _generate_state
 
 from fastload._native import core
-from fastload.rng import SAMPLE_STREAM
+from fastload.common.rng import SAMPLE_STREAM
 
 
 def seed_worker(base_seed: int, worker: int) -> int:

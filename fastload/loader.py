@@ -14,6 +14,8 @@ from typing_extensions import Self, TypeVar
 
 from fastload.base_iterator import LoaderIterator, uncompiled
 from fastload.collate import Form, collate_fn_of
+from fastload.common.rng import checked_epoch, checked_seed
+from fastload.common.system import share_of_cpus
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.execution.plan import ExecutionPlan
@@ -23,8 +25,6 @@ from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
 from fastload.order import Shard, checked_shard, order_of, show_sharded
 from fastload.resume.state_dict import load, state_of
-from fastload.rng import checked_epoch, checked_seed
-from fastload.system import share_of_cpus
 
 _T = TypeVar("_T", covariant=True, default=Any)
 

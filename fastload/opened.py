@@ -12,14 +12,14 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import core
+from fastload.common.files import expanded
+from fastload.common.urls import is_url, local_path, shown
 from fastload.errors import ArgumentError, DatasetError, SampleError
-from fastload.files import expanded
 from fastload.query import Columns, ConditionEngine
 from fastload.sample_form import SampleForm
 from fastload.store.dataset_files import DatasetFiles
 from fastload.store.field import KINDS_IN_IMAGE
 from fastload.store.reader import DatasetReader
-from fastload.urls import is_url, local_path, shown
 
 TORCH_DTYPES = {
     "uint8": torch.uint8,

@@ -25,15 +25,15 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
+from fastload.common.originals import OwnCode
+from fastload.common.positions import listed_positions, positions_within
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.in_place.base import InPlaceDataset
 from fastload.in_place.datasets import LIBRARIES, InPlaceDatasets
 from fastload.mixture import Mixture, MixtureOrder
 from fastload.mixture.order import Changes
-from fastload.originals import OwnCode
 from fastload.plan.changes import TransformedDataset
-from fastload.positions import listed_positions, positions_within
 
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fastload.permutation import CHUNK, COUNT_LIMIT, SMALL_COUNT, KeyedPermutation
+from fastload.common.rng import CHUNK, COUNT_LIMIT, SMALL_COUNT, KeyedPermutation
 
 KEYS = 2000
 

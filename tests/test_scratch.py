@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fastload.scratch import scratch_folder
+from fastload.common.files import scratch_folder
 
-_HOLDS = "import sys; from fastload.scratch import scratch_folder\nwith scratch_folder('test') as f: print(f, flush=True); sys.stdin.read()"
+_HOLDS = (
+    "import sys; from fastload.common.files import scratch_folder\nwith scratch_folder('test') as f: print(f, flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +65,7 @@ def test_after_a_kill_the_next_one_removes_it(temporary: Path) -> None:
 
 
 _MAKES_MANY = """
-from fastload.scratch import scratch_folder
+from fastload.common.files import scratch_folder
 for number in range(300):
     with scratch_folder("test") as folder:
         (folder / "file").write_bytes(b"x")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from fastload.common.limits import parse_size
 from fastload.errors import ArgumentError
 from fastload.packing.options import RunOptions
-from fastload.sizes import parse_size
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from collections import namedtuple as _namedtuple
 
 import numpy as _np
 
-from fastload.limits import MAX_PIXELS
+from fastload.common.limits import MAX_PIXELS
 
 JpegHeader = _namedtuple("JpegHeader", ("width", "height", "components", "progressive", "arithmetic"))
 

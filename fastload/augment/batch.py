@@ -22,9 +22,9 @@ from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWi
 from fastload.augment.specs import Op, RandomAffine, RandomRotation
 from fastload.augment.steps import Frame, Step, run
 from fastload.batch_tree import Padded
+from fastload.common.rng import MIX_STREAM, OP_STREAM
 from fastload.errors import ArgumentError, TransformError
 from fastload.plan.torchvision import class_mistake
-from fastload.rng import MIX_STREAM, OP_STREAM
 
 _Plan = Callable[[Any, Draw, Frame], list[Step]]
 _NATIVE: dict[type, tuple[int, _Plan]] = {

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from fastload.augment.philox import BETA_WORDS, Draw, as_indices, batch_key, beta, words_of
+from fastload.common.rng import MIX_STREAM
 from fastload.errors import ArgumentError, TransformError
-from fastload.rng import MIX_STREAM
 
 _MIXUP, _CUTMIX, _CHOICE = MIX_STREAM, MIX_STREAM + 1, MIX_STREAM + 2
 Indices = Sequence[int] | npt.ArrayLike

@@ -13,8 +13,8 @@ import torch
 
 from fastload.augment.philox import words
 from fastload.batch_tree import tensors_of
+from fastload.common.rng import MIX_STREAM
 from fastload.global_generators import kept_state
-from fastload.rng import MIX_STREAM
 
 _STREAM = MIX_STREAM + 3
 

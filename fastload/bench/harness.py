@@ -20,8 +20,8 @@ from typing import Any
 import fastload
 from fastload.bench import measure
 from fastload.bench.spec import TITLES, Kind, TurnSpec, evenly
+from fastload.common.files import scratch_folder
 from fastload.errors import ArgumentError, FastloadError
-from fastload.scratch import scratch_folder
 
 SCHEMA = 1
 Json = dict[str, Any]

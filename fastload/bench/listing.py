@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fastload.files import read_regular
+from fastload.common.files import read_regular
 from fastload.packing.folders import walk
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from fastload.files import open_regular
+from fastload.common.files import open_regular
 from fastload.packing.pillow_images import open_image
 
 LOW, HIGH = math.log(3 / 4), math.log(4 / 3)

@@ -30,7 +30,7 @@ from fastload.cli.options import (
 from fastload.cli.output import say
 from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
-from fastload.files import expanded
+from fastload.common.files import expanded
 from fastload.packing.options import LIMITS, OnError, PackOptions, RunOptions
 
 _PACK, _RUN = PackOptions(), RunOptions()

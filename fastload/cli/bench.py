@@ -10,7 +10,7 @@ import typer
 
 from fastload.cli.options import in_a_folder
 from fastload.cli.output import say
-from fastload.files import expanded
+from fastload.common.files import expanded
 from fastload.printable import cell
 
 

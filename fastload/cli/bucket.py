@@ -8,8 +8,8 @@ import typer
 
 from fastload.cli.options import Quiet, StorageOptions, parsed_options
 from fastload.cli.output import say
+from fastload.common.urls import is_url, meant_url, shown
 from fastload.errors import ArgumentError
-from fastload.urls import is_url, meant_url, shown
 
 _Url = Annotated[str, typer.Argument(metavar="URL", help="s3://BUCKET/PATH, gs://, az:// or file://.")]
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from fastload.cli.output import say
+from fastload.common.limits import parse_size
 from fastload.remote.cost import BLOCK_BYTES, PRICES, EpochTraffic, Price, Traffic, epoch_traffic
-from fastload.sizes import parse_size
 from fastload.store import Manifest
 
 _SHARES = (0.0, 0.25, 0.5, 1.0)

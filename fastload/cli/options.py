@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from fastload.common.urls import is_url, local_path, shown
 from fastload.errors import ArgumentError
 from fastload.packing.options import LIMITS, BoxFormat, Check, Format
-from fastload.urls import is_url, local_path, shown
 
 Workers = Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")]
 ShardSize = Annotated[str | None, typer.Option(help="Bytes of a shard: 500MB, 1GiB (the default), ...")]

@@ -12,8 +12,8 @@ from typing import Any
 import typer
 
 from fastload.cli.output import say
+from fastload.common.urls import is_url, shown
 from fastload.errors import PackError, PackStoppedError
-from fastload.urls import is_url, shown
 
 _GOES_ON = "this goes on with it"
 _LEFT = {

@@ -13,13 +13,13 @@ import typer
 from fastload.cli.cost import cost_document, prices, show_cost
 from fastload.cli.options import LocalDataset, StorageOptions, parsed_options
 from fastload.cli.output import say
+from fastload.common.files import expanded
+from fastload.common.urls import is_url, shown
 from fastload.errors import ArgumentError
-from fastload.files import expanded
 from fastload.packing.options import Layout, OnError
 from fastload.printable import cell
 from fastload.store import Manifest, old_versions
 from fastload.store.entries import base_path
-from fastload.urls import is_url, shown
 
 _Anywhere = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset: its folder, or its URL.")]
 _Version = Annotated[int | None, typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default.")]

@@ -15,10 +15,10 @@ from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_
 from torch.utils.data._utils.collate import default_convert
 
 from fastload.collate import Collate, Form, collate_replaced
+from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.order import Draws, SamplerFacts, Shard, Sharded, ShardSampler, facts_of
-from fastload.rng import checked_seed, order_seed
 from fastload.transforms import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.system import available_cpus
 from fastload.health.ring import Steps
-from fastload.system import available_cpus
 
 STAGES = ("read", "decode", "resize", "python", "collate", "copy", "augment")
 """Stages in the order in which a sample passes them; the workers do the first five."""

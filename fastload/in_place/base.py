@@ -21,10 +21,10 @@ import numpy.typing as npt
 from typing_extensions import Self
 
 from fastload._native import core
+from fastload.common.limits import default_max_pixels
 from fastload.errors import SampleError
 from fastload.in_place.known import NotInPlaceError
 from fastload.in_place.listed import ListedImages
-from fastload.limits import default_max_pixels
 from fastload.native_images import NativeImage, NativeImages
 from fastload.plan import Plan
 from fastload.plan.changes import TransformedDataset

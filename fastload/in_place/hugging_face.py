@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fastload.common.originals import OwnCode
 from fastload.in_place.known import NotInPlaceError, opening_replaced
 from fastload.in_place.on_images import OnImages
-from fastload.originals import OwnCode
 
 _MODULE = "datasets."
 _MAKERS = ("__getitem__", "__getitems__", "_getitem", "__len__", "format", "data", "features")

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from fastload._native import core
+from fastload.common.files import expanded, open_entry, open_folder
 from fastload.errors import ArgumentError
-from fastload.files import expanded, open_entry, open_folder
 
 _MAGIC = b"FLINDEX2"
 """Changes where other files count as sound: those of FLINDEX1 may be such as NOTE [ jpeg: files that decoders smooth ] describes."""

@@ -19,7 +19,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from fastload.originals import OwnCode
+from fastload.common.originals import OwnCode
 
 _MODULE = "torchvision.datasets."
 _LOADERS = ("default_loader", "pil_loader")

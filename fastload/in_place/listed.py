@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.system import available_memory
 from fastload.errors import FastloadError
 from fastload.in_place.index_cache import IndexCache
-from fastload.system import available_memory
 
 _INDEX_SHARE = 32
 _INDEX_LEAST, _INDEX_USUAL, _INDEX_MOST = 16 << 20, 256 << 20, 4 << 30

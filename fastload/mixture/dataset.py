@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 
+from fastload.common.positions import as_positions, position_of
+from fastload.common.rng import checked_epoch, checked_seed
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.mixture.order import SAMPLES_LIMIT, Changes, MixtureOrder
-from fastload.positions import as_positions, position_of
-from fastload.rng import checked_epoch, checked_seed
 
 
 class Mixture(Dataset[Any]):

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.permutation import KeyedPermutation, mixed
-from fastload.rng import interleaving_seed, source_seed
+from fastload.common.rng import KeyedPermutation, interleaving_seed, mixed, source_seed
 
 BLOCK = 64
 """Positions of a block: few, since a block is computed whole for any position of it; enough that its sources come in no pattern."""

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Sampler, Subset
 
+from fastload.common.positions import subset_positions
+from fastload.common.rng import KeyedPermutation, checked_epoch, checked_seed, order_seed
 from fastload.dataset import PackedDataset
 from fastload.errors import ArgumentError
-from fastload.permutation import KeyedPermutation
-from fastload.positions import subset_positions
-from fastload.rng import checked_epoch, checked_seed, order_seed
 from fastload.window.ranks import count_of
 
 Sizes = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]

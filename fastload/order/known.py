@@ -21,9 +21,9 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
+from fastload.common.originals import OwnCode
 from fastload.order.buckets import BucketBatchSampler
 from fastload.order.sampler import ShardSampler
-from fastload.originals import OwnCode
 from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
 
 

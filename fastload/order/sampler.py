@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch.utils.data import DistributedSampler, Sampler
 
+from fastload.common.rng import KeyedPermutation, checked_epoch, order_seed
 from fastload.errors import ArgumentError
 from fastload.order.agreement import Agreement
 from fastload.order.shard import Shard, rank_and_world
 from fastload.order.splits import Positions, Rule, Split, begun_at, continued, left_of, rule_of, share, stretch, strided, strided_places
-from fastload.permutation import KeyedPermutation
-from fastload.rng import checked_epoch, order_seed
 from fastload.window import WindowOrder
 from fastload.window.order import usable_block
 from fastload.window.sampler import BLOCK, BUFFER, window_sizes

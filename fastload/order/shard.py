@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from torch import distributed
 
+from fastload.common.positions import position_of
 from fastload.errors import ArgumentError
-from fastload.positions import position_of
 from fastload.window.ranks import grouped
 
 Shard = Literal["auto"] | tuple[int, int]

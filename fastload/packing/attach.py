@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fastload._native import core
+from fastload.common.files import expanded
+from fastload.common.limits import checked_max_pixels
+from fastload.common.urls import is_url
 from fastload.errors import ArgumentError, PackError
-from fastload.files import expanded
-from fastload.limits import checked_max_pixels
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.options import BoxFormat, Check, Format, OnError, PackOptions, Paths, RunOptions, SourceOptions
@@ -25,7 +26,6 @@ from fastload.packing.summary import PackSummary
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
 from fastload.store.places import StoredPlace
-from fastload.urls import is_url
 
 
 def attach(

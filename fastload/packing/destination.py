@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fastload.common.files import expanded
+from fastload.common.urls import is_url, local_path
 from fastload.errors import ArgumentError
-from fastload.files import expanded
 from fastload.packing.options import RunOptions
 from fastload.store import DatasetWriter
 from fastload.store.manifest import new_path
-from fastload.urls import is_url, local_path
 
 
 def destination(out: str | os.PathLike[str], run: RunOptions) -> tuple[Path, Callable[..., DatasetWriter]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, cast
 
+from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
 from fastload.packing.export_parquet import ParquetWriter
 from fastload.packing.export_tar import TarWriter
@@ -26,7 +27,6 @@ from fastload.packing.verify_report import BadSample
 from fastload.query import Columns, ConditionEngine
 from fastload.store import DatasetReader
 from fastload.store.manifest import output_path
-from fastload.system import available_cpus
 
 _BLOCK = 16
 """Samples that a thread reads at a time."""

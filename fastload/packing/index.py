@@ -12,11 +12,11 @@ import time
 from dataclasses import dataclass
 
 from fastload._native import core
+from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, SampleError
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.store import DatasetReader, DatasetRewriter, with_index
-from fastload.system import available_cpus
 
 _GO_ON = "run `fastload index` again: nothing is lost, and shards that have their index keep it"
 

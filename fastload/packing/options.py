@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
+from fastload.common.files import expanded
+from fastload.common.limits import MAX_PIXELS, checked_max_pixels, parse_size
+from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError
-from fastload.files import expanded
-from fastload.limits import MAX_PIXELS, checked_max_pixels
-from fastload.sizes import parse_size
 from fastload.store import BOX_SIDES
 from fastload.store.journal import SHARD_SIZE_LIMIT
-from fastload.system import available_cpus
 
 Encode = Literal["lossless", "keep", "jpeg", "raw"]
 Subsampling = Literal["4:4:4", "4:2:2", "4:2:0", "gray"]
@@ -46,7 +45,7 @@ LIMITS = {
     "workers": (1, 1024),
     "shard_samples": (1, 2**32 - 1),
 }
-"""(least, most) of each option that is an integer, but for max_pixels, which `fastload.limits` checks."""
+"""(least, most) of each option that is an integer, but for max_pixels, which `fastload.common.limits` checks."""
 
 SHARD_BYTES = 1 << 30
 """Bytes after which a shard ends where nothing else is given."""

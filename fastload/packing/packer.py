@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from fastload.common.files import expanded
+from fastload.common.limits import checked_max_pixels
 from fastload.errors import PackError
-from fastload.files import expanded
-from fastload.limits import checked_max_pixels
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.options import (
     BoxFormat,

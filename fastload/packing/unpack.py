@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.packing.options import Layout
 from fastload.packing.progress import Progress
@@ -17,7 +18,6 @@ from fastload.packing.unpack_folder import UnpackFolder
 from fastload.packing.unpack_layouts import ClassFolders, Pairs, UnpackLayout
 from fastload.store import DatasetReader
 from fastload.store.manifest import output_path
-from fastload.system import available_cpus
 
 _BLOCK = 64
 _LAYOUTS: Mapping[Layout, Callable[[SampleFiles, UnpackFolder], UnpackLayout]] = {

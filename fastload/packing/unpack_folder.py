@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.options import Layout
 from fastload.packing.sources.unpacked import UNFINISHED
 from fastload.store import Manifest

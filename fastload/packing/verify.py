@@ -10,9 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from fastload._native import core
+from fastload.common.files import expanded, open_regular
+from fastload.common.limits import default_max_pixels
+from fastload.common.system import available_cpus
+from fastload.common.urls import is_url
 from fastload.errors import DatasetError, FastloadError, SampleError
-from fastload.files import expanded, open_regular
-from fastload.limits import default_max_pixels
 from fastload.packing.progress import Progress
 from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.verify_report import BadSample, VerifyReport
@@ -29,8 +31,6 @@ from fastload.store import (
 from fastload.store.parse import parse_value, stored_size
 from fastload.store.segments import AddedValues, read_segment
 from fastload.store.sidecar import check_sidecar
-from fastload.system import available_cpus
-from fastload.urls import is_url
 
 _BLOCK = 256
 _KIND_NAMES = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_BYTES: "bytes", core.KIND_TEXT: "text", core.KIND_JSON: "json"}

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from fastload.common.files import scratch_folder
 from fastload.errors import RemoteMissingError
 from fastload.packing.progress import Progress
 from fastload.packing.verify_report import BadSample, VerifyReport
@@ -15,7 +16,6 @@ from fastload.remote.files import DataFile, data_files, load_manifest
 from fastload.remote.objects import Objects
 from fastload.remote.stream import REQUESTS, checked_ranges, download
 from fastload.remote.threads import request_threads
-from fastload.scratch import scratch_folder
 from fastload.store import Manifest, Segment, ShardEntry
 
 _AGAIN = "`fastload push --overwrite` from where it is whole mends it"

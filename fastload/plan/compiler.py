@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastload import transforms as T
+from fastload.common.rng import VIEW_STREAMS
 from fastload.errors import TransformError
 from fastload.plan.corner_crops import crops_of
 from fastload.plan.device import device_part
@@ -14,7 +15,6 @@ from fastload.plan.mapping import mapped, take
 from fastload.plan.native import NativePart
 from fastload.plan.spec import DeviceOp, Plan, Stage, ViewSteps, Where
 from fastload.plan.torchvision import class_mistake, converts, entries_of, flatten, is_torchvisions, known, passes_pillow
-from fastload.rng import VIEW_STREAMS
 
 _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from fastload import transforms as T
-from fastload.originals import OwnCode
+from fastload.common.originals import OwnCode
 
 _PREFIX = "torchvision.transforms."
 _CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")

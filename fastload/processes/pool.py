@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fastload._native import core
+from fastload.common.system import oom_kills
 from fastload.errors import ResourceError, WorkerError
 from fastload.processes.channel import Channel, DescriptorsLost, Disconnected, pair
 from fastload.processes.messages import Stop
-from fastload.system import oom_kills
 
 GRACE = 0.3
 """Seconds that close() waits for a worker after Stop, and again after SIGTERM."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from fastload.query.optional import optional
+from fastload.common.optional import optional
+from fastload.common.system import available_cpus
 from fastload.query.record_columns import RecordColumn, arrow_array
 from fastload.store import COUNT_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field, Schema
-from fastload.system import available_cpus
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.optional import optional
+from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, ResourceError
 from fastload.query.allowed import Expression, Refused
 from fastload.query.columns import Columns
-from fastload.query.optional import optional
-from fastload.system import available_cpus
 
 _TABLE = "__samples__"
 _NAMES_SHOWN = 30

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.optional import optional
 from fastload.errors import SampleError
-from fastload.query.optional import optional
 from fastload.store import DatasetReader, Field, parse_value
 
 if TYPE_CHECKING:

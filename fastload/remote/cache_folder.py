@@ -45,13 +45,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastload.common.files import check_own, expanded
+from fastload.common.limits import parse_size
+from fastload.common.urls import name_of, normalized, shown
 from fastload.errors import ArgumentError, DatasetError
-from fastload.files import check_own, expanded
 from fastload.remote.hosts import boot_id, is_local
 from fastload.remote.locks import LockFile
 from fastload.remote.shared_files import TEMPORARY, dataset_folder, open_in_dataset, open_in_root, replace_file, root_folder
-from fastload.sizes import parse_size
-from fastload.urls import name_of, normalized, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

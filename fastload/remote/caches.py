@@ -9,13 +9,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError
 from fastload.remote.cache_folder import DATASET, CacheFolder, described, read_used, remove_unused
 from fastload.remote.locks import LockFile
 from fastload.remote.remote_files import RemoteFiles
 from fastload.remote.shared_files import open_in_dataset
 from fastload.store.reader import DatasetReader
-from fastload.urls import normalized, shown
 
 FILL_BYTES = 64 << 20
 """Bytes that are asked for at once."""

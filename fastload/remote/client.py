@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from fastload.common.urls import is_url
 from fastload.errors import ArgumentError
 from fastload.remote.objects import Objects
-from fastload.urls import is_url
 
 OBSTORE_SCHEMES = frozenset(
     {"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "file"},

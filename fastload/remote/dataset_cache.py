@@ -26,7 +26,8 @@ import numpy as np
 from typing_extensions import Buffer
 
 from fastload._native import core
-from fastload.files import check_entry, open_entry
+from fastload.common.files import check_entry, open_entry
+from fastload.common.urls import shown
 from fastload.remote.cache_folder import FORMAT, PAGE, CacheFolder, count_anew, remove_files
 from fastload.remote.groups import GROUP_BYTES, Groups
 from fastload.remote.locks import LockFile, SelfClosing, close_all
@@ -36,7 +37,6 @@ from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.schema import CRC_COLUMN
 from fastload.store.sidecar import Section
-from fastload.urls import shown
 
 SLAB = 8 << 20
 """Bytes that a process has granted at once: a grant takes a lock that all processes of the host share."""

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
+from fastload.common.urls import shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.failures import Failure, Tries, wrong_length
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.threads import LimitedThreads
-from fastload.urls import shown
 
 R = TypeVar("R")
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
+from fastload.common.urls import shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.busy import BusyServer
 from fastload.remote.failures import Failure, Tries, of_message, wrong_length
@@ -22,7 +23,6 @@ from fastload.remote.gathered import SMALL_BYTES, GatheredRanges
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.own_obstore import add_holder, own_obstore
 from fastload.remote.stores import StoreMaker
-from fastload.urls import shown
 
 R = TypeVar("R")
 

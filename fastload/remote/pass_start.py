@@ -8,12 +8,12 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.system import available_memory
 from fastload.errors import ClosedError
 from fastload.remote.groups import GROUP_BYTES
 from fastload.remote.passes import HELD_BYTES, MEMORY_SHARE, Pass
 from fastload.remote.remote_files import RemoteFiles, by_shard
 from fastload.remote.session import Session
-from fastload.system import available_memory
 
 
 def begin_pass(files: RemoteFiles, owner: object, indices: npt.NDArray[np.int64] | None, buffer: int = 0) -> Pass:

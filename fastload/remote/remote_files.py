@@ -22,6 +22,7 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
 from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard
@@ -36,7 +37,6 @@ from fastload.store.entries import Segment, ShardEntry
 from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
 from fastload.store.segments import damaged_column
 from fastload.store.sidecar import Sidecars
-from fastload.urls import normalized, shown
 
 TIMEOUT_S = 60.0
 """Seconds in which a request is tried again, by default."""

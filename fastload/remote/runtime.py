@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastload.system import share_of_cpus
+from fastload.common.system import share_of_cpus
 
 _THREADS = "TOKIO_WORKER_THREADS"
 _MOST_THREADS = 4

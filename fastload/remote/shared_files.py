@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fastload.files import open_entry, open_folder
+from fastload.common.files import open_entry, open_folder
 
 TEMPORARY = re.compile(r"tmp-[0-9a-f]{16}")
 """Names of files before they get their own."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from fastload.common.urls import local_path, shown
 from fastload.errors import ArgumentError
 from fastload.remote.credentials import KEY, bounded_provider
-from fastload.urls import local_path, shown
 
 SILENCE_LIMIT = 10.0
 """Seconds without a byte after which a read is given up and tried again; a quarter of the timeout where that is less."""

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from fastload._native import core
+from fastload.common.files import check_own, read_regular
+from fastload.common.urls import normalized
 from fastload.errors import DatasetError, PackError
-from fastload.files import check_own, read_regular
 from fastload.remote.bucket import Bucket, same_object
 from fastload.remote.cache_folder import default_folder
 from fastload.remote.files import data_files
@@ -36,7 +37,6 @@ from fastload.store.checked import Bad, get_int, get_list, get_object, shown
 from fastload.store.entries import SHARD_NAME
 from fastload.store.manifest import sync_folder
 from fastload.store.sidecar import Identity, Sections, cut_section, section, write_sidecar
-from fastload.urls import normalized
 
 _SECTION_MOST = 1 << 40
 

@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any
 
 from fastload._native import core
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.locked import Kind, LockedDataset
 from fastload.store.manifest import (

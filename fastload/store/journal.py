@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.store import checked
 from fastload.store.checked import get_int, get_list, get_object
 from fastload.store.manifest import CLUSTER_FORMAT, JOURNAL_NAME, MANIFEST_BYTES, check_version, write_atomically

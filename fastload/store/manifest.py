@@ -17,14 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fastload.common.files import expanded, read_regular
+from fastload.common.urls import is_url, local_path, meant_url
+from fastload.common.urls import shown as without_secrets
 from fastload.errors import ArgumentError, DatasetError
-from fastload.files import expanded, read_regular
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, Segment, ShardEntry, parse_shards, parse_sidecars
 from fastload.store.schema import Schema
-from fastload.urls import is_url, local_path, meant_url
-from fastload.urls import shown as without_secrets
 
 FORMAT = "fastload"
 FORMAT_VERSION = 3

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from fastload._native import core
-from fastload.files import open_regular
+from fastload.common.files import open_regular
 from fastload.store.checked import Bad, get_int, get_object
 from fastload.store.entries import COUNT_LIMIT
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.files import open_regular
 from fastload.errors import DatasetError
-from fastload.files import open_regular
 from fastload.store.entries import OFFSET_BYTES, Segment, file_path
 
 SegmentReader = Callable[[Segment], npt.NDArray[np.uint8]]

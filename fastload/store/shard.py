@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.files import open_regular
 from fastload.errors import PackError
-from fastload.files import open_regular
 from fastload.store.entries import ShardEntry
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, HIDDEN_COLUMNS, WIDTH_COLUMN, Schema, with_index
 from fastload.store.values import column_array

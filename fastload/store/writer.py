@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from fastload.common.files import expanded
 from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
-from fastload.files import expanded
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards, shard_name
 from fastload.store.journal import SHARD_SIZE_LIMIT, Begun, CompleteShard, Journal, check_same

@@ -15,6 +15,7 @@ from torch.utils.data import default_collate
 from fastload._native import core
 from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
 from fastload.collate import Collate
+from fastload.common.rng import substitutes
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
@@ -23,7 +24,6 @@ from fastload.global_generators import kept_state
 from fastload.in_place.base import InPlaceDataset
 from fastload.opened import TORCH_DTYPES
 from fastload.packed_view import PackedView
-from fastload.rng import substitutes
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
 from fastload.threads.native_rows import NativeValues, native_values

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.positions import as_positions
+from fastload.common.system import available_memory
 from fastload.dataset import PackedDataset
 from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.in_place.base import InPlaceDataset
-from fastload.positions import as_positions
 from fastload.remote.remote_files import RemoteFiles
-from fastload.system import available_memory
 from fastload.threads.batch_fetch import BatchFetch, Part
 from fastload.threads.bucket_pass import BucketPass
 from fastload.threads.image_sizes import EQUAL, LIST, Layout, batch_sizes

@@ -11,11 +11,11 @@ from typing import Any
 from fastload._native import core
 from fastload.bad_samples import NOTHING, Counts
 from fastload.base_iterator import LoaderIterator
+from fastload.common.system import available_cpus
 from fastload.errors import LoaderTimeout
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.resume.epoch_state import EpochState
-from fastload.system import available_cpus
 from fastload.threads.assemble import BatchAssembler
 from fastload.threads.bucket_pass import BucketPass
 from fastload.threads.device_prefetch import DevicePrefetcher

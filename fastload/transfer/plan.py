@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from fastload.common.files import open_regular
 from fastload.errors import DatasetError, PackError
-from fastload.files import open_regular
 from fastload.remote.bucket import Bucket
 from fastload.remote.files import DataFile, PartCheck, data_files
 from fastload.store import CRC_COLUMN, Manifest, Segment, ShardEntry, file_path

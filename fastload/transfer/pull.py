@@ -17,8 +17,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastload.common.files import read_regular
 from fastload.errors import DatasetError, FastloadError, PackError, advised
-from fastload.files import read_regular
 from fastload.packing.progress import Progress
 from fastload.remote.client import open_objects
 from fastload.remote.files import DataFile, data_files, load_manifest

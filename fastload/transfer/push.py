@@ -21,15 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastload.common.files import expanded, scratch_folder
 from fastload.errors import ClosedError, DatasetError, PackError, RemoteError, RemoteMissingError, advised
-from fastload.files import expanded
 from fastload.packing.progress import Progress
 from fastload.remote.bucket import Bucket, same_object
 from fastload.remote.client import open_objects
 from fastload.remote.files import DataFile
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.threads import request_threads
-from fastload.scratch import scratch_folder
 from fastload.store import JOURNAL_NAME, Manifest, checked
 from fastload.store.manifest import MANIFEST_BYTES
 from fastload.transfer.plan import PushPlan, Upload, plan_push, replaces

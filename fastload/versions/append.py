@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fastload.common.files import expanded
+from fastload.common.limits import checked_max_pixels
 from fastload.errors import ArgumentError, PackError, PackStoppedError
-from fastload.files import expanded
-from fastload.limits import checked_max_pixels
 from fastload.packing import PackOptions, PackSummary, open_source
 from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job

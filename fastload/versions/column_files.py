@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.files import expanded, read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.files import expanded, read_regular
 from fastload.packing.npy import read_npy
 from fastload.packing.sources.cells import guess_kind, parse_cell
 from fastload.packing.sources.table_layout import read_rows

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.positions import as_positions
 from fastload.errors import ArgumentError, PackError
-from fastload.positions import as_positions
 from fastload.query import Columns, ConditionEngine
 from fastload.store import DatasetChange, DatasetReader, Manifest, numbered
 

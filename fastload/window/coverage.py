@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import DistributedSampler, SubsetRandomSampler
 
-from fastload.positions import as_positions, listed_positions
+from fastload.common.positions import as_positions, listed_positions
 from fastload.window.keyed import KeyedSampler
 from fastload.window.order import usable_block
 from fastload.window.sampler import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, window_sizes

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import RandomSampler
 
-from fastload.permutation import KeyedPermutation
+from fastload.common.rng import KeyedPermutation
 from fastload.window.ranks import RankedSampler, drawn
 
 
@@ -17,7 +17,7 @@ class KeyedSampler(RankedSampler):
     """A sampler that gives a random order without a list of it: for datasets of any size.
 
     1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the number of samples; no memory and no time
-       is taken for it in advance. See fastload.permutation.KeyedPermutation for how.
+       is taken for it in advance. See fastload.common.rng.KeyedPermutation for how.
     2. Rank r has the order's places r, r + num_replicas, and so on, all ranks equally many: as with DistributedSampler the last ones repeat
        the first samples of the order, or with drop_last the last samples of the order are left out.
     3. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.

@@ -10,9 +10,9 @@ import torch
 from torch import distributed
 from torch.utils.data import DistributedSampler
 
+from fastload.common.positions import position_of
+from fastload.common.rng import checked_epoch, checked_seed, order_seed
 from fastload.errors import ArgumentError
-from fastload.positions import position_of
-from fastload.rng import checked_epoch, checked_seed, order_seed
 
 
 class RankedSampler(DistributedSampler[int]):

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import ConcatDataset, RandomSampler, Subset
 
+from fastload.common.limits import parse_size
 from fastload.dataset import PackedDataset
-from fastload.sizes import parse_size
 from fastload.window.order import WindowOrder, expanded
 from fastload.window.ranks import RankedSampler, count_of, drawn
 

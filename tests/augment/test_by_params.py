@@ -20,8 +20,8 @@ from fastload import augment as A
 from fastload.augment.by_params import ROWWISE
 from fastload.augment.philox import words
 from fastload.augment.steps import Frame
+from fastload.common.rng import OP_STREAM
 from fastload.errors import TransformError
-from fastload.rng import OP_STREAM
 
 P = 0.6
 ARGUMENTS: dict[str, tuple[Any, ...]] = {

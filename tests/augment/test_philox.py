@@ -9,10 +9,10 @@ from augment_helpers import DRAWS, assert_frequencies, assert_uniform, draws
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload import rng
 from fastload._native import core
 from fastload.augment import philox
 from fastload.augment.jitter import ORDERS
+from fastload.common import rng
 from fastload.errors import ArgumentError
 
 U64 = st.integers(0, 2**64 - 1)

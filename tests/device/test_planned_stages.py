@@ -15,8 +15,8 @@ from fastload import FastLoader, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
 from fastload.augment.philox import Draw, as_indices, words_of
+from fastload.common.rng import OP_STREAM
 from fastload.errors import ArgumentError
-from fastload.rng import OP_STREAM
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")

@@ -26,9 +26,9 @@ from fastload import FastLoader, OnImages
 from fastload._native import core
 from fastload.batch_tree import Padded
 from fastload.collate import Collate
+from fastload.common.rng import substitutes
 from fastload.errors import DatasetError, SampleError
 from fastload.in_place import mapped
-from fastload.rng import substitutes
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])

@@ -14,8 +14,9 @@ import torch
 import warm
 from dev_shm import entries, ours_since
 
-from fastload import FastLoader, PackedDataset, system
+from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
+from fastload.common import system
 from fastload.errors import LoaderTimeout, ResourceError
 
 TRAIN = [T.RandomResizedCrop(64), T.RandomHorizontalFlip()]

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastload.common.rng import KeyedPermutation, source_seed
 from fastload.mixture import MixtureOrder, shares
 from fastload.mixture.order import BLOCK, SPAN, Changes
-from fastload.permutation import KeyedPermutation
-from fastload.rng import source_seed
 
 WEIGHTS = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=5).filter(any)
 

@@ -19,10 +19,9 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 import fastload
 from fastload import BucketBatchSampler, FastLoader, PackedDataset
+from fastload.common.rng import KeyedPermutation, order_seed
 from fastload.errors import ArgumentError
 from fastload.order.buckets import ASPECT_EDGES
-from fastload.permutation import KeyedPermutation
-from fastload.rng import order_seed
 from fastload.transforms import RandomResizedCrop
 
 SHAPES = ((40, 60), (60, 40), (50, 50), (30, 90), (64, 56))

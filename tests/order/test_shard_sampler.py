@@ -17,10 +17,9 @@ from order_helpers import COUNT, Numbers, labels
 from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, RandomSampler, SubsetRandomSampler
 
 from fastload import FastLoader, KeyedSampler, WindowSampler
+from fastload.common.rng import KeyedPermutation, order_seed
 from fastload.errors import ArgumentError
 from fastload.order import ShardSampler, Split
-from fastload.permutation import KeyedPermutation
-from fastload.rng import order_seed
 
 Make = Callable[..., FastLoader[Any]]
 

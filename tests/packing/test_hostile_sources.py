@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing_helpers import encoded, picture, tree
 
+from fastload.common.files import read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
-from fastload.files import read_regular
 from fastload.packing import folders, open_source, pack
 from fastload.packing.folders import walk
 from fastload.packing.npy import read_npy

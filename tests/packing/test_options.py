@@ -10,8 +10,8 @@ import pytest
 import typer
 
 import fastload
-from fastload import limits
 from fastload.cli.pack import pack as command
+from fastload.common import limits
 from fastload.errors import ArgumentError
 from fastload.packing.options import (
     CHOICES,

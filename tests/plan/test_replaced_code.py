@@ -18,7 +18,7 @@ from PIL import Image
 from torch import nn
 
 from fastload import FastLoader, PackedDataset
-from fastload.originals import OwnCode
+from fastload.common.originals import OwnCode
 from fastload.plan import compile_plan
 
 v1 = pytest.importorskip("torchvision.transforms")
@@ -232,7 +232,7 @@ print([stage.why for stage in compile_plan(transforms.Compose([transforms.Center
 
 def test_a_module_whose_code_cannot_be_read_again_counts_as_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("fastload.originals._read", {})
+        patch.setattr("fastload.common.originals._read", {})
         patch.setattr(functional.__spec__, "loader", None)
         assert "cannot be read again" in OwnCode("torchvision.transforms.functional").replaced()
 

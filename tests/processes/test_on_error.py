@@ -16,8 +16,8 @@ from torch.utils.data import Dataset, IterableDataset, Subset
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
+from fastload.common.rng import substitutes
 from fastload.errors import ArgumentError, ClosedError, SampleError
-from fastload.rng import substitutes
 from fastload.store.schema import Field, Schema
 from fastload.store.writer import DatasetWriter
 

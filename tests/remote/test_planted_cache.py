@@ -16,8 +16,8 @@ from reading import CROP, URL, batches, same
 from servers.seaweedfs import SeaweedFS
 
 from fastload import FastLoader, PackedDataset
+from fastload.common.files import check_entry, open_entry, open_folder
 from fastload.errors import DatasetError, PackError
-from fastload.files import check_entry, open_entry, open_folder
 from fastload.remote.cache_folder import OWNER
 from fastload.remote.caches import cached_datasets, remove_caches
 from fastload.remote.writer import default_staging

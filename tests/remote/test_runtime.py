@@ -14,7 +14,7 @@ pytest.importorskip("obstore")
 THREADS = """
     import os, time
     from fastload.remote.own_obstore import own_obstore, worker_threads
-    from fastload.system import share_of_cpus
+    from fastload.common.system import share_of_cpus
     before = dict(os.environ)
     obstore = own_obstore()
     assert dict(os.environ) == before

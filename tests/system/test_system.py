@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fastload import system
+from fastload.common import system
 
 GIB = 1 << 30
 UNLIMITED = 9223372036854771712  # as version 1 writes "no limit"

@@ -19,10 +19,10 @@ from torch.utils.data import Sampler
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
+from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, ClosedError, LoaderTimeout, SampleError
 from fastload.store.schema import Field, Schema
 from fastload.store.writer import DatasetWriter
-from fastload.system import available_cpus
 
 pytestmark = pytest.mark.usefixtures("no_leaks", "no_threads")
 TRAIN = [T.RandomResizedCrop(32), T.RandomHorizontalFlip()]

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, RandomSampler
 
 from fastload import FastLoader, KeyedSampler
+from fastload.common.rng import KeyedPermutation, order_seed
 from fastload.errors import ArgumentError
-from fastload.permutation import KeyedPermutation
-from fastload.rng import order_seed
 from fastload.window import RandomKeyedSampler, coverage
 from fastload.window.ranks import drawn
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from fastload.common.files import scratch_folder
 from fastload.errors import PackError
 from fastload.packing.cluster.depot import BucketDepot
 from fastload.packing.cluster.out import ClusterOut, sections_at
@@ -14,7 +15,6 @@ from fastload.remote.bucket import Bucket
 from fastload.remote.client import open_objects
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.writer import commit_with_sidecar
-from fastload.scratch import scratch_folder
 from fastload.store import JOURNAL_NAME, Manifest
 from fastload.store.entries import file_number
 from fastload.store.manifest import MANIFEST_BYTES

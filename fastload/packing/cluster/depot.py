@@ -10,12 +10,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastload.common.files import read_regular, scratch_folder
+from fastload.common.urls import is_url
 from fastload.errors import RemoteMissingError
-from fastload.files import read_regular
-from fastload.scratch import scratch_folder
 from fastload.store.manifest import sync_folder
 from fastload.store.work import PART_END
-from fastload.urls import is_url
 
 if TYPE_CHECKING:
     from fastload.remote.objects import Objects

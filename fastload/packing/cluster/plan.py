@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastload.common.files import expanded
 from fastload.errors import FastloadError, PackError
-from fastload.files import expanded
 from fastload.packing.job import PackJob
 from fastload.packing.options import PackOptions, SourceOptions
 from fastload.packing.sources import Source, open_source, protocol

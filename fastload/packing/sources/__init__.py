@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fastload.common.files import expanded
 from fastload.errors import ArgumentError, PackError
-from fastload.files import expanded
 from fastload.packing.options import BoxFormat, LmdbOptions, ObjectOptions, SourceOptions, TableOptions
 from fastload.packing.sources.arrow import ArrowSource, arrow_files
 from fastload.packing.sources.dataset import DatasetSource

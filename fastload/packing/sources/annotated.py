@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.notices import Notice
 from fastload.packing.sources.protocol import DrawnOn, Item, Place, Value, file_stamp
 from fastload.store import BOX_SIDES, Field

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.arrow_columns import brief, python_value
 from fastload.packing.sources.arrow_messages import BATCH, DICTIONARY, SCHEMA, Message, messages

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, FastloadError, PackError
-from fastload.files import read_regular
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.annotated import MASK_NAMES
 from fastload.packing.sources.label_maps import is_deep, label_map_in

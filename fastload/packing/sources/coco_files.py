@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from fastload.common.files import expanded
 from fastload.errors import ArgumentError, PackError
-from fastload.files import expanded
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.coco import CocoFiles, CocoSource
 from fastload.packing.sources.coco_index import Category, CocoIndex, wrong_name

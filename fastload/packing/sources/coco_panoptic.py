@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.files import read_regular
+from fastload.common.limits import checked_max_pixels
 from fastload.errors import PackError, SampleError
-from fastload.files import read_regular
-from fastload.limits import checked_max_pixels
 from fastload.packing.pixels import MissingLibrary, read_other
 from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, VOID, Values, numbers, rows
 from fastload.packing.sources.coco import CATEGORY_ID, CocoFiles, CocoSource

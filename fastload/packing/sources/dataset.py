@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fastload.common.files import FILE_BYTES, read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
-from fastload.files import FILE_BYTES, read_regular
 from fastload.packing.options import BoxFormat
 from fastload.packing.pillow_images import Pixels, to_rgb
 from fastload.packing.sources.object_column import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json, shown
 
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fastload.common.files import open_regular
 from fastload.errors import PackError
-from fastload.files import open_regular
 from fastload.store.checked import JSON_BYTES
 
 _BLOCK = 4 << 20

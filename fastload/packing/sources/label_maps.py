@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.files import read_regular
+from fastload.common.limits import checked_max_pixels
 from fastload.errors import FastloadError, PackError, SampleError
-from fastload.files import read_regular
-from fastload.limits import checked_max_pixels
 from fastload.packing.pixels import MissingLibrary, opened_image
 from fastload.packing.sources.protocol import FIRST_TRIES
 

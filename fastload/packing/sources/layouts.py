@@ -18,8 +18,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, FastloadError, PackError
-from fastload.files import read_regular
 from fastload.packing.options import Format, LayoutOptions
 from fastload.packing.pixels import opened_image
 from fastload.packing.sources.coco_files import annotation_files, coco_source

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from fastload.common.files import expanded, read_regular
 from fastload.errors import PackError
-from fastload.files import expanded, read_regular
 from fastload.packing.folders import walk
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import INSTANCE_MASK, MASK, VOID, AnnotatedFiles, Values

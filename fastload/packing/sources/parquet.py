@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from fastload.common.files import open_regular, read_regular
 from fastload.errors import PackError
-from fastload.files import open_regular, read_regular
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.arrow_columns import brief, python_value
 from fastload.packing.sources.declared_columns import columns_of

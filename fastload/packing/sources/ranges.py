@@ -7,8 +7,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from fastload.common.files import FILE_BYTES, open_regular
 from fastload.errors import PackError
-from fastload.files import FILE_BYTES, open_regular
 
 _OPEN_MOST = 128
 """Files that stay open: below the usual limit of a process, 1,024, also beside other sources."""

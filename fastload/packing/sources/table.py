@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.notices import INDEX, NO_LABEL, SPACES, Notice, Notices
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.cells import guess_kind, is_number, parse_cell

@@ -14,8 +14,8 @@ import os
 import re
 from dataclasses import dataclass
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES
 from fastload.packing.sources.typed_cells import TYPED_KINDS

@@ -8,8 +8,8 @@ import re
 import tarfile
 from typing import BinaryIO
 
+from fastload.common.files import FILE_BYTES, open_regular
 from fastload.errors import PackError
-from fastload.files import FILE_BYTES, open_regular
 from fastload.packing.notices import MEMBERS, Notice, Notices
 from fastload.packing.npy import read_npy
 from fastload.packing.sources.numbered import title_of

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fastload._native import core
+from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.files import read_regular
 from fastload.packing.sources.example_proto import BYTES, FLOATS, INTS, Feature, bytes_of, features, floats_of, ints_of
 from fastload.packing.sources.image_value import HEAD, field_name, image_name, is_picture, label_name
 from fastload.packing.sources.numbered import NumberedInFiles

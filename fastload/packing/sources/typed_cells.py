@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.sources.annotated import box_rows, numbers, whole_numbers
 from fastload.packing.sources.label_maps import label_map_of, some_are_deep
 from fastload.packing.sources.protocol import Value

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.field_json import from_json
 from fastload.packing.folders import walk
 from fastload.packing.notices import UNLISTED, Notice, Notices

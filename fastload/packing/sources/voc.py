@@ -7,8 +7,8 @@ import os
 
 import numpy as np
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 from fastload.packing.options import LayoutOptions
 from fastload.packing.sources.annotated import BOXES, INSTANCE_MASK, LABELS, MASK, AnnotatedFiles, rows
 from fastload.packing.sources.folder_index import leads_out

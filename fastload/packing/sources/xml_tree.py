@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
+from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.files import read_regular
 
 XML_BYTES = 16 << 20
 """Limit on a file: an annotation of thousands of objects has one megabyte."""

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.files import read_regular
+from fastload.common.limits import checked_max_pixels
 from fastload.errors import PackError
-from fastload.files import read_regular
-from fastload.limits import checked_max_pixels
 from fastload.packing.options import LayoutOptions
 from fastload.packing.pixels import MissingLibrary, opened_image, orientation_of
 from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, mirrored_pairs, rows
