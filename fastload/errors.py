@@ -1,14 +1,57 @@
 """One family of exceptions; each message says what happened, to which file or sample, and what to do.
 
 Every class is also the built-in exception that a reader of torch's DataLoader code would catch.
+
+Computed: a read-only attribute of a class that users derive from.
+
+Text that came out of a file, made fit for a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
-from fastload.printable import printable
+T = TypeVar("T")
+
+
+class Computed(Generic[T]):
+    """A computed attribute that gives way: where an instance, or a subclass, sets an attribute of that name, theirs is found.
+
+    A property would raise AttributeError at the assignment.
+    """
+
+    def __init__(self, get: Callable[[Any], T], doc: str | None = None) -> None:
+        self._get = get
+        self.__doc__ = get.__doc__ if doc is None else doc
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        return self if instance is None else self._get(instance)  # type: ignore[return-value]
+
+
+def printable(text: object, keep: str = "") -> str:
+    r"""Text with every character that is no plain printable one written as an escape: ``\x1b``, ``\u202e``, ``\udcff``.
+
+    Names of classes, files and fields can be anything; written raw, a terminal obeys the control sequences among them,
+    direction marks make a name look like another, and lone surrogates (bytes of a path that are no UTF-8) cannot be written
+    at all.
+
+    Args:
+        text: the text, or an object whose `str` is meant.
+        keep: characters that stay, such as the line break of a text of several lines.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def cell(text: object) -> str:
+    """Text fit for a table that rich draws: `printable`, and nothing in it taken for markup."""
+    from rich.markup import escape
+
+    return escape(printable(text))
 
 
 class FastloadError(Exception):

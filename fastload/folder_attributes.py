@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from fastload.descriptors import Computed
+from fastload.errors import Computed
 from fastload.opened import OpenedDataset
 
 _NAMES = ("path", "name", "file", "filename")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastload.bench.spec import TITLES
-from fastload.printable import cell, printable
+from fastload.errors import cell, printable
 
 Json = dict[str, Any]
 

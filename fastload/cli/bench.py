@@ -11,7 +11,7 @@ import typer
 from fastload.cli.options import in_a_folder
 from fastload.cli.output import say
 from fastload.common.files import expanded
-from fastload.printable import cell
+from fastload.errors import cell
 
 
 def bench(

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from fastload.printable import printable
+from fastload.errors import printable
 
 
 def say(line: object, *, err: bool = False) -> None:

@@ -31,9 +31,9 @@ from fastload.cli.options import (
 from fastload.cli.output import say
 from fastload.cli.stopped import run_again
 from fastload.common.urls import is_url, shown
+from fastload.errors import cell
 from fastload.packing.options import LIMITS, Encode, Exif, LmdbOptions, OnError, PackOptions, RunOptions, Subsampling
 from fastload.packing.summary import PackSummary
-from fastload.printable import cell
 
 _PACK, _LMDB, _RUN = PackOptions(), LmdbOptions(), RunOptions()
 """Defaults of the flags, but for those of another type as a flag: text for a column's number, None for the environment's limit."""

@@ -15,9 +15,8 @@ from fastload.cli.options import LocalDataset, StorageOptions, parsed_options
 from fastload.cli.output import say
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, shown
-from fastload.errors import ArgumentError
+from fastload.errors import ArgumentError, cell
 from fastload.packing.options import Layout, OnError
-from fastload.printable import cell
 from fastload.store import Manifest, old_versions
 from fastload.store.entries import base_path
 

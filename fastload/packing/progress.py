@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from fastload.printable import printable
+from fastload.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

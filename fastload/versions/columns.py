@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.system import available_cpus
-from fastload.errors import ArgumentError, PackError
-from fastload.printable import printable
+from fastload.errors import ArgumentError, PackError, printable
 from fastload.store import DatasetChange, DatasetReader, Schema
 from fastload.store.segments import packed_values
 from fastload.versions.column_files import ColumnFile, NewColumn, read_columns

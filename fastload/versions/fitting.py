@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fastload.errors import PackError
+from fastload.errors import PackError, printable
 from fastload.packing import Item, Source
 from fastload.packing.sources.protocol import Value, schema_of
 from fastload.packing.trace import Traced
-from fastload.printable import printable
 from fastload.store import Field, Manifest
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 import fastload
 from fastload.bench.rivals import PillowFolder
 from fastload.cli.main import main
-from fastload.errors import DatasetError, SampleError
+from fastload.errors import DatasetError, SampleError, printable
 from fastload.packing import pack
-from fastload.printable import printable
 from fastload.store import Manifest
 
 ROOT = Path(fastload.__path__[0]).parent
