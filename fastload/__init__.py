@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fastload import errors, transforms
-    from fastload.batch_tree import Flat, Padded
+    from fastload.batch.containers import Flat, Padded
     from fastload.dataset import PackedDataset
     from fastload.health import HealthMonitor
     from fastload.in_place.on_images import OnImages
@@ -51,13 +51,13 @@ __all__ = [
 _HOMES = {
     "BucketBatchSampler": ("fastload.order", "BucketBatchSampler"),
     "FastLoader": ("fastload.loader", "FastLoader"),
-    "Flat": ("fastload.batch_tree", "Flat"),
+    "Flat": ("fastload.batch.containers", "Flat"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "KeyedSampler": ("fastload.window", "KeyedSampler"),
     "Mixture": ("fastload.mixture", "Mixture"),
     "OnImages": ("fastload.in_place.on_images", "OnImages"),
     "PackedDataset": ("fastload.dataset", "PackedDataset"),
-    "Padded": ("fastload.batch_tree", "Padded"),
+    "Padded": ("fastload.batch.containers", "Padded"),
     "WindowSampler": ("fastload.window", "WindowSampler"),
     "add_columns": ("fastload.versions", "add_columns"),
     "append": ("fastload.versions", "append"),

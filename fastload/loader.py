@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from typing_extensions import Self, TypeVar
 
 from fastload.base_iterator import LoaderIterator, uncompiled
-from fastload.collate import Form, collate_fn_of
+from fastload.batch.collate import Form, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.dataset import PackedDataset
@@ -103,7 +103,7 @@ class FastLoader(DataLoader[_T]):
             are left out. False: each sample once, for evaluation.
         collate: how samples become a batch where their boxes, labels or masks differ in number: "list": each sample's apart, for
             `(image, target)` as `[images, targets]`; "padded": `fastload.Padded`, with a mask and lengths; "flat": `fastload.Flat`, one
-            after another, with offsets. `fastload.collate` has the exact rules. None: collate_fn, or torch's default_collate.
+            after another, with offsets. `fastload.batch.collate` has the exact rules. None: collate_fn, or torch's default_collate.
         pad_to: with "padded" or "flat": images and masks of different sizes are padded to the largest of their batch, each side rounded
             up to a multiple of pad_to, and come as Padded. None: all have one size, and come as one tensor.
 

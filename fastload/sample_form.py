@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.batch_tree import Path
+from fastload.batch.containers import Path
 from fastload.errors import ArgumentError
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastload.batch_tree import Path, each_tensor, has_part, part_at, with_part
+from fastload.batch.containers import Path, each_tensor, has_part, part_at, with_part
 from fastload.plan import Plan
 from fastload.plan.torchvision import makes_floats, sanitized_by
 from fastload.store import Field, Schema

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fastload.batch_tree import each_tensor, sequence_like, tensors_of, to_device
+from fastload.batch.containers import each_tensor, sequence_like, tensors_of, to_device
 
 Pair = namedtuple("Pair", "image label")
 

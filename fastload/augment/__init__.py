@@ -30,7 +30,7 @@ from fastload.augment.specs import (
     RandomRotation,
     RandomSolarize,
 )
-from fastload.batch_tree import Flat, Padded
+from fastload.batch.containers import Flat, Padded
 from fastload.transforms import RandomCrop, RandomHorizontalFlip, RandomVerticalFlip
 
 __all__ = [

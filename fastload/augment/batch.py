@@ -21,7 +21,7 @@ from fastload.augment.philox import Draw, as_indices, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
 from fastload.augment.specs import Op, RandomAffine, RandomRotation
 from fastload.augment.steps import Frame, Step, run
-from fastload.batch_tree import Padded
+from fastload.batch.containers import Padded
 from fastload.common.rng import MIX_STREAM, OP_STREAM
 from fastload.errors import ArgumentError, TransformError
 from fastload.plan.torchvision import class_mistake

@@ -15,8 +15,8 @@ from fastload._native import core
 from fastload.augment.philox import Draw, Ints
 from fastload.augment.specs import Op, fail
 from fastload.augment.steps import Array, Frame, Step
+from fastload.batch.bad_samples import kept_state
 from fastload.errors import TransformError
-from fastload.global_generators import kept_state
 
 ROWWISE = frozenset(
     """

@@ -13,7 +13,7 @@ from torch import Tensor
 from fastload.augment import kernels
 from fastload.augment.philox import Ints
 from fastload.augment.steps import Step, run
-from fastload.batch_tree import Flat, Padded, sequence_like
+from fastload.batch.containers import Flat, Padded, sequence_like
 from fastload.errors import ArgumentError
 
 LABEL_MOST = 1 << 24

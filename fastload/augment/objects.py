@@ -22,7 +22,7 @@ from torch import Tensor
 from fastload.augment import kernels
 from fastload.augment.labels import moved_masks
 from fastload.augment.steps import Array, Step, send
-from fastload.batch_tree import Flat, Padded, sequence_like
+from fastload.batch.containers import Flat, Padded, sequence_like
 from fastload.errors import ArgumentError
 from fastload.transform_arguments import wrong_pairs
 

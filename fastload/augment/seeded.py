@@ -12,9 +12,9 @@ import numpy.random
 import torch
 
 from fastload.augment.philox import words
-from fastload.batch_tree import tensors_of
+from fastload.batch.bad_samples import kept_state
+from fastload.batch.containers import tensors_of
 from fastload.common.rng import MIX_STREAM
-from fastload.global_generators import kept_state
 
 _STREAM = MIX_STREAM + 3
 

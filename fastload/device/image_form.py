@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.batch_tree import part_at, with_part
+from fastload.batch.containers import part_at, with_part
 from fastload.device.stage_call import BatchFields
 from fastload.device.to_float import Form
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.batch_tree import Padded, Path, has_part, part_at, with_part
+from fastload.batch.containers import Padded, Path, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
 from fastload.plan.torchvision import class_mistake, mixes

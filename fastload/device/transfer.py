@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory as pin_batch
 
-from fastload.batch_tree import tensors_of, to_device
+from fastload.batch.containers import tensors_of, to_device
 from fastload.device import pinning as pin
 from fastload.device.stage_call import BatchFields, BatchKey, StageCall
 from fastload.device.timing import Clock, StageTimer

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
 from torch.utils.data._utils.collate import default_convert
 
-from fastload.collate import Collate, Form, collate_replaced
+from fastload.batch.collate import Collate, Form, collate_replaced
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from fastload._native import core
-from fastload.bad_samples import NOTHING, Counts
-from fastload.batch_tree import to_device
+from fastload.batch.bad_samples import NOTHING, Counts
+from fastload.batch.containers import to_device
 from fastload.device.stage_call import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
 from fastload.execution.plan import ExecutionPlan

@@ -1,7 +1,7 @@
 """Sample count and image size of a batch, found without importing the library that its tensors come from.
 
-It does not use the walk of `fastload.batch_tree`: it runs at every step and needs only a shape, of arrays and tensors of any library. It
-also searches mappings and dataclasses, and only a few parts of each container.
+It does not use the walk of `fastload.batch.containers`: it runs at every step and needs only a shape, of arrays and tensors of any
+library. It also searches mappings and dataclasses, and only a few parts of each container.
 """
 
 from __future__ import annotations

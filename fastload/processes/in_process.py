@@ -9,18 +9,17 @@ from typing import Any
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, Policy
 from fastload.base_iterator import LoaderIterator
+from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, Policy, kept_state, seed_sample
+from fastload.batch.collate import AdvisedCollate
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.torch_loader import IteratorArguments
-from fastload.global_generators import kept_state, seed_sample
 from fastload.order import is_stateful
 from fastload.resume.dataset_state import dataset_state_of, fetched, fetcher_at
 from fastload.resume.epoch_start import attach
 from fastload.resume.epoch_state import Progress
-from fastload.unequal_samples import AdvisedCollate
 
 
 class _Seeded:

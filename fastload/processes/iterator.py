@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_init_fn
 
-from fastload.bad_samples import NOTHING, PassLosses, Policy
 from fastload.base_iterator import LoaderIterator
+from fastload.batch.bad_samples import NOTHING, PassLosses, Policy
 from fastload.device import pinning
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch

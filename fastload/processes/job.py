@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.bad_samples import RAISE, Policy
+from fastload.batch.bad_samples import RAISE, Policy
 from fastload.resume.dataset_state import DatasetState
 
 

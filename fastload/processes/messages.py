@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from torch._utils import ExceptionWrapper
 
-    from fastload.bad_samples import Lost, Policy
+    from fastload.batch.bad_samples import Lost, Policy
     from fastload.packed_view import Draws
     from fastload.processes.row_collate import Layout
     from fastload.resume.dataset_state import DatasetState

@@ -3,8 +3,8 @@
 It covers what default_collate turns into tensors and lists: dicts, lists, tuples and named tuples of tensors, arrays, numbers and strings.
 Where a sample is of another kind, or unlike the first, one worker collates the whole batch by default_collate itself, errors included.
 
-It does not use the walks of `fastload.batch_tree`, because it follows a layout: a leaf may also be an array, a number or a string, the type
-of a container must be exactly that of the first sample, and a sequence becomes what default_collate makes of it.
+It does not use the walks of `fastload.batch.containers`, because it follows a layout: a leaf may also be an array, a number or a string,
+the type of a container must be exactly that of the first sample, and a sequence becomes what default_collate makes of it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 from torch._utils import ExceptionWrapper
 
 from fastload._native import core
-from fastload.bad_samples import Counts, Lost, Policy
+from fastload.batch.bad_samples import Counts, Lost, Policy
 from fastload.packed_view import Draws
 from fastload.processes import messages
 from fastload.processes import row_collate as rows

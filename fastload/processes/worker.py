@@ -23,9 +23,9 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from fastload._native import core
-from fastload.bad_samples import NOTHING, Lost, WrappedError
+from fastload.batch.bad_samples import NOTHING, Lost, WrappedError, seed_sample, seed_worker
+from fastload.batch.collate import AdvisedError, advice_on
 from fastload.errors import RemoteError, SampleError
-from fastload.global_generators import seed_sample, seed_worker
 from fastload.processes import messages
 from fastload.processes import row_collate as rows
 from fastload.processes.channel import Channel, DescriptorsLost, Disconnected
@@ -34,7 +34,6 @@ from fastload.processes.job import Job
 from fastload.processes.serialization import INLINE_MOST, Arena, BatchPickler
 from fastload.resume.dataset_state import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
 from fastload.thread_limits import hold_threads
-from fastload.unequal_samples import AdvisedError, advice_on
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:

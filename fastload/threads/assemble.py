@@ -13,14 +13,13 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
-from fastload.bad_samples import NOTHING, Counts, Lost, PassLosses, reason_of
-from fastload.collate import Collate
+from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, kept_state, reason_of
+from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import substitutes
 from fastload.device.stage_call import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan
-from fastload.global_generators import kept_state
 from fastload.in_place.base import InPlaceDataset
 from fastload.opened import TORCH_DTYPES
 from fastload.packed_view import PackedView
@@ -28,7 +27,6 @@ from fastload.threads.engine import ThreadEngine
 from fastload.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
 from fastload.threads.native_rows import NativeValues, native_values
 from fastload.threads.slot_images import Alone, SlotImages
-from fastload.unequal_samples import advice_on
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row whose image could not be made."""

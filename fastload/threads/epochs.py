@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from fastload.bad_samples import Counts
+from fastload.batch.bad_samples import Counts
 from fastload.device import pinning
 from fastload.execution.packed_data import same_objects
 from fastload.execution.plan import ExecutionPlan

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.collate import Collate
+from fastload.batch.collate import Collate
 from fastload.errors import BatchShapeError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fastload._native import core
-from fastload.bad_samples import NOTHING, Counts
 from fastload.base_iterator import LoaderIterator
+from fastload.batch.bad_samples import NOTHING, Counts
 from fastload.common.system import available_cpus
 from fastload.errors import LoaderTimeout
 from fastload.execution.plan import ExecutionPlan

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
-from fastload.batch_tree import Flat, Padded
+from fastload.batch.containers import Flat, Padded
 from fastload.native_fields import NativeField, NativeFields
 from fastload.native_images import Size
 from fastload.threads.image_sizes import LIST, Layout

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import core
-from fastload.batch_tree import Padded
+from fastload.batch.containers import Padded
 from fastload.opened import TORCH_DTYPES
 from fastload.threads.image_sizes import LIST, Layout
 

@@ -25,8 +25,8 @@ from torchvision import tv_tensors
 from fastload import augment as A
 from fastload.augment import kernels, policies, space, specs
 from fastload.augment.philox import as_indices
-from fastload.batch_tree import Flat, Padded
-from fastload.collate import Collate
+from fastload.batch.collate import Collate
+from fastload.batch.containers import Flat, Padded
 from fastload.errors import ArgumentError, TransformError
 
 OPS: dict[str, Any] = {

@@ -15,7 +15,7 @@ from PIL import Image as PillowImage
 from torch.utils.data import DataLoader
 
 from fastload import FastLoader, OnImages
-from fastload.batch_tree import sequence_like
+from fastload.batch.containers import sequence_like
 
 datasets = pytest.importorskip("datasets", reason="Hugging Face's datasets is not installed")
 datasets.disable_progress_bars()

@@ -24,8 +24,8 @@ from torchvision import transforms
 
 from fastload import FastLoader, OnImages
 from fastload._native import core
-from fastload.batch_tree import Padded
-from fastload.collate import Collate
+from fastload.batch.collate import Collate
+from fastload.batch.containers import Padded
 from fastload.common.rng import substitutes
 from fastload.errors import DatasetError, SampleError
 from fastload.in_place import mapped

@@ -11,7 +11,7 @@ from collated import COUNT, Detections, Target, batches, check_rows, chunks, sam
 from torch.utils.data import IterableDataset, default_collate
 
 from fastload import Flat, Padded
-from fastload.collate import Collate
+from fastload.batch.collate import Collate
 from fastload.errors import ArgumentError, BatchShapeError
 
 

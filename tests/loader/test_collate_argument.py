@@ -20,7 +20,7 @@ import fastload
 import fastload.augment as A
 import fastload.transforms as T
 from fastload import FastLoader, PackedDataset, Padded
-from fastload.collate import Collate
+from fastload.batch.collate import Collate
 from fastload.errors import ArgumentError
 from fastload.packing import Item
 from fastload.store import DatasetReader, Field

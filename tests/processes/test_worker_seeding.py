@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from fastload.global_generators import kept_state, seed_sample, seed_worker
+from fastload.batch.bad_samples import kept_state, seed_sample, seed_worker
 
 
 def drawn() -> tuple[Any, ...]:

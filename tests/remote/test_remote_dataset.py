@@ -19,7 +19,7 @@ from torch.utils.data import ConcatDataset, Subset
 import fastload
 from fastload import FastLoader, PackedDataset, push
 from fastload import transforms as T
-from fastload.batch_tree import tensors_of
+from fastload.batch.containers import tensors_of
 from fastload.errors import ArgumentError, DatasetError
 
 TINY = "s3://fastload/remote-dataset/tiny.fl"

@@ -21,7 +21,7 @@ import fastload
 from fastload import BucketBatchSampler, FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import core
-from fastload.collate import Collate
+from fastload.batch.collate import Collate
 from fastload.errors import ArgumentError, BatchShapeError, ResourceError, SampleError
 from fastload.threads import engine as engine_module
 from fastload.threads.image_sizes import Layout, batch_sizes

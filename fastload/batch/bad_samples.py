@@ -6,20 +6,68 @@ error of the program. On any other map-style Dataset it is every Exception that 
 from a broken program there; for that reason an epoch whose samples are all skipped is an error. These are never bad samples: fastload's
 other errors (ClosedError, ResourceError, ...), KeyboardInterrupt and SystemExit, an index that the dataset does not have (an error of the
 sampler), and what collate_fn or worker_init_fn raise.
+
+The global generators of torch, random and NumPy: seeded for a worker or a sample, and kept.
 """
 
 from __future__ import annotations
 
+import hashlib
 import operator
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.random
+import torch
 from torch._utils import ExceptionWrapper
+from torch.utils.data._utils.worker import _generate_state
 
-from fastload.common.rng import substitutes
+from fastload._native import core
+from fastload.common.rng import SAMPLE_STREAM, substitutes
 from fastload.errors import ArgumentError, FastloadError, RemoteError, SampleError
+
+
+def seed_worker(base_seed: int, worker: int) -> int:
+    """Seeds torch, random and NumPy as torch's worker processes do; returns the worker's seed."""
+    seed = base_seed + worker
+    random.seed(seed)
+    torch.manual_seed(seed)
+    np.random.seed(_generate_state(base_seed, worker))  # type: ignore[no-untyped-call]
+    return seed
+
+
+def seed_sample(seed: int, epoch: int, index: Any) -> None:
+    """Seeds torch, random and NumPy for one sample, from (seed, epoch, index) alone; an index that is no integer counts by its repr."""
+    with suppress(TypeError):
+        index = operator.index(index)
+    if not isinstance(index, int) or index < 0:
+        index = int.from_bytes(hashlib.blake2b(repr(index).encode(), digest_size=8).digest(), "little")
+    words = core.random_words(seed, epoch, index & (2**64 - 1), SAMPLE_STREAM, 4)
+    wide = words[0] | words[1] << 32
+    if torch.version.cuda is None and torch.version.hip is None:
+        torch.default_generator.manual_seed(wide)  # a seventh of the time
+    else:
+        torch.manual_seed(wide)
+    random.seed(wide)
+    np.random.seed(words[2])  # a fourth of the time of a list's
+
+
+@contextmanager
+def kept_state() -> Iterator[None]:
+    """Leaves the global generators of torch, random and NumPy as they were."""
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])
+
 
 NOTHING: Any = object()
 """No sample, or no batch: the next one is to be taken."""
