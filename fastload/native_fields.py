@@ -18,7 +18,7 @@ from fastload.errors import TransformError
 from fastload.native_images import Size, number_of
 from fastload.plan import Plan
 from fastload.store import DatasetReader, Field
-from fastload.store.objects import polygons_of
+from fastload.store.values import polygons_of
 from fastload.transform_arguments import wrong_pairs
 
 

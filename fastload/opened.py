@@ -17,9 +17,8 @@ from fastload.common.urls import is_url, local_path, shown
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.query import Columns, ConditionEngine
 from fastload.sample_form import SampleForm
-from fastload.store.dataset_files import DatasetFiles
 from fastload.store.field import KINDS_IN_IMAGE
-from fastload.store.reader import DatasetReader
+from fastload.store.reader import DatasetFiles, DatasetReader
 
 TORCH_DTYPES = {
     "uint8": torch.uint8,

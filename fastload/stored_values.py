@@ -14,7 +14,7 @@ from fastload.plan import Plan
 from fastload.plan.torchvision import known, takes_image_alone
 from fastload.store import DatasetReader, Field, Schema, StoredImage
 from fastload.store.field import ROTATED
-from fastload.store.parse import stored_size
+from fastload.store.reader import stored_size
 
 _RAW_HEADER = 12
 

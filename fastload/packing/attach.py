@@ -2,7 +2,7 @@
 
 NOTE [ attach: what is stored ]
 A JPEG is checked and indexed as `pack` with encode="keep" does, and in the place of its bytes the record holds where they lie
-(`fastload.store.places`). An image of another format is stored as pixels, as a pack stores it. Everything else is a packed dataset.
+(`fastload.store.shard`). An image of another format is stored as pixels, as a pack stores it. Everything else is a packed dataset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
-from fastload.store.places import StoredPlace
+from fastload.store.shard import StoredPlace
 
 
 def attach(

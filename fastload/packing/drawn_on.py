@@ -28,7 +28,7 @@ from fastload.packing.encode import Encoded
 from fastload.packing.pixels import orientation_of, upright
 from fastload.packing.sources.protocol import Item
 from fastload.store import Field
-from fastload.store.instances import Size, counts_of
+from fastload.store.values import Size, counts_of
 
 MOVED = ("mask", "boxes", "keypoints", "polygons", "instances")
 """Kinds of fields that lie in an image's pixels."""

@@ -17,7 +17,7 @@ from fastload.common.limits import MAX_PIXELS, checked_max_pixels, parse_size
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError
 from fastload.store import BOX_SIDES
-from fastload.store.journal import SHARD_SIZE_LIMIT
+from fastload.store.progress import SHARD_SIZE_LIMIT
 
 Encode = Literal["lossless", "keep", "jpeg", "raw"]
 Subsampling = Literal["4:4:4", "4:2:2", "4:2:0", "gray"]

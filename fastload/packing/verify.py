@@ -28,9 +28,8 @@ from fastload.store import (
     file_path,
     parse_stored,
 )
-from fastload.store.parse import parse_value, stored_size
-from fastload.store.segments import AddedValues, read_segment
-from fastload.store.sidecar import check_sidecar
+from fastload.store.reader import parse_value, stored_size
+from fastload.store.sidecar import AddedValues, check_sidecar, read_segment
 
 _BLOCK = 256
 _KIND_NAMES = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_BYTES: "bytes", core.KIND_TEXT: "text", core.KIND_JSON: "json"}

@@ -18,9 +18,9 @@ from fastload.remote.files import DataFile, data_files, find_manifest, missing
 from fastload.remote.objects import ObjectInfo, Objects
 from fastload.remote.threads import request_threads
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest
+from fastload.store.change import is_data_file
 from fastload.store.entries import file_number
-from fastload.store.locked import is_data_file
-from fastload.store.work import is_packed_file
+from fastload.store.progress import is_packed_file
 
 _REMOVALS = 8
 """Requests in flight that remove objects."""

@@ -32,11 +32,10 @@ from fastload.remote.requests import Request, Unit
 from fastload.remote.session import RemoteStatus, Session
 from fastload.remote.shared_files import open_in_dataset
 from fastload.store.checked import Bad
-from fastload.store.dataset_files import DatasetFiles
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
-from fastload.store.segments import damaged_column
-from fastload.store.sidecar import Sidecars
+from fastload.store.reader import DatasetFiles
+from fastload.store.sidecar import Sidecars, damaged_column
 
 TIMEOUT_S = 60.0
 """Seconds in which a request is tried again, by default."""

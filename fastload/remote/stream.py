@@ -16,7 +16,7 @@ from fastload.remote import fetch_loop
 from fastload.remote.files import DataFile, PartCheck
 from fastload.remote.objects import Objects
 from fastload.store.manifest import sync_folder
-from fastload.store.work import PART_END
+from fastload.store.progress import PART_END
 
 RANGE_BYTES = 4 << 20
 """Bytes of a request: large enough that a request's latency counts little, small enough that several in flight fit into memory."""

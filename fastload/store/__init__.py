@@ -4,13 +4,11 @@ from fastload.store.change import DatasetChange, numbered
 from fastload.store.entries import Segment, ShardEntry, file_path
 from fastload.store.field import BOX_SIDES, Field
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, old_versions
-from fastload.store.objects import RowError
-from fastload.store.parse import parse_value, stored_size
-from fastload.store.reader import DatasetReader
+from fastload.store.reader import DatasetReader, parse_value, stored_size
 from fastload.store.rewrite import DatasetRewriter, ShardRewrite
 from fastload.store.schema import COUNT_COLUMN, CRC_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Schema, with_index
 from fastload.store.shard import Prepared, file_crc32c
-from fastload.store.values import StoredImage, parse_stored
+from fastload.store.values import RowError, StoredImage, parse_stored
 from fastload.store.writer import DatasetWriter
 
 __all__ = [

@@ -23,9 +23,8 @@ from types import TracebackType
 from typing import Any
 
 from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
-from fastload.store.change import numbered
+from fastload.store.change import LockedDataset, numbered
 from fastload.store.entries import ShardEntry, checked_base, one_base, resolved_base
-from fastload.store.locked import LockedDataset
 from fastload.store.manifest import Manifest, sync_folder
 from fastload.store.reader import DatasetReader
 from fastload.store.schema import CRC_COLUMN, Schema

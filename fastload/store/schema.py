@@ -18,8 +18,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, PackError
 from fastload.store.checked import Bad, get_list, shown
 from fastload.store.field import Field
-from fastload.store.objects import mask_entry, varying_entry
-from fastload.store.values import COLUMN_VALUES, RECORD_VALUES, StoredImage, image_entry
+from fastload.store.values import COLUMN_VALUES, RECORD_VALUES, StoredImage, image_entry, mask_entry, varying_entry
 
 Entry = tuple[int, int, Any]
 """(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
@@ -150,7 +149,7 @@ class Schema:
         Args:
             values: one value per field, by name. Images but the first are `StoredImage`; the first one may be.
             image_kind: "jpeg" (the first image is bytes), "raw" (uint8 (height, width, 3), or its bytes), "planes" (of another form) or
-                "place" (of a JPEG in another file, bytes of a `fastload.store.places.StoredPlace`); None without one.
+                "place" (of a JPEG in another file, bytes of a `fastload.store.shard.StoredPlace`); None without one.
             height: of the first image, pixels.
             width: of the first image, pixels.
 

@@ -3,12 +3,17 @@
 py-lmdb writes it. Keys come in order, so every put is an append. Measured on 92 KB records in the page cache, one
 thread: 2.7 GB/s in transactions of 8 MiB, which stay in the CPU's cache between put and commit, 1.9 GB/s in those of
 64 MiB; `writemap` is no faster, and turns a full disk into SIGBUS instead of an error.
+
+Places of attached images: the entry of a record that says in which file outside of the dataset an image lies.
+
+csrc/store/attached.h describes its bytes, and reads the images.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +29,43 @@ from fastload.errors import PackError
 from fastload.store.entries import ShardEntry
 from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, HIDDEN_COLUMNS, WIDTH_COLUMN, Schema, with_index
 from fastload.store.values import column_array
+
+_HEAD = struct.Struct("<QQqII")
+_PATH_BYTES = 2048
+"""Limit on a stored path: who reads ahead looks for it in the first 4 KiB of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlace:
+    """Where an attached image lies, and what is known of it.
+
+    Attributes:
+        path: of its file: absolute, or relative to the shard's base folder.
+        offset: of its first byte in the file.
+        size: number of its bytes.
+        crc: their CRC32C.
+        file_size: bytes of the whole file when it was attached.
+        file_time: time of the file's last change then, ns since 1970.
+    """
+
+    path: str
+    offset: int
+    size: int
+    crc: int
+    file_size: int
+    file_time: int
+
+    def to_bytes(self) -> bytes:
+        """The entry's bytes.
+
+        Raises:
+            PackError: the path is longer than a record takes.
+        """
+        path = os.fsencode(self.path)
+        if len(path) > _PATH_BYTES:
+            raise PackError(f"{self.path[:80]}...: a path of {len(path):,} bytes, more than the limit of {_PATH_BYTES:,}")
+        return _HEAD.pack(self.offset, self.file_size, self.file_time, self.size, self.crc) + path
+
 
 TRANSACTION_BYTES = 8 << 20
 TRANSACTION_RECORDS = 4096

@@ -25,14 +25,23 @@ from fastload.common.files import expanded
 from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, ShardEntry, file_number, parse_shards, shard_name
-from fastload.store.journal import SHARD_SIZE_LIMIT, Begun, CompleteShard, Journal, check_same
-from fastload.store.lock import claim_folder
 from fastload.store.manifest import JOURNAL_NAME, LOST, MANIFEST_NAME, Manifest
-from fastload.store.sample_log import LOG_NAME, SampleLog
+from fastload.store.progress import (
+    LOG_NAME,
+    SHARD_SIZE_LIMIT,
+    Begun,
+    CompleteShard,
+    Journal,
+    SampleLog,
+    check_free,
+    check_same,
+    claim_folder,
+    clear,
+    is_packed_file,
+)
 from fastload.store.schema import Schema
 from fastload.store.shard import Prepared, ShardFile, durable_entry, map_bytes, prepare_sample, write_error
 from fastload.store.sidecar import write_sidecar
-from fastload.store.work import check_free, clear, is_packed_file
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 

@@ -12,8 +12,7 @@ from fastload.errors import DatasetError, PackError
 from fastload.remote.bucket import Bucket
 from fastload.remote.files import DataFile, PartCheck, data_files
 from fastload.store import CRC_COLUMN, Manifest, Segment, ShardEntry, file_path
-from fastload.store.segments import read_segment
-from fastload.store.sidecar import Sidecars, identity, write_sidecar
+from fastload.store.sidecar import Sidecars, identity, read_segment, write_sidecar
 
 _BLOCK = 1 << 20
 

@@ -25,10 +25,9 @@ from fastload.remote.files import DataFile, data_files, load_manifest
 from fastload.remote.objects import Objects
 from fastload.remote.stream import download
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, checked
-from fastload.store.lock import claim_folder
 from fastload.store.manifest import MANIFEST_BYTES, PULL_FORMAT, is_pull, new_path, sync_folder, write_atomically
+from fastload.store.progress import check_free, claim_folder, clear, is_packed_file
 from fastload.store.shard import write_error
-from fastload.store.work import check_free, clear, is_packed_file
 
 _VERSION = 1
 _GO_ON = "pull again, and it goes on"

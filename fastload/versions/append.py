@@ -35,9 +35,9 @@ from fastload.packing.options import (
     Subsampling,
 )
 from fastload.store import MANIFEST_NAME, DatasetChange, Manifest, ShardEntry, numbered
-from fastload.store.locked import Kind
+from fastload.store.change import Kind
 from fastload.store.manifest import dataset_folder
-from fastload.store.work import DONE_NAME, WORK_NAME, remove_work
+from fastload.store.progress import DONE_NAME, WORK_NAME, remove_work
 from fastload.versions.fitting import fit_source
 from fastload.versions.summaries import joined_options, joined_summary
 

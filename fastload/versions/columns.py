@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, PackError, printable
 from fastload.store import DatasetChange, DatasetReader, Schema
-from fastload.store.segments import packed_values
+from fastload.store.sidecar import packed_values
 from fastload.versions.column_files import ColumnFile, NewColumn, read_columns
 
 _GO_ON = "run `fastload columns` again: nothing is lost"

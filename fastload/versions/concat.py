@@ -10,8 +10,8 @@ from pathlib import Path
 from fastload.errors import PackError
 from fastload.store import DatasetReader, Manifest, Segment, ShardEntry, numbered
 from fastload.store.entries import SIDECAR_LIMIT
-from fastload.store.lock import claim_folder
 from fastload.store.manifest import MANIFEST_NAME, dataset_folder, output_path
+from fastload.store.progress import claim_folder
 from fastload.store.shard import write_error
 from fastload.versions.summaries import joined_options, joined_summary
 

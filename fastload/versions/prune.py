@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fastload.errors import ArgumentError
 from fastload.store import DatasetChange
-from fastload.store.work import remove_appends
+from fastload.store.progress import remove_appends
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from fastload.errors import PackError, SampleError
 from fastload.store import BOX_SIDES, DatasetReader, DatasetWriter, Field, RowError, Schema, StoredImage
-from fastload.store.instances import _of_text, counts_of, counts_text
-from fastload.store.objects import parse_varying, varying_entry
+from fastload.store.values import _of_text, counts_of, counts_text, parse_varying, varying_entry
 
 BOXES = Field("boxes", "boxes", format="xyxy")
 

@@ -26,8 +26,7 @@ from fastload.packing import verify
 from fastload.store import DatasetChange, DatasetReader, DatasetRewriter, Manifest
 from fastload.store import reader as reader_module
 from fastload.store import sidecar as sidecar_module
-from fastload.store.segments import read_segment
-from fastload.store.sidecar import Sidecars
+from fastload.store.sidecar import Sidecars, read_segment
 
 COUNT = 60
 EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

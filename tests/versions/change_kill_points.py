@@ -20,7 +20,7 @@ from fastload.errors import PackError
 from fastload.packing import verify
 from fastload.store import DatasetChange, Manifest, old_versions
 from fastload.store import change as change_module
-from fastload.store.work import remove_work
+from fastload.store.progress import remove_work
 
 change_module.SIDECARS_MOST = 1  # every append then writes the sidecars as one
 kill_points.CALLS += [(os, "link"), (os, "write"), (Path, "mkdir"), (Path, "rmdir")]

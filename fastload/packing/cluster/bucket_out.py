@@ -18,7 +18,7 @@ from fastload.remote.writer import commit_with_sidecar
 from fastload.store import JOURNAL_NAME, Manifest
 from fastload.store.entries import file_number
 from fastload.store.manifest import MANIFEST_BYTES
-from fastload.store.work import is_packed_file
+from fastload.store.progress import is_packed_file
 
 
 class BucketOut(ClusterOut):

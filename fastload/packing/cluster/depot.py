@@ -14,7 +14,7 @@ from fastload.common.files import read_regular, scratch_folder
 from fastload.common.urls import is_url
 from fastload.errors import RemoteMissingError
 from fastload.store.manifest import sync_folder
-from fastload.store.work import PART_END
+from fastload.store.progress import PART_END
 
 if TYPE_CHECKING:
     from fastload.remote.objects import Objects

@@ -20,7 +20,7 @@ from fastload.packing.options import RunOptions
 from fastload.packing.progress import Progress
 from fastload.packing.summary import PackSummary, Tally
 from fastload.store import Manifest
-from fastload.store.journal import SHARD_SIZE_LIMIT, check_same
+from fastload.store.progress import SHARD_SIZE_LIMIT, check_same
 
 SAMPLES_MOST = 8192
 SHARDS_WANTED = 64

@@ -19,10 +19,9 @@ from fastload.packing.options import RunOptions
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest, ShardEntry
 from fastload.store.checked import Bad
 from fastload.store.entries import SHARD_NAME, file_number
-from fastload.store.lock import claim_folder
 from fastload.store.manifest import LOST, MANIFEST_BYTES, sync_folder
+from fastload.store.progress import check_free, claim_folder, clear, is_packed_file
 from fastload.store.sidecar import Sections, cut_section, write_sidecar
-from fastload.store.work import check_free, clear, is_packed_file
 
 _SIDECAR = "index-00000.bin"
 

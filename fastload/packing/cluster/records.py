@@ -14,8 +14,8 @@ from fastload.errors import DatasetError, PackError
 from fastload.store import Schema, ShardEntry
 from fastload.store.checked import Bad, get_int, get_object, get_str, parse, seal, unseal
 from fastload.store.entries import parse_shards
-from fastload.store.journal import is_cluster
 from fastload.store.manifest import CLUSTER_FORMAT, JOURNAL_NAME, MANIFEST_BYTES, check_version
+from fastload.store.progress import is_cluster
 
 SECTION_MOST = 1 << 40
 """Limit on the bytes of a section."""

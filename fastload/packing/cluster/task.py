@@ -21,8 +21,8 @@ from fastload.packing.summary import Tally
 from fastload.store import JOURNAL_NAME, Prepared, Schema, ShardEntry
 from fastload.store.checked import Bad
 from fastload.store.entries import shard_name
-from fastload.store.journal import SHARD_SIZE_LIMIT
 from fastload.store.manifest import MANIFEST_BYTES
+from fastload.store.progress import SHARD_SIZE_LIMIT
 from fastload.store.shard import ShardFile, durable_entry, map_bytes, prepare_sample
 from fastload.store.sidecar import section
 
