@@ -26,11 +26,11 @@ from fastload.folder_attributes import FolderAttributes
 from fastload.native_fields import NativeFields, exchanged_pairs
 from fastload.native_images import NativeImages
 from fastload.opened import OpenedDataset, OpenOnUse, files_of
-from fastload.plan import Plan
-from fastload.plan.changes import TransformedDataset, fingerprint
 from fastload.sample_form import SampleForm
 from fastload.store.entries import checked_base
 from fastload.stored_values import StoredValues, check_transform
+from fastload.transforms.changes import TransformedDataset, fingerprint
+from fastload.transforms.spec import Plan
 from fastload.whole_samples import finished
 from fastload.word_flips import word_flips
 

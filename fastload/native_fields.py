@@ -16,10 +16,10 @@ import torch
 
 from fastload.errors import TransformError
 from fastload.native_images import Size, number_of
-from fastload.plan import Plan
 from fastload.store import DatasetReader, Field
 from fastload.store.values import polygons_of
-from fastload.transform_arguments import wrong_pairs
+from fastload.transforms.ops import wrong_pairs
+from fastload.transforms.spec import Plan
 
 
 def exchanged_pairs(plan: Plan, field: Field) -> tuple[tuple[int, int], ...]:

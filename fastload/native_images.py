@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import SampleError
-from fastload.plan import Plan, Planes, outputs_of
 from fastload.store import DatasetReader, Field
 from fastload.store.schema import HEIGHT_COLUMN, WIDTH_COLUMN
+from fastload.transforms.spec import Plan, Planes, outputs_of
 
 Size = tuple[int, int]
 """(height, width), pixels."""

@@ -33,7 +33,7 @@ from fastload.in_place.base import InPlaceDataset
 from fastload.in_place.datasets import LIBRARIES, InPlaceDatasets
 from fastload.mixture import Mixture, MixtureOrder
 from fastload.mixture.order import Changes
-from fastload.plan.changes import TransformedDataset
+from fastload.transforms.changes import TransformedDataset
 
 _MAKERS = (
     *("__getitem__", "__getitems__", "sample", "assemble", "is_pair", "values", "column"),

@@ -10,11 +10,11 @@ import torch
 
 from fastload._native import core
 from fastload.errors import SampleError, TransformError
-from fastload.plan import Plan
-from fastload.plan.torchvision import known, takes_image_alone
 from fastload.store import DatasetReader, Field, Schema, StoredImage
 from fastload.store.field import ROTATED
 from fastload.store.reader import stored_size
+from fastload.transforms.spec import Plan
+from fastload.transforms.torchvision import known, takes_image_alone
 
 _RAW_HEADER = 12
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from fastload.batch.containers import Path, each_tensor, has_part, part_at, with_part
-from fastload.plan import Plan
-from fastload.plan.torchvision import makes_floats, sanitized_by
 from fastload.store import Field, Schema
+from fastload.transforms.spec import Plan
+from fastload.transforms.torchvision import makes_floats, sanitized_by
 from fastload.word_flips import word_flips
 
 Assemble = Callable[[dict[str, Any]], Any]

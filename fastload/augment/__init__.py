@@ -31,7 +31,7 @@ from fastload.augment.specs import (
     RandomSolarize,
 )
 from fastload.batch.containers import Flat, Padded
-from fastload.transforms import RandomCrop, RandomHorizontalFlip, RandomVerticalFlip
+from fastload.transforms.ops import RandomCrop, RandomHorizontalFlip, RandomVerticalFlip
 
 __all__ = [
     "AugmentBatch",

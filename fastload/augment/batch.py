@@ -24,7 +24,7 @@ from fastload.augment.steps import Frame, Step, run
 from fastload.batch.containers import Padded
 from fastload.common.rng import MIX_STREAM, OP_STREAM
 from fastload.errors import ArgumentError, TransformError
-from fastload.plan.torchvision import class_mistake
+from fastload.transforms.torchvision import class_mistake
 
 _Plan = Callable[[Any, Draw, Frame], list[Step]]
 _NATIVE: dict[type, tuple[int, _Plan]] = {

@@ -24,7 +24,7 @@ from fastload.augment.labels import moved_masks
 from fastload.augment.steps import Array, Step, send
 from fastload.batch.containers import Flat, Padded, sequence_like
 from fastload.errors import ArgumentError
-from fastload.transform_arguments import wrong_pairs
+from fastload.transforms.ops import wrong_pairs
 
 FORMATS = ("xyxy", "xywh", "cxcywh")
 Pairs = tuple[tuple[int, int], ...]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from fastload.plan import DeviceOp
-from fastload.plan.compiler import label
+from fastload.transforms.compiler import label
+from fastload.transforms.spec import DeviceOp
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ import torch
 from fastload.batch.containers import Padded, Path, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
-from fastload.plan.torchvision import class_mistake, mixes
 from fastload.store.field import KINDS_IN_IMAGE
+from fastload.transforms.torchvision import class_mistake, mixes
 
 IMAGE, LABEL = "image", "label"
 _VIEW_BITS = 40

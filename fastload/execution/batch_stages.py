@@ -14,9 +14,9 @@ from fastload.device.to_float import DTYPES, Floats, Form
 from fastload.errors import ArgumentError
 from fastload.execution.packed_data import PackedData
 from fastload.execution.settings import Settings
-from fastload.plan import DeviceOp, Plan
-from fastload.plan.compiler import label
-from fastload.transforms import Normalize, ToFloat
+from fastload.transforms.compiler import label
+from fastload.transforms.ops import Normalize, ToFloat
+from fastload.transforms.spec import DeviceOp, Plan
 
 _FLOATS = ("ToFloat", "Normalize")
 _TWICE = "Normalize or ToFloat both in the transform and in batch_transform=: drop one of them"

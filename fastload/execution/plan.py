@@ -32,7 +32,7 @@ from fastload.execution.settings import EngineChoice, Settings
 from fastload.in_place.base import InPlaceDataset
 from fastload.mixture import Mixture
 from fastload.packed_view import Draws, NativeDataset, PackedView
-from fastload.plan import stored_output
+from fastload.transforms.spec import stored_output
 
 Engine = Literal["threads", "processes", "caller"]
 _DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}

@@ -19,7 +19,7 @@ from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.order import Draws, SamplerFacts, Shard, Sharded, ShardSampler, facts_of
-from fastload.transforms import Normalize, ToFloat
+from fastload.transforms.ops import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]
 EngineChoice = Literal["auto", "native", "python"]

@@ -19,9 +19,8 @@ from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure_batch import measure_batch
 from fastload.packed_view import NativeDataset, PackedView
-from fastload.plan import Plan
-from fastload.plan.spec import to_pillow
 from fastload.threads.engine import ThreadEngine
+from fastload.transforms.spec import Plan, to_pillow
 from fastload.whole_samples import steps_of, wrapped
 from fastload.word_flips import word_flips
 

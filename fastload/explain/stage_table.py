@@ -13,7 +13,7 @@ from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure import Costs, measure
 from fastload.packed_view import NativeDataset
-from fastload.plan import Plan, Stage
+from fastload.transforms.spec import Plan, Stage
 
 SAME_PASS = "″"
 

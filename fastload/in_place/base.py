@@ -26,10 +26,10 @@ from fastload.errors import SampleError
 from fastload.in_place.known import NotInPlaceError
 from fastload.in_place.listed import ListedImages
 from fastload.native_images import NativeImage, NativeImages
-from fastload.plan import Plan
-from fastload.plan.changes import TransformedDataset
-from fastload.plan.torchvision import converts, entries_of, flatten
-from fastload.transforms import Transform
+from fastload.transforms.changes import TransformedDataset
+from fastload.transforms.ops import Transform
+from fastload.transforms.spec import Plan
+from fastload.transforms.torchvision import converts, entries_of, flatten
 
 JPEGS = 0.9
 """Part of the images that must be JPEGs: the others are decoded one after the other, in the calling process."""

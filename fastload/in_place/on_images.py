@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastload.errors import ArgumentError, TransformError
-from fastload.plan.torchvision import flatten
-from fastload.transforms import Transform
+from fastload.transforms.ops import Transform
+from fastload.transforms.torchvision import flatten
 
 
 class OnImages:

@@ -24,7 +24,7 @@ import numpy as np
 
 from fastload.errors import ArgumentError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.transform_arguments import KEYPOINTS_MOST, wrong_pairs
+from fastload.transforms.ops import KEYPOINTS_MOST, wrong_pairs
 
 Kind = Literal["image", "int", "float", "array", "bytes", "text", "json", "mask", "boxes", "keypoints", "polygons", "instances"]
 

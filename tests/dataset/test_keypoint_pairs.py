@@ -22,8 +22,8 @@ from fastload._native import core
 from fastload.errors import ArgumentError, PackError, TransformError
 from fastload.packing import Item
 from fastload.packing.sources.annotated import mirrored_pairs
-from fastload.plan import compile_plan
 from fastload.store import Field
+from fastload.transforms.compiler import compile_plan
 
 COUNT, HEIGHT, WIDTH = 12, 20, 30
 NAMES = ("nose", "left_eye", "right_eye", "left_ear", "right_ear")

@@ -16,8 +16,7 @@ from torch.utils.data import Dataset, IterableDataset
 from fastload import FastLoader, PackedDataset
 from fastload import augment as A
 from fastload import transforms as T
-from fastload.plan import compile_plan
-from fastload.plan.compiler import label
+from fastload.transforms.compiler import compile_plan, label
 
 v1 = pytest.importorskip("torchvision.transforms")
 

@@ -14,7 +14,7 @@ from fastload import FastLoader, Mixture, PackedDataset, pack
 from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import ArgumentError, BatchShapeError, SampleError, TransformError
-from fastload.plan import outputs_of
+from fastload.transforms.spec import outputs_of
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

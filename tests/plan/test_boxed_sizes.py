@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fastload import transforms as T
 from fastload._native import core
-from fastload.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 sides = st.integers(1, 300)
 CROPS = st.builds(

@@ -16,8 +16,8 @@ from PIL import Image
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload.errors import TransformError
-from fastload.plan import compile_plan
-from fastload.plan.torchvision import ATTRIBUTES
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.torchvision import ATTRIBUTES
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -337,7 +337,7 @@ def test_a_second_colour_of_padding_is_refused() -> None:
 @BOTH
 def test_every_known_class_is_made_by_torchvision(v: Any) -> None:
     """Each class in the planner's table exists, and is recognised as this torchvision makes it."""
-    from fastload.plan.torchvision import known
+    from fastload.transforms.torchvision import known
 
     arguments: dict[str, tuple[Any, ...]] = {
         "ToDtype": (torch.float32,),

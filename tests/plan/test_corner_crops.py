@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload.errors import SampleError, TransformError
-from fastload.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")

@@ -18,7 +18,8 @@ from fastload import PackedDataset
 from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import ArgumentError, TransformError
-from fastload.plan import Plan, compile_plan
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.spec import Plan
 
 v2 = pytest.importorskip("torchvision.transforms.v2")
 tv_tensors = pytest.importorskip("torchvision.tv_tensors")

@@ -10,7 +10,8 @@ import torch
 
 from fastload import PackedDataset
 from fastload import transforms as T
-from fastload.plan import DeviceOp, Plan, compile_plan
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.spec import DeviceOp, Plan
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import ArgumentError, TransformError
-from fastload.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 sides = st.integers(1, 700)
 

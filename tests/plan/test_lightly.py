@@ -11,7 +11,7 @@ from pictures import photo
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
-from fastload.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 pytest.importorskip("torchvision")
 lightly = pytest.importorskip("lightly.transforms")

@@ -19,7 +19,7 @@ from torch import nn
 
 from fastload import FastLoader, PackedDataset
 from fastload.common.originals import OwnCode
-from fastload.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")

@@ -17,7 +17,7 @@ from PIL import Image
 from fastload import PackedDataset
 from fastload import transforms as T
 from fastload.errors import ArgumentError
-from fastload.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 v2 = pytest.importorskip("torchvision.transforms.v2")
 F = v2.functional

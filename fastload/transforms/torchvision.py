@@ -2,6 +2,8 @@
 
 A subclass, an attribute that the class does not have, a hook, or a replaced function may change what an object does, so none of those is
 recognised; it runs in Python as the callable it is. See NOTE [ originals: how replaced code is found ].
+
+torchvision's FiveCrop and TenCrop as views: crops at the corners and the centre, of the image and of its mirror image.
 """
 
 from __future__ import annotations
@@ -318,3 +320,31 @@ def mixes(step: Any) -> bool:
 def plain(value: Any) -> Any:
     """Lists as tuples, all the way down: values that hash."""
     return tuple(plain(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
+class CornerCrop(T.Transform):
+    """(height, width) of the image from one of its corners. An image that is smaller is an error, as it is in torchvision's five_crop.
+
+    Args:
+        size: (height, width).
+        right, bottom: which corner.
+    """
+
+    size: tuple[int, int]
+    right: bool
+    bottom: bool
+
+
+def crops_of(step: Known) -> list[list[T.Transform]] | None:
+    """The transform of each crop that FiveCrop or TenCrop makes, in torchvision's order; None for any other step."""
+    if step.name not in ("FiveCrop", "TenCrop"):
+        return None
+    centre = T.CenterCrop(step.values["size"])
+    size: Any = centre.size
+    corners = [CornerCrop(size, right, bottom) for bottom in (False, True) for right in (False, True)]
+    five: list[list[T.Transform]] = [[crop] for crop in (*corners, centre)]
+    if step.name == "FiveCrop":
+        return five
+    mirror = T.RandomVerticalFlip(1.0) if step.values["vertical_flip"] else T.RandomHorizontalFlip(1.0)
+    return five + [[mirror, *crop] for crop in five]

@@ -8,8 +8,8 @@ from typing import Any
 from fastload import transforms as T
 from fastload._native import core
 from fastload.errors import TransformError
-from fastload.plan.corner_crops import CornerCrop
-from fastload.plan.spec import Form
+from fastload.transforms.spec import Form
+from fastload.transforms.torchvision import CornerCrop
 
 _FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
 _RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)

@@ -7,8 +7,8 @@ from typing import Any
 
 from fastload import transforms as T
 from fastload.errors import TransformError
-from fastload.plan.native import NativePart, pads
-from fastload.plan.torchvision import Known, default_dtype, known, plain, replaced, sanitized_by
+from fastload.transforms.native import NativePart, pads
+from fastload.transforms.torchvision import Known, default_dtype, known, plain, replaced, sanitized_by
 
 _EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder (dct_scale)"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from typing_extensions import Self
 
-from fastload.plan.compiler import compile_plan
-from fastload.plan.spec import Plan
-from fastload.plan.torchvision import flatten, read_of, surroundings
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.spec import Plan
+from fastload.transforms.torchvision import flatten, read_of, surroundings
 
 _TABLE = "_policies"
 _LONGEST = 4096
