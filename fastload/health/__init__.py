@@ -4,6 +4,6 @@ from fastload.health.advice import advise, report
 from fastload.health.exporters import HealthCollector, MissingLibrary
 from fastload.health.figures import Figures
 from fastload.health.monitor import HealthMonitor
-from fastload.health.samples import count_samples
+from fastload.health.ring import count_samples
 
 __all__ = ["Figures", "HealthCollector", "HealthMonitor", "MissingLibrary", "advise", "count_samples", "report"]

@@ -12,8 +12,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError
 from fastload.health import advice, exporters
 from fastload.health.figures import Figures, measure
-from fastload.health.ring import steps_of
-from fastload.health.samples import count_samples, image_side
+from fastload.health.ring import count_samples, image_side, steps_of
 
 if TYPE_CHECKING:
     from fastload.health.exporters import HealthCollector, ScalarWriter
