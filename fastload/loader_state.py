@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch.utils.data import DataLoader
 
 from fastload.base_iterator import LoaderIterator
-from fastload.device.timing import StageTimer
+from fastload.device.transfer import StageTimer
 from fastload.errors import ClosedError, Computed
 from fastload.execution.packed_data import SentToWorkers
 from fastload.execution.plan import ExecutionPlan, Planner

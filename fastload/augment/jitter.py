@@ -28,7 +28,7 @@ from fastload.augment import kernels
 from fastload.augment.philox import Doubles, Draw, Ints
 from fastload.augment.specs import Op, fail, keep, span
 from fastload.augment.steps import Frame, Step
-from fastload.gpu import working
+from fastload.device.gpu import working
 
 ORDERS = np.array(list(permutations(range(4))))
 """Of brightness 0, contrast 1, saturation 2 and hue 3."""

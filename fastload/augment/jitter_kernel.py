@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fastload.augment.kernels import bound
-from fastload.gpu import launching
+from fastload.device.gpu import launching
 
 PIXELS = 1024
 """Pixels of one row that a program does."""

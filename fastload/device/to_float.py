@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastload.device.gpu import working
 from fastload.errors import ArgumentError
-from fastload.gpu import working
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FORMATS = (torch.channels_last, torch.contiguous_format)

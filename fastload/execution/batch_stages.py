@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from fastload.device.batch_transform import BatchStage, has_numbers, numbered, one_by_one
-from fastload.device.stage_call import StageCall, stage_calls
+from fastload.device.stages import BatchStage, StageCall, has_numbers, numbered, one_by_one, stage_calls
 from fastload.device.to_float import DTYPES, Floats, Form
 from fastload.errors import ArgumentError
 from fastload.execution.packed_data import PackedData

@@ -20,11 +20,9 @@ from torch.utils.data import IterableDataset
 
 from fastload._native import core
 from fastload.device import pinning
-from fastload.device.image_form import FormedSamples
-from fastload.device.stage_call import IN_IMAGE, BatchFields
-from fastload.device.timing import StageTimer
+from fastload.device.stages import IN_IMAGE, BatchFields, FormedSamples
 from fastload.device.to_float import Floats
-from fastload.device.transfer import TransferPlan
+from fastload.device.transfer import StageTimer, TransferPlan
 from fastload.errors import ArgumentError
 from fastload.execution.batch_stages import BatchStages, form_of
 from fastload.execution.packed_data import PackedData, PackedDataReader, same_objects

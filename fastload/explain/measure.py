@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset
 from fastload._native import core
 from fastload.batch.bad_samples import kept_state
 from fastload.dataset import PackedDataset
-from fastload.device.stage_call import StageCall
+from fastload.device.stages import StageCall
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure_batch import measure_batch

@@ -14,7 +14,7 @@ import torch
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts
 from fastload.batch.containers import to_device
-from fastload.device.stage_call import BatchKey, StageCall
+from fastload.device.stages import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings

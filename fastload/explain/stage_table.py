@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from fastload.dataset import PackedDataset
-from fastload.device.batch_transform import BatchStage
-from fastload.device.stage_call import StageCall
+from fastload.device.stages import BatchStage, StageCall
 from fastload.execution.batch_stages import explained_stages
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings

@@ -12,7 +12,7 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 from fastload.base_iterator import LoaderIterator
 from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, Policy, kept_state, seed_sample
 from fastload.batch.collate import AdvisedCollate
-from fastload.device.stage_call import BatchKey
+from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.torch_loader import IteratorArguments

@@ -19,7 +19,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_in
 from fastload.base_iterator import LoaderIterator
 from fastload.batch.bad_samples import NOTHING, PassLosses, Policy
 from fastload.device import pinning
-from fastload.device.stage_call import BatchKey
+from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.execution.plan import ExecutionPlan

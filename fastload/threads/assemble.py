@@ -16,7 +16,7 @@ from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, kept_state, reason_of
 from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import substitutes
-from fastload.device.stage_call import BatchKey
+from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan

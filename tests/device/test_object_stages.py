@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fastload import augment as A
-from fastload.device.stage_call import BatchFields, BatchKey, StageCall, stage_calls
+from fastload.device.stages import BatchFields, BatchKey, StageCall, stage_calls
 from fastload.errors import ArgumentError
 
 KEY = BatchKey(5, 1, 0, range(4))

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from fastload import gpu
+from fastload.device import gpu
 
 CPU = torch.device("cpu")
 

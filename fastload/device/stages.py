@@ -1,4 +1,17 @@
-"""StageCall: one batch stage as a callable, with the random seeds that each batch passes to it.
+"""Conversion to dtype= and memory_format= of images that Python transforms made from packed data. Elsewhere the native pass does it.
+
+NOTE [ forms: where ]
+With default_collate the images of a whole batch are converted on the batch's device, by the first batch stage. With the user's collate_fn,
+or with batch_size=None, each image is converted before it is collated, in the process that made it. So such a function receives converted
+images, as it does from native threads.
+
+BatchStage: one stage of the work on whole batches. The ops that the plan leaves to the device come first, then batch_transform=.
+
+NOTE [ stages: one list, one numbering ]
+The ops of all AugmentBatch objects of a loader, made from the plan or given by the user, are numbered on through the whole list of
+stages. So equal ops at two places draw different numbers, and the draws of a sample do not depend on how the list is split into calls.
+
+StageCall: one batch stage as a callable, with the random seeds that each batch passes to it.
 
 NOTE [ batch stages: which thread ]
 A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch, MixUp, CutMix) draws its random
@@ -17,7 +30,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,7 +42,60 @@ from fastload.batch.containers import Padded, Path, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
 from fastload.store.field import KINDS_IN_IMAGE
+from fastload.transforms.compiler import label
+from fastload.transforms.spec import DeviceOp
 from fastload.transforms.torchvision import class_mistake, mixes
+
+
+@dataclass(frozen=True)
+class BatchStage:
+    """One stage of the work on whole batches.
+
+    Attributes:
+        names: the names that explain() shows for it.
+        call: the callable that takes a batch's images; None until it is made from `ops`.
+        ops: the plan's ops that it runs, one for each name; empty for any other stage.
+        view: which view it is for, from 0, where an image becomes several; else None.
+    """
+
+    names: tuple[str, ...]
+    call: Any = None
+    ops: tuple[DeviceOp, ...] = ()
+    view: int | None = None
+
+
+def numbered(stages: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any]) -> list[BatchStage]:
+    """The stages with their callables, whose ops are numbered; `augment` makes an AugmentBatch of a plan's ops.
+
+    See NOTE [ stages: one list, one numbering ].
+    """
+    out, first = [], 0
+    for stage in stages:
+        call = augment(stage.ops) if stage.ops else stage.call
+        if has_numbers(call):
+            call = call.numbered(first)
+            first += len(call.ops)
+        out.append(replace(stage, call=call))
+    return out
+
+
+def one_by_one(stages: Sequence[BatchStage]) -> list[BatchStage]:
+    """Splits numbered stages so that each runs at most one op, for explain()."""
+    return list(chain.from_iterable(_apart(stage) for stage in stages))
+
+
+def _apart(stage: BatchStage) -> list[BatchStage]:
+    if not has_numbers(stage.call):
+        return [stage]
+    parts = stage.call.apart()
+    names = stage.names if stage.ops else [label(part.ops[0]) for part in parts]
+    return [replace(stage, names=(name,), call=part, ops=()) for name, part in zip(names, parts, strict=True)]
+
+
+def has_numbers(call: Any) -> bool:
+    """Whether a callable numbers its ops: it is an AugmentBatch, whose class this package must not import."""
+    return callable(getattr(call, "numbered", None)) and callable(getattr(call, "apart", None))
+
 
 IMAGE, LABEL = "image", "label"
 _VIEW_BITS = 40
@@ -255,3 +322,23 @@ def changed(batch: Any, at: Sequence[Path], values: Sequence[Any]) -> Any:
     for path, value in zip(at, values, strict=True):
         batch = with_part(batch, path, value)
     return batch
+
+
+@dataclass(frozen=True)
+class FormedSamples:
+    """A collate_fn that first applies a Form to the images of each sample."""
+
+    collate: Any
+    form: Form
+    fields: BatchFields
+    batched: bool
+
+    def __call__(self, samples: Any) -> Any:
+        return self.collate([self._formed(sample) for sample in samples] if self.batched else self._formed(samples))
+
+    def _formed(self, sample: Any) -> Any:
+        for path in self.fields.images_in(sample):
+            image = part_at(sample, path)
+            formed = [self.form.one(view) for view in image] if isinstance(image, list) else self.form.one(image)
+            sample = with_part(sample, path, formed)
+        return sample
