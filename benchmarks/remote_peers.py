@@ -115,7 +115,7 @@ class Comparison:
         """WebDataset's shards as signed URLs of the proxy, which curl reads."""
         import obstore
 
-        from fastload.remote.stores import StoreMaker
+        from fastload.remote.obstore import StoreMaker
 
         url = self._url("webdataset")
         store: Any = StoreMaker(obstore, url, dict(self.servers.proxied), 60.0).reader()

@@ -149,7 +149,7 @@ def fetch(spec: Spec) -> Json:
     """Fetches all samples into the cache, and decodes none."""
     import numpy as np
 
-    from fastload.remote.remote_files import RemoteFiles
+    from fastload.remote.files import RemoteFiles
     from fastload.store import DatasetReader
 
     files = RemoteFiles(spec.source, spec.cache, spec.cache_size, spec.options)
@@ -188,8 +188,8 @@ def obstore_alone(spec: Spec) -> Json:
 
     import obstore
 
-    from fastload.remote.remote_files import RemoteFiles
-    from fastload.remote.stores import StoreMaker
+    from fastload.remote.files import RemoteFiles
+    from fastload.remote.obstore import StoreMaker
     from fastload.store import DatasetReader
 
     files = RemoteFiles(spec.source, spec.cache, spec.cache_size, spec.options)

@@ -166,7 +166,7 @@ def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[s
     if isinstance(path, str) and is_url(path) and local is None:
         if base is not None:
             raise ArgumentError(f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds its images itself")
-        from fastload.remote.remote_files import remote_files  # asyncio and threads, which nobody else needs
+        from fastload.remote.files import remote_files  # asyncio and threads, which nobody else needs
 
         return remote_files(path, **options)
     given = [name for name, value in options.items() if value is not None]

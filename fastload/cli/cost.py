@@ -7,7 +7,7 @@ from typing import Any
 
 from fastload.cli.output import say
 from fastload.common.limits import parse_size
-from fastload.remote.cost import BLOCK_BYTES, PRICES, EpochTraffic, Price, Traffic, epoch_traffic
+from fastload.remote.caches import BLOCK_BYTES, PRICES, EpochTraffic, Price, Traffic, epoch_traffic
 from fastload.store import Manifest
 
 _SHARES = (0.0, 0.25, 0.5, 1.0)

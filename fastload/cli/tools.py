@@ -59,7 +59,7 @@ def _manifest(dataset: str, version: int | None, options: Mapping[str, object] |
     if not is_url(dataset):
         return Manifest.load(dataset, version)
     from fastload.remote.client import open_objects
-    from fastload.remote.files import load_manifest
+    from fastload.remote.manifest import load_manifest
 
     with closing(open_objects(dataset, options)) as objects:
         return load_manifest(objects, version)

@@ -11,7 +11,7 @@ from fastload.execution.settings import Settings
 from fastload.explain import stage_table
 from fastload.in_place.base import InPlaceDataset
 from fastload.loader_state import LoaderState
-from fastload.remote.remote_files import RemoteFiles
+from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
 
 _SETTINGS = ("seed_by", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "in_order", "timeout")

@@ -12,10 +12,8 @@ from fastload.errors import RemoteMissingError
 from fastload.packing.progress import Progress
 from fastload.packing.verify_report import BadSample, VerifyReport
 from fastload.remote.client import open_objects
-from fastload.remote.files import DataFile, data_files, load_manifest
-from fastload.remote.objects import Objects
-from fastload.remote.stream import REQUESTS, checked_ranges, download
-from fastload.remote.threads import request_threads
+from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_files, download, load_manifest
+from fastload.remote.objects import Objects, request_threads
 from fastload.store import Manifest, Segment, ShardEntry
 
 _AGAIN = "`fastload push --overwrite` from where it is whole mends it"

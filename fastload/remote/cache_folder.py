@@ -27,11 +27,19 @@ A host that was started anew has another boot ID, and is not to wait for itself.
 disk for whoever wrote fastload-cache.json (`local`), and does so here, both have had that disk, and the other one's time on it is over: it
 is taken at once. Who exports such a disk finds no `local` in what a host of the network has written, and waits. A name, an address or
 /etc/machine-id would not do: containers and cloned machines have them in common.
+
+Hosts: what tells this host's kernel from others, and which folders no other host can see.
+
+Locks of a cache folder: held by open files, so that a process that is killed lets go of them, and nobody cleans up after it.
+
+OpenFiles: files of a cache that a process has open for writing.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -39,22 +47,234 @@ import os
 import re
 import shutil
 import socket
+import struct
+import sys
+import threading
 import time
 import warnings
-from contextlib import suppress
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastload.common.files import check_own, expanded
 from fastload.common.limits import parse_size
 from fastload.common.urls import name_of, normalized, shown
 from fastload.errors import ArgumentError, DatasetError
-from fastload.remote.hosts import boot_id, is_local
-from fastload.remote.locks import LockFile
 from fastload.remote.shared_files import TEMPORARY, dataset_folder, open_in_dataset, open_in_root, replace_file, root_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+# f_type of file systems on a disk, or in memory, that one kernel alone has mounted for writing. Network file systems, those of clusters,
+# and those of which it is not known (FUSE, 9p, virtiofs) are not among them.
+_LOCAL = frozenset(
+    {
+        0xEF53,  # ext2, ext3, ext4
+        0x58465342,  # XFS
+        0x9123683E,  # Btrfs
+        0x2FC12FC1,  # ZFS
+        0xF2F52010,  # F2FS
+        0xCA451A4E,  # bcachefs
+        0x01021994,  # tmpfs
+        0x858458F6,  # ramfs
+        0x794C7630,  # overlayfs, whose upper folder is on one of these
+    }
+)
+_STATFS_BYTES = 256  # more than struct statfs has anywhere; f_type is its first word
+
+
+def boot_id() -> str:
+    """What tells this host since its start from any other: containers of one kernel have the same, and share their locks."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def is_local(folder: Path) -> bool:
+    """Whether a folder lies on a file system that only this host has mounted; False where that is not known."""
+    if not sys.platform.startswith("linux"):
+        return False
+    found = ctypes.create_string_buffer(_STATFS_BYTES)
+    if ctypes.CDLL(None).statfs(os.fsencode(folder), found) != 0:
+        return False
+    kind = int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) & 0xFFFFFFFF
+    return kind in _LOCAL
+
+
+HELD_S = 30.0
+"""Seconds that a lock which others hold for a moment is waited for; after that its holder counts as stopped."""
+_FLOCK = struct.Struct("hhqqi4x")
+"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
+_BUSY = (errno.EAGAIN, errno.EACCES)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.02
+_open: weakref.WeakSet[LockFile] = weakref.WeakSet()
+
+
+class SelfClosing:
+    """Something that its last reference closes, if nothing did before; at the end of the program it is left alone.
+
+    The garbage collector may do so while another thread closes it: a descriptor is taken out by one step that only one thread can take.
+    """
+
+    def close(self) -> None:
+        """Lets go of what it has; idempotent, also for two threads at once."""
+        raise NotImplementedError
+
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():
+            self.close()
+
+
+class LockFile(SelfClosing):
+    """An open file that locks are taken on.
+
+    1. Locks belong to the open file: two LockFiles exclude each other, in one process too. A forked child that kept the parent's
+       descriptor would keep its locks after the parent's death, so it is closed there.
+    2. Any thread may use it. `held` excludes the threads of this process from each other, too.
+    3. On a file that may not be written, every lock is refused. After close(), every call raises OSError (EBADF).
+    4. The file is closed with the last reference, if not before.
+    """
+
+    def __init__(self, path: Path, open_file: Callable[[Path, int], int]) -> None:
+        """Notes the path; `open_file` opens it when the first lock is taken: `fastload.remote.shared_files` has them."""
+        self.path = path
+        self._open_file = open_file
+        self._file: list[int] = []  # the descriptor, once it is open
+        self._closed = False
+        self._threads = threading.Lock()  # held in `held`
+        _open.add(self)
+
+    def _descriptor(self) -> int:
+        if self._closed:
+            raise OSError(errno.EBADF, f"{self.path} was closed")
+        try:
+            return self._file[0]
+        except IndexError:
+            self._file.append(self._open_file(self.path, os.O_RDWR | os.O_CREAT))
+            return self._file[0]
+
+    def shared(self) -> bool:
+        """Takes the whole file's shared lock without a wait; False: somebody has the exclusive one."""
+        return self._flock(fcntl.LOCK_SH)
+
+    def exclusive(self) -> bool:
+        """Takes the whole file's exclusive lock without a wait; a shared one that is held becomes it, or stays."""
+        return self._flock(fcntl.LOCK_EX)
+
+    def _flock(self, kind: int) -> bool:
+        file = self._descriptor()  # EACCES means here that it may not be opened, and below that it is locked
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _BUSY:
+                return False
+            raise
+        return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Waits for the exclusive lock, and holds it in the block. Those who hold it do so for a moment only.
+
+        Raises:
+            OSError: EAGAIN: somebody has held it for HELD_S; EBADF: the file was closed; or it cannot be opened.
+        """
+        end = time.monotonic() + HELD_S
+        if not self._threads.acquire(timeout=HELD_S):
+            raise OSError(errno.EAGAIN, f"{self.path} is locked by another thread")
+        try:
+            pause = _FIRST_PAUSE_S
+            while not self._flock(fcntl.LOCK_EX):
+                if time.monotonic() > end:
+                    raise OSError(errno.EAGAIN, f"{self.path} is locked by another process")
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # the block may have closed it
+                    fcntl.flock(self._descriptor(), fcntl.LOCK_UN)
+        finally:
+            self._threads.release()
+
+    def claim(self, start: int, length: int) -> bool:
+        """Takes the lock of a range of bytes, which need not exist; False: another LockFile has some of it."""
+        file = self._descriptor()
+        try:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
+        except OSError as error:
+            if error.errno in _BUSY:
+                return False
+            raise
+        return True
+
+    def disclaim(self, start: int, length: int) -> None:
+        """Lets go of the lock of a range."""
+        fcntl.fcntl(self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, length, 0))
+
+    def resize(self, size: int) -> None:
+        """Makes the file have so many bytes. Raises OSError."""
+        os.ftruncate(self._descriptor(), size)
+
+    def close(self) -> None:
+        """Lets go of all locks, for good; idempotent."""
+        self._closed = True
+        close_all(self._file)
+
+
+def close_all(files: list[int]) -> None:
+    """Closes descriptors and takes them out of a list."""
+    while files:
+        with suppress(IndexError):
+            os.close(files.pop())
+
+
+def _after_fork() -> None:
+    for lock in list(_open):
+        close_all(lock._file)
+        lock._threads = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+_MOST = 64
+
+
+class OpenFiles(SelfClosing):
+    """Files that are open for writing, the last ones used. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._files: OrderedDict[tuple[int, int], int] = OrderedDict()  # by identity: a path's hash is computed anew each time
+        self._closed = False
+
+    def of(self, path: Path, identity: tuple[int, int]) -> int:
+        """The descriptor of a file, valid until the next call. Raises OSError: ESTALE where it is not the one of that (device, inode)."""
+        if self._closed or self._pid != os.getpid():
+            raise OSError(errno.EBADF, f"{path} was closed")
+        found = self._files.pop(identity, -1)
+        if found < 0:
+            while len(self._files) >= _MOST:
+                os.close(self._files.popitem(last=False)[1])
+            found = open_in_dataset(path, os.O_RDWR)
+            if identity_of(os.fstat(found)) != identity:
+                os.close(found)
+                raise OSError(errno.ESTALE, f"{path} was replaced")
+        self._files[identity] = found
+        return found
+
+    def close(self) -> None:
+        """Closes all, for good; idempotent. In a forked child too, whose copies they are."""
+        self._closed = True
+        while self._files:
+            with suppress(KeyError):
+                os.close(self._files.popitem()[1])
+
+
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """(device, inode) of a file."""
+    return found.st_dev, found.st_ino
+
 
 OWNER = "fastload-cache.json"
 DATASET = "dataset.json"

@@ -36,11 +36,11 @@ def open_objects(url: str, storage_options: Mapping[str, object] | None = None, 
     options = dict(storage_options or {})
     if urlsplit(url).scheme.lower() in OBSTORE_SCHEMES:
         _need("obstore", url)
-        from fastload.remote.obstore_objects import ObstoreObjects
+        from fastload.remote.obstore import ObstoreObjects
 
         return ObstoreObjects(url, options, float(timeout))
     _need("fsspec", url)
-    from fastload.remote.fsspec_objects import FsspecObjects
+    from fastload.remote.fsspec import FsspecObjects
 
     return FsspecObjects(url, options, float(timeout))
 

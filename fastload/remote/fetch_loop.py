@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from fastload.errors import ClosedError
-from fastload.remote.passes import HeldRoom
+from fastload.remote.requests import HeldRoom
 
 R = TypeVar("R")
 

@@ -19,28 +19,342 @@ NOTE [ fetcher: what is fetched when ]
    by its checksum which sample is damaged.
 7. Whatever goes wrong here is the error of those who wait for it: nobody waits for what nobody fetches.
 All of this runs in the thread of the FetchLoop; nothing here is locked.
+
+Pace: how long bytes take in small and in large requests; tells waiting for requests from waiting for bytes.
+
+ReplacedCheck: whether the dataset at a URL is still the one that was opened, asked after bytes of it were missing or wrong.
+
+Ranges are not asked for with If-Match. The checksum of each record says more than an ETag: bytes of another object never pass for those of
+a sample, and an object that was uploaded again as it was, which changes its ETag, goes on being read. A range with a check of the ETag
+takes obstore two calls and a fifth more CPU, and the ETags of all shards are requests that opening a dataset does not need.
+
+Span: units of a shard that lie side by side and are fetched by one request.
+
+LargeRequests: decides whether the next request takes in more than what is asked for. See NOTE [ fetcher: what is fetched when ].
+
+UnitQueue: the units that are to be fetched, in the order in which they are wanted, but near ones of one shard follow each other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from typing_extensions import Buffer
 
-from fastload.errors import RemoteError
+from fastload.errors import DatasetError, RemoteError, RemoteMissingError
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
-from fastload.remote.failures import remote_error
-from fastload.remote.large_requests import LargeRequests
-from fastload.remote.objects import Objects
-from fastload.remote.passes import Pass
-from fastload.remote.replaced import ReplacedCheck
-from fastload.remote.requests import Request, Unit
-from fastload.remote.spans import RANGE_BYTES, Span, alone, around, runs_of, units_of
-from fastload.remote.unit_queue import UnitQueue
+from fastload.remote.manifest import read_manifest
+from fastload.remote.objects import Objects, remote_error
+from fastload.remote.obstore import MOST
+from fastload.remote.requests import Pass, Request, Unit
+from fastload.store.entries import ShardEntry
+from fastload.store.manifest import Manifest, version_name
+from fastload.store.sidecar import Identity, identity
+
+SMALL_BYTES = 256 << 10
+"""Requests of fewer bytes are small."""
+LARGE_BYTES = 512 << 10
+"""Requests of as many bytes are large."""
+MUCH_SOONER = 0.4
+"""A byte of a large request comes much sooner if it takes less than this part of a small one's time."""
+TRIED_FIRST = 4
+"""Large requests that are tried to know their pace, before anything else is asked for."""
+TRIED_AGAIN = 32
+"""Requests after which a large one is tried again where they were found to be no faster."""
+
+
+class Pace:
+    """Seconds that a byte takes in small and in large requests: moving means over one dataset's requests."""
+
+    def __init__(self) -> None:
+        self._small = self._large = 0.0
+        self._requests = self._tried = self._tries = 0
+
+    def note(self, size: int, seconds: float) -> None:
+        """Notes a request that succeeded at once."""
+        self._requests += 1
+        if size < SMALL_BYTES:
+            self._small = self._small * 0.9 + 0.1 * seconds / size if self._small else seconds / size
+        elif size >= LARGE_BYTES:
+            self._large = self._large * 0.8 + 0.2 * seconds / size if self._large else seconds / size
+
+    @property
+    def learning(self) -> bool:
+        """Whether large requests are being tried for the first time, and none has come yet; not for long, since there may be none."""
+        return not self._large and self._tries >= TRIED_FIRST and self._requests - self._tried < TRIED_FIRST
+
+    def large_is_better(self) -> bool:
+        """Whether to make the next request a large one: a byte comes much sooner in it, or that is to be learnt."""
+        if not self._small:
+            return False
+        if not self._large:
+            self._tries += 1
+            self._tried = self._requests if self._tries <= TRIED_FIRST else self._tried
+            return self._tries <= TRIED_FIRST
+        if self._large < MUCH_SOONER * self._small:
+            return True
+        again = self._requests - self._tried >= TRIED_AGAIN
+        self._tried = self._requests if again else self._tried
+        return again
+
+
+LIMIT_S = 5.0
+"""Seconds that an answer is waited for, and for which it counts."""
+
+
+class ReplacedCheck:
+    """What the manifest at a dataset's URL says by now. For the thread that fetches.
+
+    Args:
+        objects: of the dataset.
+        opened: its manifest when it was opened; None: that is not known, and nothing is ever said.
+    """
+
+    def __init__(self, objects: Objects, opened: Manifest | None) -> None:
+        self._objects = objects
+        self._opened = opened
+        self._asked = 0.0
+        self._answer: asyncio.Future[set[Identity] | None] | None = None
+
+    async def words(self, shard: ShardEntry) -> str:
+        """What became of the dataset that a shard belongs to; "": nothing that is known."""
+        if self._opened is None:
+            return ""
+        now = time.monotonic()
+        if self._answer is None or now - self._asked > LIMIT_S:
+            self._asked, self._answer = now, self._ask()
+        try:
+            known = await asyncio.wait_for(asyncio.shield(self._answer), LIMIT_S)
+        except (TimeoutError, asyncio.TimeoutError):
+            return ""
+        if known is None or identity(shard) in known:
+            return ""
+        if not known:
+            return "the dataset there was deleted after it was opened"
+        return "the dataset there was replaced by another after it was opened: open it again"
+
+    def _ask(self) -> asyncio.Future[set[Identity] | None]:
+        """Reads the manifest in a thread of its own."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[set[Identity] | None] = loop.create_future()
+
+        def settle(found: set[Identity] | None) -> None:
+            if not answer.done():
+                answer.set_result(found)
+
+        def run() -> None:
+            found = self._now()
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, found)
+
+        threading.Thread(target=run, name="fastload-manifest", daemon=True).start()
+        return answer
+
+    def _now(self) -> set[Identity] | None:
+        """The shards that the manifests at the URL name; none if there is no dataset; None where nobody answers."""
+        assert self._opened is not None
+        try:
+            found = read_manifest(self._objects)
+            if found.version > self._opened.version:
+                with suppress(RemoteMissingError):
+                    old = read_manifest(self._objects, version_name(self._opened.version))
+                    return {identity(shard) for shard in (*found.shards, *old.shards)}
+            return {identity(shard) for shard in found.shards}
+        except RemoteMissingError:
+            return set()
+        except (DatasetError, RuntimeError):
+            return None
+
+
+RANGE_BYTES = 2 << 20
+"""Bytes of a large request: 70 us of CPU for 100 KB, where single samples of that size take 120 to 160."""
+GAP = 16 << 10
+"""Bytes between two units, of tree pages, that are fetched for nothing in order to have them by one request."""
+
+
+@dataclass
+class Span:
+    """Units first .. last of a shard, which are fetched by one request.
+
+    Attributes:
+        start, stop: their bytes in the file.
+        kept: there is room for them in the cache.
+        heals: who wants them from memory, whatever the cache says.
+        of: the pass that they are fetched for.
+        reserved: bytes of room for what the pass is to hold of them.
+    """
+
+    shard: int
+    first: int
+    last: int
+    start: int
+    stop: int
+    kept: bool = False
+    heals: Request | None = None
+    of: Pass | None = None
+    reserved: int = 0
+
+    def hold(self, shard: CachedShard, units: Iterable[int], data: memoryview) -> None:
+        """Lets the pass hold what it has not asked for yet of some units of the span, whose bytes came."""
+        self.give_back()
+        if self.of is None:
+            return
+        for unit in units:
+            start, stop = shard.range_of(unit)
+            self.of.hold((self.shard, unit), start, data[start - self.start : stop - self.start])
+
+    def give_back(self) -> None:
+        """Gives the reserved room back; idempotent."""
+        if self.of is not None:
+            self.of.reserve(-self.reserved)
+        self.reserved = 0
+
+
+def alone(shard: CachedShard, unit: Unit) -> Span:
+    """The span of one unit of a shard."""
+    start, stop = shard.range_of(unit[1])
+    return Span(unit[0], unit[1], unit[1], start, stop)
+
+
+def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> Span:
+    """The units around one that lie side by side and are taken.
+
+    Args:
+        shard: of the unit.
+        unit: which is in the span, whether it is taken or not.
+        takes: whether a unit of the shard is; asked once of each.
+        most: bytes of the span, unless the unit alone has more; 0: the span is within the unit's block of RANGE_BYTES.
+    """
+    groups = shard.groups
+    count = len(groups)
+    if unit[1] >= count:
+        return alone(shard, unit)  # a column: they lie far apart
+    starts, stops = groups.starts, groups.stops
+    first = last = unit[1]
+    block = int(starts[first]) // RANGE_BYTES
+
+    def near(other: int) -> bool:
+        if most:
+            return max(int(stops[other]), int(stops[last])) - min(int(starts[other]), int(starts[first])) <= most
+        return int(starts[other]) // RANGE_BYTES == block
+
+    def fits(other: int) -> bool:
+        return 0 <= other < count and near(other) and takes(other)
+
+    while fits(first - 1) and int(starts[first]) - int(stops[first - 1]) <= GAP:
+        first -= 1
+    while fits(last + 1) and int(starts[last + 1]) - int(stops[last]) <= GAP:
+        last += 1
+    stop = stops[last] if first == last else stops[first : last + 1].max()
+    return Span(unit[0], first, last, int(starts[first]), int(stop))
+
+
+def units_of(span: Span) -> list[Unit]:
+    """The units of a span."""
+    return [(span.shard, number) for number in range(span.first, span.last + 1)]
+
+
+def runs_of(numbers: list[int]) -> list[tuple[int, int]]:
+    """Runs (first, last) of consecutive numbers."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    return runs
+
+
+FILL = 16
+"""Bytes that are fetched before anybody asks for them, for each byte that somebody does ask for."""
+
+
+class LargeRequests:
+    """What a fetcher knows of its requests, to decide by.
+
+    Args:
+        saved: bytes for which credit is kept at most.
+
+    Attributes:
+        pace: of its requests.
+    """
+
+    def __init__(self, saved: int) -> None:
+        self.pace = Pace()
+        self._saved = saved
+        self._credit = 0
+        self._requests: deque[weakref.ref[Request]] = deque()  # in their order; one that nobody holds any more was used
+
+    def note(self, request: Request) -> None:
+        """Notes a request that begins."""
+        self._requests.append(weakref.ref(request))
+        self._credit = min(self._credit + FILL * request.size, FILL * self._saved)
+
+    def pay(self, size: int) -> None:
+        """Takes bytes that nobody asked for off the credit."""
+        self._credit -= size
+
+    def may(self, of: Pass) -> bool:
+        """Whether the next one for a pass may be large."""
+        if self._credit < RANGE_BYTES:
+            return False
+        while self._requests and ((first := self._requests[0]()) is None or not first.wanted):
+            self._requests.popleft()
+        unused = [request for each in self._requests if (request := each()) is not None and request.wanted]
+        finished = sum(request.finished for request in unused)
+        return len(unused) > 1 and (2 * finished >= len(unused) or (of.begun and self.pace.large_is_better()))
+
+
+NEAR = 64
+"""Units of one shard are taken one after the other if at most so many others are between them: one batch."""
+
+
+class UnitQueue:
+    """A queue of units. `take` gives up to MOST of one shard in a row, since requests for one object that begin together cost less."""
+
+    def __init__(self) -> None:
+        self._units: deque[Unit] = deque()
+        self._shard = -1
+        self._left = 0  # that may be taken of the shard before the first in the queue has its turn
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    @property
+    def first(self) -> Unit:
+        """The unit that is wanted first. Raises IndexError."""
+        return self._units[0]
+
+    def append(self, unit: Unit) -> None:
+        """Adds a unit to the end."""
+        self._units.append(unit)
+
+    def take(self, in_order: bool = False) -> Unit:
+        """Takes the next unit; `in_order`: the first. Raises IndexError."""
+        if self._left and not in_order:
+            self._left -= 1
+            for at, unit in enumerate(islice(self._units, NEAR)):
+                if unit[0] == self._shard:
+                    del self._units[at]
+                    return unit
+        unit = self._units.popleft()
+        self._shard, self._left = unit[0], MOST - 1
+        return unit
+
+    def clear(self) -> None:
+        """Drops all."""
+        self._units.clear()
+        self._left = 0
+
 
 IN_FLIGHT_BYTES = 16 << 20
 """Bytes that are on their way at once: at 50 ms, 320 MB/s. They are in memory."""

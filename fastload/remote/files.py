@@ -1,160 +1,436 @@
-"""Files that a manifest names, as they are sent, fetched and checked: each a name, a length, and the checksums of its parts."""
+"""begin_pass: tells the fetcher of a dataset in a bucket what a pass will ask for, as far as that is known.
+
+RemoteFiles: the files of a packed dataset in a bucket, read through the cache on the local disk.
+
+NOTE [ remote: who has what ]
+A RemoteFiles is a value: URL, cache, options. What it has open (connections, the cache's locks, the fetcher and its thread) is a Session,
+which belongs to one process: a forked child opens another on first use, and shares no connection and no lock with its parent. The states
+of the shards are inherited. Locks are made anew there, since a thread of the parent may have held them.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
-from fastload.errors import DatasetError, RemoteMissingError
-from fastload.remote.objects import ObjectInfo, Objects
-from fastload.store import MANIFEST_NAME, Manifest, Segment
-from fastload.store.manifest import MANIFEST_BYTES
+from fastload.common.system import available_memory
+from fastload.common.urls import normalized, shown
+from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
+from fastload.remote.dataset_cache import GROUP_BYTES, CachedShard
+from fastload.remote.manifest import check_places, read_manifest
+from fastload.remote.obstore import sendable
+from fastload.remote.requests import HELD_BYTES, MEMORY_SHARE, Pass, PassShare, Request, Unit
+from fastload.remote.session import RemoteStatus, Session
+from fastload.remote.shared_files import open_in_dataset
+from fastload.store.checked import Bad
+from fastload.store.entries import Segment, ShardEntry
+from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
+from fastload.store.reader import DatasetFiles
+from fastload.store.sidecar import Sidecars, damaged_column
+
+TIMEOUT_S = 60.0
+"""Seconds in which a request is tried again, by default."""
+_AGAIN = "push the dataset again; `fastload verify` checks the rest"
 
 
-class Part(NamedTuple):
-    """A stretch of a file whose CRC32C the manifest has."""
-
-    offset: int
-    bytes: int
-    crc32c: int
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A file that a manifest names: a shard, or a file of segments.
-
-    Two files with equal `parts` have the same bytes wherever a manifest that names these parts leads.
-
-    Attributes:
-        folder: the folder that the manifest names for it; None: the dataset's.
-        name: its name.
-        parts: the parts that the manifest names, ascending; a shard is one part.
-        whole: whether the file has exactly `bytes` bytes, as a shard has; others may go on after the last part.
-    """
-
-    folder: str | None
-    name: str
-    parts: tuple[Part, ...]
-    whole: bool
-
-    @property
-    def bytes(self) -> int:
-        """Bytes up to the end of the last part: as much of the file as anybody reads."""
-        return max(part.offset + part.bytes for part in self.parts)
-
-    @property
-    def digest(self) -> str:
-        """Digest of its content's checksums: equal digests mean equal bytes."""
-        return hashlib.blake2b(json.dumps([self.whole, self.parts]).encode(), digest_size=16).hexdigest()
-
-    def fits(self, size: int) -> bool:
-        """Whether a file of this size can be this one."""
-        return size == self.bytes if self.whole else size >= self.bytes
-
-
-def data_files(manifest: Manifest, *, sidecars: bool = True) -> tuple[DataFile, ...]:
-    """The files that a manifest names, each once: first those of segments, then the shards in order."""
-    segments: dict[tuple[str | None, str], set[Part]] = {}
-    shards: dict[tuple[str | None, str], DataFile] = {}
-
-    def add(segment: Segment) -> None:
-        parts = segments.setdefault((segment.folder, segment.file), set())
-        parts.add(Part(segment.offset, segment.bytes, segment.crc32c))
-
-    for sidecar in manifest.sidecars if sidecars else ():
-        add(sidecar)
-    for shard in manifest.shards:
-        for segment in (*shard.added.values(), *(() if shard.rows is None else (shard.rows,))):
-            add(segment)
-        part = Part(0, shard.bytes, shard.crc32c)
-        shards[shard.folder, shard.file] = DataFile(shard.folder, shard.file, (part,), whole=True)
-    beside = (DataFile(folder, name, tuple(sorted(parts)), whole=False) for (folder, name), parts in segments.items())
-    return *beside, *shards.values()
-
-
-class PartCheck:
-    """CRC32C of the parts of one file, whose bytes come in order."""
-
-    def __init__(self, file: DataFile) -> None:
-        self.file = file
-        self._crcs = [0] * len(file.parts)
-
-    def add(self, start: int, data: Buffer) -> None:
-        """Takes the bytes of the file from `start` on."""
-        view = memoryview(data).cast("B")
-        for number, part in enumerate(self.file.parts):
-            low, high = max(part.offset, start), min(part.offset + part.bytes, start + len(view))
-            if low < high:
-                self._crcs[number] = core.crc32c(view[low - start : high - start], self._crcs[number])
-
-    def wrong(self) -> str:
-        """Describes the first part whose checksum is not the manifest's; "" if there is none."""
-        for found, part in zip(self._crcs, self.file.parts, strict=True):
-            if found != part.crc32c:
-                where = "its checksum" if self.file.whole else f"the checksum of bytes {part.offset} to {part.offset + part.bytes}"
-                return f"{where} is {found:#010x} where the manifest says {part.crc32c:#010x}"
-        return ""
-
-
-def read_manifest(objects: Objects, name: str = MANIFEST_NAME) -> Manifest:
-    """The manifest in an object below a URL. Raises RemoteMissingError if there is none; RemoteError, DatasetError."""
-    return Manifest.from_bytes(objects.get(name, MANIFEST_BYTES), objects.url, name)
-
-
-def find_manifest(objects: Objects) -> Manifest | None:
-    """The manifest of the dataset at a URL; None if there is no dataset.
-
-    Raises:
-        DatasetError: it is damaged, of a later version, or names files that cannot be at a URL.
-        RemoteError: the store does not give it.
-    """
-    try:
-        manifest = read_manifest(objects)
-    except RemoteMissingError:
-        return None
-    check_places(manifest, objects.url)
-    return manifest
-
-
-def check_places(manifest: Manifest, url: str) -> None:
-    """Checks that every file of a dataset lies at its URL. Raises DatasetError."""
-    if any(shard.base is not None for shard in manifest.shards) or any(file.folder is not None for file in data_files(manifest)):
-        raise DatasetError(f"{url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`")
-
-
-def load_manifest(objects: Objects, version: int | None = None) -> Manifest:
-    """The manifest of the dataset at a URL.
+class RemoteFiles(DatasetFiles):
+    """The files of a packed dataset below a URL. See NOTE [ remote: who has what ].
 
     Args:
-        objects: those below the URL.
-        version: refused unless it is the dataset's only one there.
+        url: of the dataset.
+        cache: folder of the caches; None: FASTLOAD_CACHE, or fastload in the user's cache folder.
+        cache_size: most bytes of all caches in it; None: what they have, and 0.8 of what is free.
+        storage_options: as `open_objects` takes them.
+        timeout: seconds in which a request is tried again.
+
+    Attributes:
+        mean_bytes: mean size of a record, once the dataset is open.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        url: str,
+        cache: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT_S,
+    ) -> None:
+        self.name = shown(url)
+        self._arguments = normalized(url), cache, cache_size, dict(storage_options or {}), timeout
+        self._session: Session | None = None
+        self._lock = threading.Lock()
+        _alive.add(self)
+        self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._rows: list[npt.NDArray[np.uint32] | None] = []
+        self.mean_bytes = 1
+        self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and how many blocks hold them
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RemoteFiles, (*self._arguments[:3], sendable(self._arguments[3]), self._arguments[4])
+
+    @property
+    def session(self) -> Session:
+        """This process's."""
+        found = self._session
+        if found is None or found.pid != os.getpid():
+            with self._lock:
+                found = self._session
+                if found is None or found.pid != os.getpid():
+                    before, found = found, Session(*self._arguments)
+                    if before is not None:
+                        found.shards, found.manifest = before.shards, before.manifest
+                    self._session = found
+        return found
+
+    @property
+    def running(self) -> bool:
+        """Whether what was begun here can still come to an end."""
+        found = self._session
+        return found is not None and found.pid == os.getpid() and found.running
+
+    @property
+    def shards(self) -> list[CachedShard]:
+        """Those that are open. Raises ClosedError after `close`, until the dataset is opened again."""
+        shards = self.session.shards
+        if not shards:
+            raise ClosedError(f"{self.name} was closed: open it again")
+        return shards
+
+    # ---- opening
+
+    def manifest(self, version: int | None = None) -> Manifest:
+        """The dataset's manifest: one request, and one more for an older version. Raises DatasetError."""
+        now = self._manifest(MANIFEST_NAME)
+        if version is None or version == now.version:
+            return now
+        try:
+            old = self._manifest(version_name(version)) if 1 <= version < now.version else None
+        except RemoteMissingError:
+            old = None
+        if old is None or old.version != version:
+            raise DatasetError(f"{self.name} has no version {version}: it has {now.version}, and those that were pushed")
+        return old
+
+    def _manifest(self, name: str) -> Manifest:
+        session = self.session
+        try:
+            (found,) = session.together([partial(read_manifest, session.objects, name)])
+        except RemoteMissingError as error:
+            if name != MANIFEST_NAME:
+                raise
+            raise RemoteMissingError(
+                f"{self.name} holds no packed dataset (no {MANIFEST_NAME}): put one there with `fastload push DATASET {self.name}`",
+                url=error.url,
+            ) from None
+        manifest: Manifest = found
+        return manifest
+
+    def check(self, manifest: Manifest) -> None:
+        """Checks that everything of the dataset lies at its URL. Raises DatasetError."""
+        check_places(manifest, str(self.name))
+
+    def open_shards(self, manifest: Manifest) -> Sidecars:
+        """Makes the shards' files in the cache ready, and returns what the sidecar says of them. Raises DatasetError."""
+        session = self.session
+        segments = dict.fromkeys(manifest.sidecars)
+        rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
+        wanted = [*segments, *rows]
+        data = dict(zip(wanted, session.together([partial(self.segment, segment) for segment in wanted]), strict=True))
+        sidecars = Sidecars(lambda segment: data[segment], segments)
+        found = []
+        for shard in manifest.shards:
+            section = sidecars.get(shard)
+            if section is None:
+                raise DatasetError(
+                    f"{self.name} has no sidecar that says where {shard.file} has its samples: put it there with `fastload push`, "
+                    "which makes one"
+                )
+            found.append((shard, section))
+        try:
+            added = [segment for shard in manifest.shards for segment in shard.added.values()]
+            shards = session.cache.shards(found, [*wanted, *added])
+        except Bad as error:
+            raise DatasetError(f"{self.name}: {error}: {_AGAIN}") from None
+        session.shards[:], session.manifest = shards, manifest
+        self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
+        stored = sum(shard.stored for shard in manifest.shards)
+        self.mean_bytes = max(1, sum(shard.bytes for shard in manifest.shards) // max(1, stored))
+        self._rows = [None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards]
+        return sidecars
+
+    def shard_path(self, shard: ShardEntry) -> Path:
+        """The path of a shard's sparse file."""
+        return self.shards[int(np.searchsorted(self._firsts, shard.first))].path
+
+    def base_path(self, shard: ShardEntry) -> str | None:
+        """None: no attached files lie in a bucket."""
+        return None
+
+    def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
+        """The bytes of a segment, checked: from the cache, or fetched once, and kept there."""
+        data = self._cached_segment(segment)
+        if data is None:
+            body = memoryview(self.session.objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes))
+            if len(body) != segment.bytes or core.crc32c(body) != segment.crc32c:
+                raise DatasetError(f"{self.name}/{segment.file} is damaged (its checksum does not match): {_AGAIN}")
+            data = np.frombuffer(body, np.uint8)
+            self.session.cache.keep_segment(segment, body)
+        if into is None:
+            return data
+        target = np.frombuffer(into, np.uint8)
+        np.copyto(target, data)
+        return target
+
+    def _cached_segment(self, segment: Segment) -> npt.NDArray[np.uint8] | None:
+        try:
+            with open(open_in_dataset(self.session.cache.segment_path(segment), os.O_RDONLY), "rb") as file:
+                data = np.fromfile(file, np.uint8)
+        except OSError:
+            return None
+        return data if len(data) == segment.bytes and core.crc32c(data) == segment.crc32c else None
+
+    # ---- records
+
+    def units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(shard, stored row, unit) of samples."""
+        shards = np.searchsorted(self._firsts, indices, side="right") - 1
+        rows = indices - self._firsts[shards]
+        units = np.empty_like(rows)
+        for number, mine in by_shard(shards):
+            counting = self._rows[number]
+            if counting is not None:
+                rows[mine] = counting[rows[mine]]
+            units[mine] = self.shards[number].groups.of(rows[mine])
+        return shards, rows, units
+
+    def missing(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
+        """The units of samples that are not known to be in the cache."""
+        shards, _, units = self.units(indices)
+        found: list[Unit] = []
+        for number, mine in by_shard(shards):
+            lacking = units[mine]
+            found += [(number, unit) for unit in lacking[self.shards[number].state[lacking] == 0].tolist()]
+        return found
+
+    def request(
+        self,
+        indices: npt.NDArray[np.int64],
+        owner: Any = None,
+        done: Callable[[Request], None] | None = None,
+        begin: Callable[[], None] = lambda: None,
+        lacking: list[Unit] | None = None,
+        share: PassShare | None = None,
+    ) -> Request | None:
+        """Begins to fetch the records of samples; None: all are in the cache.
+
+        Args:
+            indices: the samples.
+            owner: an object without which the request is none; None: it is one in any case.
+            done: called with the request at its end, in the fetcher's thread.
+            begin: called before the request begins, if there is one.
+            lacking: what `missing` says of the samples, where it was asked already.
+            share: what they are of a pass.
+        """
+        lacking = self.missing(indices) if lacking is None else lacking
+        if not lacking:
+            self.note(share)
+            return None
+        request = Request(lacking, self.mean_bytes * len(indices), owner, done, share=share)
+        begin()
+        self.session.add(request)
+        return request
+
+    def note(self, share: PassShare | None) -> None:
+        """Tells a pass what is asked for, where the cache lacks none of it."""
+        if share is not None and (share.opens or share.of.holds):
+            self.session.call(share.note)
+
+    def cached(self) -> int:
+        """Number of samples in the cache."""
+        indices = np.arange(sum(shard.entry.count for shard in self.session.shards))
+        return len(indices) - self._lacking(indices)
+
+    def _lacking(self, indices: npt.NDArray[np.int64]) -> int:
+        shards, _, units = self.units(indices)
+        return sum(int((self.shards[number].state[units[mine]] == 0).sum()) for number, mine in by_shard(shards))
+
+    def status(self) -> RemoteStatus:
+        """What is cached, and what was fetched by this process."""
+        session = self.session
+        fetched, ranges = session.fetched
+        count = sum(shard.entry.count for shard in session.shards)
+        return RemoteStatus(
+            str(self.name), self.cached(), count, session.cache.path, fetched, ranges, session.folder.why, session.folder.lacks_room
+        )
+
+    def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
+        """(position in `indices`, record) of samples whose records a finished request has in memory; the others are in the cache."""
+        if not request.taken:
+            return
+        where = (each.tolist() for each in self.units(indices))
+        for at, (shard, row, unit) in enumerate(zip(*where, strict=True)):
+            found = request.taken.get((shard, unit))
+            if found is not None:
+                start, size = self.shards[shard].groups.place(row)
+                yield at, memoryview(found[1])[start - found[0] : start - found[0] + size]
+
+    def record(self, index: int) -> Buffer | None:
+        """The record of a sample that the cache lacks, in memory; None: it is in the cache. Raises RemoteError, SampleError."""
+        held = self._held.get(index)
+        record = None if held is None else held[0]
+        if record is None:
+            request = self.request(np.array([index], np.int64))
+            if request is None:
+                return None
+            self.session.wait(request)
+            record = next((found for _, found in self.taken(request, np.array([index], np.int64))), None)
+        if record is not None and not self._is_good(index, record):
+            raise SampleError("", reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}")
+        return record
+
+    def _is_good(self, index: int, record: Buffer) -> bool:
+        shards, rows, _ = self.units(np.array([index], np.int64))
+        return self.shards[int(shards[0])].is_record(int(rows[0]), record)
+
+    @contextmanager
+    def held(self, indices: Sequence[int]) -> Iterator[None]:
+        """Fetches records together; those that the cache has no room for stay in memory during the block. Raises RemoteError."""
+        where = np.asarray(indices, np.int64)
+        request = self.request(where)
+        if request is None:
+            yield
+            return
+        self.session.wait(request)
+        with self.holding(request, where):
+            yield
+
+    @contextmanager
+    def holding(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[None]:
+        """Keeps what a finished request has in memory where `record` finds it, during the block."""
+        mine: list[int] = []
+        for at, record in self.taken(request, indices):
+            index = int(indices[at])
+            with self._lock:
+                self._held[index] = record, self._held.get(index, (record, 0))[1] + 1
+            mine.append(index)
+        try:
+            yield
+        finally:
+            with self._lock:
+                for index in mine:
+                    kept, holders = self._held.pop(index)
+                    if holders > 1:
+                        self._held[index] = kept, holders - 1
+
+    def heal(self, index: int) -> Buffer:
+        """The record of a sample whose bytes in the cache were found damaged, fetched again. Raises RemoteError, SampleError."""
+        where = np.array([index], np.int64)
+        (shard,), _, (unit,) = (each.tolist() for each in self.units(where))
+        request = Request([(shard, unit)], 0, heal=True)
+        self.session.add(request)
+        self.session.wait(request)
+        record = next(found for _, found in self.taken(request, where))
+        if not self._is_good(index, record):
+            raise SampleError("", reason=f"its bytes in {self.name} are not those that were packed (CRC32C differs): {_AGAIN}")
+        return record
+
+    def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
+        """Fetches the chunks of a column; returns those that the cache has no room for, by shard. `heal`: those in the cache are damaged.
+
+        Raises:
+            RemoteError: they cannot be fetched.
+            DatasetError: they are not those that were packed.
+        """
+        session, known = self.session, self.shards
+        units = [(number, known[number].columns[name][0]) for number in shards if name in known[number].columns]
+        lacking = [unit for unit in units if heal or not known[unit[0]].state[unit[1]]]
+        if not lacking:
+            return {}
+        request = Request(lacking, 0, heal=heal)
+        session.add(request)
+        session.wait(request)
+        for (number, _), (_, data) in request.taken.items():
+            if core.crc32c(memoryview(data)) != known[number].entry.columns.get(name):
+                raise damaged_column(name, known[number].entry.file)
+        return {number: data for (number, _), (_, data) in request.taken.items()}
+
+    def close(self) -> None:
+        """Lets go of this process's session; idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+_alive: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for files in list(_alive):
+        files._lock, files._held = threading.Lock(), {}
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """(number, positions in `shards`) of each shard that occurs."""
+    if not len(shards):
+        return
+    order = np.argsort(shards, kind="stable")
+    numbers, firsts = np.unique(shards[order], return_index=True)
+    yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
+
+
+def remote_files(url: str, cache: Any, cache_size: Any, storage_options: Any, timeout: Any) -> RemoteFiles:
+    """RemoteFiles of what a user gave. Raises ArgumentError."""
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")
+    return RemoteFiles(url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else timeout)
+
+
+def begin_pass(files: RemoteFiles, owner: object, indices: npt.NDArray[np.int64] | None, buffer: int = 0) -> Pass:
+    """Begins a pass over a dataset in a bucket, which ends with its owner.
+
+    Args:
+        files: of the dataset.
+        owner: an object to which the pass does not refer.
+        indices: the samples that it needs; None: those of blocks, which are told as they are opened.
+        buffer: most samples of open blocks that are not asked for yet.
 
     Raises:
-        DatasetError: as `find_manifest`, or there is no dataset, or it is at another version.
-        RemoteError: the store does not give it.
+        ClosedError: the dataset was closed.
     """
-    manifest = find_manifest(objects)
-    if manifest is None:
-        raise DatasetError(
-            f"{objects.url} holds no packed dataset (no {MANIFEST_NAME}): check the URL, or send one there with `fastload push`"
-        )
-    if version is not None and version != manifest.version:
-        raise DatasetError(f"{objects.url} has only version {manifest.version}: older versions are not pushed unless they are asked for")
-    return manifest
+    session, masks, limit = files.session, None, 0
+    if indices is None:
+        free = available_memory()
+        whole = 2 if files.mean_bytes < GROUP_BYTES else 1
+        limit = min(whole * buffer * files.mean_bytes, HELD_BYTES if free is None else int(MEMORY_SHARE * free))
+    else:
+        masks = [np.zeros(len(shard.state), bool) for shard in files.shards]
+        shards, _, units = files.units(indices)
+        for number, mine in by_shard(shards):
+            masks[number][units[mine]] = True
+    begun = Pass(masks, limit, session.room)
+    session.call(session.fetcher.begin, begun)
+    weakref.finalize(owner, _end, weakref.ref(session), begun).atexit = False
+    return begun
 
 
-def missing(files: Iterable[DataFile], listed: Iterable[ObjectInfo]) -> Iterator[tuple[DataFile, str]]:
-    """The files that a listing of objects does not have, or has in another size; each with what is wrong."""
-    sizes = {info.name: info.size for info in listed}
-    for file in files:
-        size = sizes.get(file.name)
-        if size is None:
-            yield file, "there is no such object"
-        elif not file.fits(size):
-            yield file, f"{size:,} bytes where the manifest says {file.bytes:,}"
+def _end(session: weakref.ref[Session], begun: Pass) -> None:
+    found = session()
+    if found is not None:
+        with suppress(ClosedError):  # it has ended with the fetcher
+            found.call(begun.end)

@@ -18,11 +18,9 @@ from fastload.remote.cache_folder import RENEWED_S, CacheFolder
 from fastload.remote.client import open_objects
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
 from fastload.remote.fetch_loop import FetchLoop
-from fastload.remote.fetcher import Fetcher
+from fastload.remote.fetcher import Fetcher, ReplacedCheck
 from fastload.remote.objects import Objects
-from fastload.remote.passes import HeldRoom
-from fastload.remote.replaced import ReplacedCheck
-from fastload.remote.requests import Request
+from fastload.remote.requests import HeldRoom, Request
 from fastload.store.manifest import Manifest
 
 _SIGNALS_S = 0.25

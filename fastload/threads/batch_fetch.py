@@ -20,9 +20,8 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ClosedError, RemoteError
-from fastload.remote.passes import PassShare
-from fastload.remote.remote_files import RemoteFiles
-from fastload.remote.requests import Request, Unit
+from fastload.remote.files import RemoteFiles
+from fastload.remote.requests import PassShare, Request, Unit
 
 _SIGNALS_S = 0.25
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fastload.remote.pass_start import begin_pass
-from fastload.remote.passes import PassShare
-from fastload.remote.remote_files import RemoteFiles
-from fastload.remote.requests import Unit
+from fastload.remote.files import RemoteFiles, begin_pass
+from fastload.remote.requests import PassShare, Unit
 
 if TYPE_CHECKING:
     from fastload.packed_view import PackedView

@@ -19,7 +19,7 @@ from fastload.common.system import available_memory
 from fastload.dataset import PackedDataset
 from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.in_place.base import InPlaceDataset
-from fastload.remote.remote_files import RemoteFiles
+from fastload.remote.files import RemoteFiles
 from fastload.threads.batch_fetch import BatchFetch, Part
 from fastload.threads.bucket_pass import BucketPass
 from fastload.threads.image_sizes import EQUAL, LIST, Layout, batch_sizes

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fastload.common.files import open_regular
 from fastload.errors import DatasetError, PackError
-from fastload.remote.bucket import Bucket
-from fastload.remote.files import DataFile, PartCheck, data_files
+from fastload.remote.manifest import DataFile, PartCheck, data_files
+from fastload.remote.writer import Bucket
 from fastload.store import CRC_COLUMN, Manifest, Segment, ShardEntry, file_path
 from fastload.store.sidecar import Sidecars, identity, read_segment, write_sidecar
 

@@ -21,9 +21,8 @@ from fastload.common.files import read_regular
 from fastload.errors import DatasetError, FastloadError, PackError, advised
 from fastload.packing.progress import Progress
 from fastload.remote.client import open_objects
-from fastload.remote.files import DataFile, data_files, load_manifest
+from fastload.remote.manifest import DataFile, data_files, download, load_manifest
 from fastload.remote.objects import Objects
-from fastload.remote.stream import download
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, checked
 from fastload.store.manifest import MANIFEST_BYTES, PULL_FORMAT, is_pull, new_path, sync_folder, write_atomically
 from fastload.store.progress import check_free, claim_folder, clear, is_packed_file

@@ -24,11 +24,10 @@ from typing import Any
 from fastload.common.files import expanded, scratch_folder
 from fastload.errors import ClosedError, DatasetError, PackError, RemoteError, RemoteMissingError, advised
 from fastload.packing.progress import Progress
-from fastload.remote.bucket import Bucket, same_object
 from fastload.remote.client import open_objects
-from fastload.remote.files import DataFile
-from fastload.remote.objects import ObjectInfo, Objects
-from fastload.remote.threads import request_threads
+from fastload.remote.manifest import DataFile
+from fastload.remote.objects import ObjectInfo, Objects, request_threads
+from fastload.remote.writer import Bucket, same_object
 from fastload.store import JOURNAL_NAME, Manifest, checked
 from fastload.store.manifest import MANIFEST_BYTES
 from fastload.transfer.plan import PushPlan, Upload, plan_push, replaces

@@ -15,7 +15,7 @@ from typing import Any
 
 from fastload._native import core
 from fastload.remote import dataset_cache
-from fastload.remote.remote_files import RemoteFiles
+from fastload.remote.files import RemoteFiles
 from fastload.store import DatasetReader
 
 

@@ -24,8 +24,8 @@ from fastload import pack, pull, push  # noqa: E402
 from fastload.errors import DatasetError  # noqa: E402
 from fastload.packing import verify  # noqa: E402
 from fastload.remote.client import open_objects  # noqa: E402
-from fastload.remote.files import find_manifest  # noqa: E402
-from fastload.remote.obstore_objects import ObstoreObjects  # noqa: E402
+from fastload.remote.manifest import find_manifest  # noqa: E402
+from fastload.remote.obstore import ObstoreObjects  # noqa: E402
 from fastload.store import Manifest  # noqa: E402
 
 REQUESTS = [(ObstoreObjects, name) for name in ("get", "get_range", "fetch", "head", "list", "put", "put_file", "delete")]

@@ -23,9 +23,8 @@ from fastload import PackedDataset, push
 from fastload._native import core
 from fastload.errors import DatasetError
 from fastload.remote import cache_folder
-from fastload.remote.cache_folder import ALIVE_S, OWNER, CacheFolder
-from fastload.remote.hosts import is_local
-from fastload.remote.remote_files import RemoteFiles
+from fastload.remote.cache_folder import ALIVE_S, OWNER, CacheFolder, is_local
+from fastload.remote.files import RemoteFiles
 from fastload.store import DatasetReader
 
 HERE = Path(__file__).resolve().parent

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fastload.errors import ArgumentError
-from fastload.remote.cost import BLOCK_BYTES, GIB, PRICES, Price, Traffic, epoch_traffic
-from fastload.remote.groups import GROUP_BYTES
-from fastload.remote.spans import RANGE_BYTES
+from fastload.remote.caches import BLOCK_BYTES, GIB, PRICES, Price, Traffic, epoch_traffic
+from fastload.remote.dataset_cache import GROUP_BYTES
+from fastload.remote.fetcher import RANGE_BYTES
 
 SAMPLE = BLOCK_BYTES // 16
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from fastload._native import core
-from fastload.remote.files import DataFile, Part, PartCheck, data_files, missing
+from fastload.remote.manifest import DataFile, Part, PartCheck, data_files, missing
 from fastload.remote.objects import ObjectInfo
 from fastload.store import Field, Manifest, Schema, Segment, ShardEntry
 

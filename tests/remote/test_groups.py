@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastload.remote.groups import GROUP_BYTES, Groups
+from fastload.remote.dataset_cache import GROUP_BYTES, Groups
 from fastload.store.checked import Bad
 
 FILE_BYTES = 1 << 40

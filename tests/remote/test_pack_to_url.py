@@ -14,7 +14,7 @@ import fastload
 from fastload.errors import ArgumentError, DatasetError, PackError, RemoteError
 from fastload.packing import verify
 from fastload.remote.objects import Objects
-from fastload.remote.obstore_objects import ObstoreObjects
+from fastload.remote.obstore import ObstoreObjects
 from fastload.store import Manifest
 
 Open = Callable[..., Objects]

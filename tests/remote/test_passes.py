@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastload.remote.passes import HeldRoom, Pass, PassShare
-from fastload.remote.requests import Request, Unit
+from fastload.remote.requests import HeldRoom, Pass, PassShare, Request, Unit
 
 DATA = memoryview(bytes(range(100)))
 A, B, C = (0, 1), (0, 2), (3, 1)

@@ -15,9 +15,9 @@ from transfer_helpers import counted, dataset_of, files_of, manifest_at, source_
 
 import fastload
 from fastload.errors import DatasetError, PackError, RemoteError
-from fastload.remote import stream
+from fastload.remote import manifest
 from fastload.remote.objects import Objects
-from fastload.remote.obstore_objects import ObstoreObjects
+from fastload.remote.obstore import ObstoreObjects
 from fastload.store import Manifest
 
 Open = Callable[..., Objects]
@@ -108,7 +108,7 @@ def test_another_dataset_meanwhile(pushed: Path, tmp_path: Path, s3_url: str, op
 
 def test_requests_are_bounded(pushed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """At most REQUESTS ranges, of at most RANGE_BYTES, are in flight at a time, and several are."""
-    monkeypatch.setattr(stream, "RANGE_BYTES", 10_000)
+    monkeypatch.setattr(manifest, "RANGE_BYTES", 10_000)
     fetch = ObstoreObjects.fetch
     now, most, longest = 0, 0, 0
 
@@ -124,7 +124,7 @@ def test_requests_are_bounded(pushed: Path, tmp_path: Path, s3_url: str, options
     monkeypatch.setattr(ObstoreObjects, "fetch", counting)
     fastload.pull(s3_url, tmp_path / "back", **options)
     assert files_of(tmp_path / "back") == files_of(pushed)
-    assert 1 < most <= stream.REQUESTS
+    assert 1 < most <= manifest.REQUESTS
     assert longest == 10_000
 
 

@@ -16,9 +16,9 @@ from version_helpers import changed
 import fastload
 from fastload.errors import ArgumentError, DatasetError, PackError, RemoteError
 from fastload.packing import verify
-from fastload.remote.files import data_files
+from fastload.remote.manifest import data_files
 from fastload.remote.objects import Objects
-from fastload.remote.obstore_objects import ObstoreObjects
+from fastload.remote.obstore import ObstoreObjects
 from fastload.store import Manifest, checked
 
 Open = Callable[..., Objects]
@@ -146,7 +146,7 @@ def test_what_others_put_there_is_not_taken_for_ours(
     url = f"{s3_url}/stopped"
     commit = monkeypatch.context
     with commit() as patch:
-        patch.setattr("fastload.remote.bucket.Bucket.commit", _stop)
+        patch.setattr("fastload.remote.writer.Bucket.commit", _stop)
         with pytest.raises(KeyboardInterrupt):
             fastload.push(dataset, url, **options)
     stopped = open_s3(url)

@@ -13,7 +13,7 @@ pytest.importorskip("obstore")
 
 THREADS = """
     import os, time
-    from fastload.remote.own_obstore import own_obstore, worker_threads
+    from fastload.remote.obstore_process import own_obstore, worker_threads
     from fastload.common.system import share_of_cpus
     before = dict(os.environ)
     obstore = own_obstore()

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from fastload.remote.gathered import MOST
-from fastload.remote.unit_queue import NEAR, UnitQueue
+from fastload.remote.fetcher import NEAR, UnitQueue
+from fastload.remote.obstore import MOST
 
 
 @pytest.mark.parametrize("shards", [1, 7, 1000])

@@ -14,9 +14,9 @@ from transfer_helpers import dataset_of, manifest_at, source_of
 import fastload
 from fastload.errors import DatasetError, RemoteError
 from fastload.packing import verify
-from fastload.remote import stream
+from fastload.remote import manifest as stream
 from fastload.remote.objects import Objects
-from fastload.remote.obstore_objects import ObstoreObjects
+from fastload.remote.obstore import ObstoreObjects
 from fastload.store import Manifest
 
 Open = Callable[..., Objects]

@@ -19,8 +19,8 @@ from torch.utils.data import ConcatDataset, Subset
 
 import fastload.threads.engine
 from fastload import FastLoader, PackedDataset, WindowSampler, push
-from fastload.remote import passes
-from fastload.remote.passes import HeldRoom
+from fastload.remote import requests
+from fastload.remote.requests import HeldRoom
 from fastload.store import DatasetWriter, Field, Schema
 
 URL = "s3://fastload/window-fetch/raw.fl"
@@ -292,7 +292,7 @@ def test_worker_processes_hold_nothing(raw: Path, opened: Open, proxy: Proxy, co
 def test_the_room_of_the_docs() -> None:
     """What the guide says of memory."""
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "shuffling.md").read_text()
-    assert passes.HELD_BYTES == 1 << 30
-    assert passes.MEMORY_SHARE == 0.25
+    assert requests.HELD_BYTES == 1 << 30
+    assert requests.MEMORY_SHARE == 0.25
     assert "1 GiB a process" in guide
     assert "a quarter of the memory" in guide

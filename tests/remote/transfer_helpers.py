@@ -12,9 +12,9 @@ import pytest
 from pictures import write_folder
 
 import fastload
-from fastload.remote.files import find_manifest
+from fastload.remote.manifest import find_manifest
 from fastload.remote.objects import Objects
-from fastload.remote.obstore_objects import ObstoreObjects
+from fastload.remote.obstore import ObstoreObjects
 from fastload.store import DatasetReader, Manifest
 
 

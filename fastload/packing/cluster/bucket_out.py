@@ -11,10 +11,9 @@ from fastload.packing.cluster.depot import BucketDepot
 from fastload.packing.cluster.out import ClusterOut, sections_at
 from fastload.packing.cluster.records import ClusterJournal
 from fastload.packing.options import RunOptions
-from fastload.remote.bucket import Bucket
 from fastload.remote.client import open_objects
 from fastload.remote.objects import ObjectInfo, Objects
-from fastload.remote.writer import commit_with_sidecar
+from fastload.remote.writer import Bucket, commit_with_sidecar
 from fastload.store import JOURNAL_NAME, Manifest
 from fastload.store.entries import file_number
 from fastload.store.manifest import MANIFEST_BYTES

@@ -18,9 +18,7 @@ from typing_extensions import Buffer
 
 from fastload.common.urls import shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
-from fastload.remote.failures import Failure, Tries, wrong_length
-from fastload.remote.objects import ObjectInfo, Objects
-from fastload.remote.threads import LimitedThreads
+from fastload.remote.objects import Failure, LimitedThreads, ObjectInfo, Objects, Tries, wrong_length
 
 R = TypeVar("R")
 

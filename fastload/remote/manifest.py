@@ -1,0 +1,256 @@
+"""Streams of whole objects: ranges of several objects, requested ahead, checked and returned in order, in bounded memory.
+
+Files that a manifest names, as they are sent, fetched and checked: each a name, a length, and the checksums of its parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from typing_extensions import Buffer
+
+from fastload._native import core
+from fastload.errors import DatasetError, RemoteMissingError
+from fastload.remote import fetch_loop
+from fastload.remote.objects import ObjectInfo, Objects
+from fastload.store import MANIFEST_NAME, Manifest, Segment
+from fastload.store.manifest import MANIFEST_BYTES, sync_folder
+from fastload.store.progress import PART_END
+
+
+class Part(NamedTuple):
+    """A stretch of a file whose CRC32C the manifest has."""
+
+    offset: int
+    bytes: int
+    crc32c: int
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that a manifest names: a shard, or a file of segments.
+
+    Two files with equal `parts` have the same bytes wherever a manifest that names these parts leads.
+
+    Attributes:
+        folder: the folder that the manifest names for it; None: the dataset's.
+        name: its name.
+        parts: the parts that the manifest names, ascending; a shard is one part.
+        whole: whether the file has exactly `bytes` bytes, as a shard has; others may go on after the last part.
+    """
+
+    folder: str | None
+    name: str
+    parts: tuple[Part, ...]
+    whole: bool
+
+    @property
+    def bytes(self) -> int:
+        """Bytes up to the end of the last part: as much of the file as anybody reads."""
+        return max(part.offset + part.bytes for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """Digest of its content's checksums: equal digests mean equal bytes."""
+        return hashlib.blake2b(json.dumps([self.whole, self.parts]).encode(), digest_size=16).hexdigest()
+
+    def fits(self, size: int) -> bool:
+        """Whether a file of this size can be this one."""
+        return size == self.bytes if self.whole else size >= self.bytes
+
+
+def data_files(manifest: Manifest, *, sidecars: bool = True) -> tuple[DataFile, ...]:
+    """The files that a manifest names, each once: first those of segments, then the shards in order."""
+    segments: dict[tuple[str | None, str], set[Part]] = {}
+    shards: dict[tuple[str | None, str], DataFile] = {}
+
+    def add(segment: Segment) -> None:
+        parts = segments.setdefault((segment.folder, segment.file), set())
+        parts.add(Part(segment.offset, segment.bytes, segment.crc32c))
+
+    for sidecar in manifest.sidecars if sidecars else ():
+        add(sidecar)
+    for shard in manifest.shards:
+        for segment in (*shard.added.values(), *(() if shard.rows is None else (shard.rows,))):
+            add(segment)
+        part = Part(0, shard.bytes, shard.crc32c)
+        shards[shard.folder, shard.file] = DataFile(shard.folder, shard.file, (part,), whole=True)
+    beside = (DataFile(folder, name, tuple(sorted(parts)), whole=False) for (folder, name), parts in segments.items())
+    return *beside, *shards.values()
+
+
+class PartCheck:
+    """CRC32C of the parts of one file, whose bytes come in order."""
+
+    def __init__(self, file: DataFile) -> None:
+        self.file = file
+        self._crcs = [0] * len(file.parts)
+
+    def add(self, start: int, data: Buffer) -> None:
+        """Takes the bytes of the file from `start` on."""
+        view = memoryview(data).cast("B")
+        for number, part in enumerate(self.file.parts):
+            low, high = max(part.offset, start), min(part.offset + part.bytes, start + len(view))
+            if low < high:
+                self._crcs[number] = core.crc32c(view[low - start : high - start], self._crcs[number])
+
+    def wrong(self) -> str:
+        """Describes the first part whose checksum is not the manifest's; "" if there is none."""
+        for found, part in zip(self._crcs, self.file.parts, strict=True):
+            if found != part.crc32c:
+                where = "its checksum" if self.file.whole else f"the checksum of bytes {part.offset} to {part.offset + part.bytes}"
+                return f"{where} is {found:#010x} where the manifest says {part.crc32c:#010x}"
+        return ""
+
+
+def read_manifest(objects: Objects, name: str = MANIFEST_NAME) -> Manifest:
+    """The manifest in an object below a URL. Raises RemoteMissingError if there is none; RemoteError, DatasetError."""
+    return Manifest.from_bytes(objects.get(name, MANIFEST_BYTES), objects.url, name)
+
+
+def find_manifest(objects: Objects) -> Manifest | None:
+    """The manifest of the dataset at a URL; None if there is no dataset.
+
+    Raises:
+        DatasetError: it is damaged, of a later version, or names files that cannot be at a URL.
+        RemoteError: the store does not give it.
+    """
+    try:
+        manifest = read_manifest(objects)
+    except RemoteMissingError:
+        return None
+    check_places(manifest, objects.url)
+    return manifest
+
+
+def check_places(manifest: Manifest, url: str) -> None:
+    """Checks that every file of a dataset lies at its URL. Raises DatasetError."""
+    if any(shard.base is not None for shard in manifest.shards) or any(file.folder is not None for file in data_files(manifest)):
+        raise DatasetError(f"{url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`")
+
+
+def load_manifest(objects: Objects, version: int | None = None) -> Manifest:
+    """The manifest of the dataset at a URL.
+
+    Args:
+        objects: those below the URL.
+        version: refused unless it is the dataset's only one there.
+
+    Raises:
+        DatasetError: as `find_manifest`, or there is no dataset, or it is at another version.
+        RemoteError: the store does not give it.
+    """
+    manifest = find_manifest(objects)
+    if manifest is None:
+        raise DatasetError(
+            f"{objects.url} holds no packed dataset (no {MANIFEST_NAME}): check the URL, or send one there with `fastload push`"
+        )
+    if version is not None and version != manifest.version:
+        raise DatasetError(f"{objects.url} has only version {manifest.version}: older versions are not pushed unless they are asked for")
+    return manifest
+
+
+def missing(files: Iterable[DataFile], listed: Iterable[ObjectInfo]) -> Iterator[tuple[DataFile, str]]:
+    """The files that a listing of objects does not have, or has in another size; each with what is wrong."""
+    sizes = {info.name: info.size for info in listed}
+    for file in files:
+        size = sizes.get(file.name)
+        if size is None:
+            yield file, "there is no such object"
+        elif not file.fits(size):
+            yield file, f"{size:,} bytes where the manifest says {file.bytes:,}"
+
+
+RANGE_BYTES = 4 << 20
+"""Bytes of a request: large enough that a request's latency counts little, small enough that several in flight fit into memory."""
+REQUESTS = 8
+"""Requests in flight, so that at most this many ranges, and the one in use, are in memory."""
+
+
+def checked_ranges(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[DataFile, int, Buffer, str | None]]:
+    """(file, offset, bytes, verdict) of consecutive ranges of each file, file after file.
+
+    The verdict is None before a file's last range; then what is wrong with its checksums, "" if nothing is. Requests that are under way
+    when the iteration is given up are cancelled.
+
+    Raises:
+        RemoteError: a range cannot be read.
+    """
+    check: PartCheck | None = None
+    with contextlib.closing(_requests(objects, files)) as requests:
+        for file, start, request in requests:
+            if check is None or start == 0:
+                check = PartCheck(file)
+            data = request.result()
+            check.add(start, data)
+            yield file, start, data, check.wrong() if start + RANGE_BYTES >= file.bytes else None
+
+
+def _requests(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[DataFile, int, Future[Buffer]]]:
+    pending: deque[tuple[DataFile, int, Future[Buffer]]] = deque()
+    with fetch_loop.in_use() as loop:
+        try:
+            for file in files:
+                for start in range(0, file.bytes, RANGE_BYTES):
+                    stop = min(start + RANGE_BYTES, file.bytes)
+                    pending.append((file, start, loop.submit(objects.fetch, file.name, start, stop)))
+                    if len(pending) == REQUESTS:
+                        yield pending[0]
+                        pending.popleft()
+            while pending:
+                yield pending[0]
+                pending.popleft()
+        finally:
+            for _, _, request in pending:
+                request.cancel()
+
+
+def download(
+    objects: Objects, files: Iterable[DataFile], folder: Path, *, durable: bool = True
+) -> Generator[tuple[DataFile, int, str | None]]:
+    """Downloads files into a folder; (file, bytes, verdict) of each range, as `checked_ranges` has them.
+
+    A file gets its name once all its checksums hold, and, where durable, it is on the disk; before, its name ends with PART_END.
+
+    Raises:
+        OSError: a file cannot be written.
+        RemoteError: a range cannot be read.
+    """
+    out: BinaryIO | None = None
+    try:
+        with contextlib.closing(checked_ranges(objects, files)) as ranges:
+            for file, start, data, verdict in ranges:
+                part = folder / (file.name + PART_END)
+                if out is None or start == 0:
+                    part.unlink(missing_ok=True)
+                    out = open(part, "xb")
+                out.write(data)
+                if verdict is not None:
+                    _end(out, part, folder / file.name, keep=not verdict, durable=durable)
+                    out = None
+                yield file, len(memoryview(data)), verdict
+    finally:
+        if out is not None:
+            out.close()
+
+
+def _end(out: BinaryIO, part: Path, path: Path, *, keep: bool, durable: bool) -> None:
+    with out:
+        out.flush()
+        if durable and keep:
+            os.fsync(out.fileno())
+    if not keep:
+        part.unlink()
+        return
+    os.replace(part, path)
+    if durable:
+        sync_folder(path.parent)

@@ -1,0 +1,668 @@
+"""ObstoreObjects: the objects below an S3, GCS, Azure, HTTP or file URL, by obstore.
+
+BusyServer: lets one request at a time through to a server that answers 429 or 503 to all of them.
+
+CredentialProvider: a user's credential_provider, with a limit on how long it may take, fit to be sent to worker processes.
+
+GatheredRanges: asks for small ranges of one object, which several tasks want at the same moment, by one call of obstore.
+
+Awaiting a call of obstore takes as much CPU as the request itself, 110 to 140 us: a task of tokio, a thread that waits for the GIL, and a
+wake-up of the asyncio loop. One call for up to MOST ranges, which obstore asks for at the same time, takes that once.
+
+StoreMaker: makes obstore's stores of a URL and its storage_options.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import concurrent.futures
+import contextlib
+import inspect
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as LateError
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from typing_extensions import Buffer
+
+from fastload.common.urls import local_path, shown
+from fastload.errors import ArgumentError, ClosedError, RemoteError
+from fastload.remote.fetch_loop import result_of
+from fastload.remote.objects import (
+    FIRST_PAUSE_BUSY,
+    LONGEST_PAUSE,
+    Failure,
+    LimitedThreads,
+    ObjectInfo,
+    Objects,
+    Tries,
+    of_message,
+    wrong_length,
+)
+from fastload.remote.obstore_process import add_holder, own_obstore
+
+
+class BusyServer:
+    """Whether a server asked all calls of one client for fewer requests, and which call may ask it again.
+
+    1. An answer of 429 or 503 closes it. Then one call at a time gets a turn, after pauses that grow as those of one call would; the others
+       wait. So a server that says Retry-After, which obstore does not tell, gets a few requests until it serves again, however many calls
+       are under way.
+    2. Any other answer, also one to a request that was under way before, opens it for all.
+    3. Any thread may call it.
+
+    Attributes:
+        failure: the last of those answers; None while it is open.
+    """
+
+    def __init__(self) -> None:
+        self.failure: Failure | None = None
+        self._lock = threading.Lock()  # guards all of it
+        self._opened: Future[None] = Future()
+        self._rounds = 0
+        self._closed_at = 0.0
+        self._next = 0.0  # when the next call gets a turn
+
+    def refused(self, failure: Failure, began: float, left: float) -> None:
+        """Notes an answer of 429 or 503 to a request that began at a time, of a call that has `left` seconds left."""
+        with self._lock:
+            if self.failure is None:
+                self._opened, self._rounds = Future(), 0
+            elif began < self._closed_at:
+                return  # it was on its way when the server began to refuse: no news
+            self.failure, self._closed_at = failure, time.monotonic()
+            self._rounds += 1
+            self._next = self._closed_at + min(self._pause(), max(left, 0.0) / 2)
+
+    def answered(self) -> None:
+        """Notes any other answer."""
+        with self._lock:
+            if self.failure is not None:
+                self.failure = None
+                self._opened.set_result(None)
+
+    def turn(self) -> tuple[float, Future[None]]:
+        """Seconds to wait before a call asks for its turn again, 0 where it has it; and what has a result once all may go on."""
+        with self._lock:
+            now = time.monotonic()
+            if self.failure is not None:
+                if now < self._next:
+                    return self._next - now, self._opened
+                self._next = now + self._pause()  # should the call that has the turn not come back
+            return 0.0, self._opened
+
+    def _pause(self) -> float:
+        longest = min(FIRST_PAUSE_BUSY * 2.0 ** max(self._rounds - 1, 0), LONGEST_PAUSE)
+        return longest * random.uniform(0.5, 1.0)
+
+
+LIMIT_S = 30.0
+"""Seconds that a provider may take; half of the timeout where that is less."""
+KEY = "credential_provider"
+_ADVICE = "write a function that returns the credentials as a dict; obstore.auth has some"
+
+
+class CredentialProvider:
+    """A callable that obstore asks for credentials: the user's, called in a thread of its own and waited for no longer than a limit.
+
+    obstore calls it in a thread of the client, which nothing ends: a provider that waits for a lock that a fork lost, or for a server that
+    is silent, would else hold every request for good. Its other attributes, which obstore may ask for, are the user's.
+    """
+
+    def __init__(self, provider: Callable[[], Any], timeout: float) -> None:
+        self._provider = provider
+        self._limit = min(LIMIT_S, timeout / 2)
+        self._threads = LimitedThreads(1, "fastload-credentials")
+
+    def __call__(self) -> Any:
+        answer = self._threads.submit(self._provider)
+        try:
+            return answer.result(self._limit)
+        except LateError:
+            self._threads.give_up(answer)
+            raise TimeoutError(f"the credential_provider did not answer within {self._limit:g} s") from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_provider"], name)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._threads.close()
+
+
+def bounded_provider(provider: Any, timeout: float) -> CredentialProvider | None:
+    """A user's provider, bounded; None where there is none. Raises ArgumentError where it cannot be one."""
+    if isinstance(provider, _Sent):  # of a shallow copy, which pickles nothing
+        provider = provider.content
+    if provider is None:
+        return None
+    if not callable(provider):
+        raise ArgumentError(f"storage_options[{KEY!r}] is a {type(provider).__name__}, not a function: {_ADVICE}")
+    if inspect.iscoroutinefunction(provider) or inspect.iscoroutinefunction(type(provider).__call__):
+        raise ArgumentError(f"storage_options[{KEY!r}] is async, and blocking requests cannot await it: {_ADVICE}")
+    return CredentialProvider(provider, timeout)
+
+
+class _Sent:
+    """A provider on its way to another process, by cloudpickle: a lambda or a closure may go."""
+
+    def __init__(self, provider: Any) -> None:
+        self.content = provider
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import pickle
+
+        import cloudpickle
+
+        try:
+            return pickle.loads, (cloudpickle.dumps(self.content),)
+        except Exception as error:  # whatever its own __reduce__ raises
+            failed = type(error).__name__
+        raise ArgumentError(
+            f"storage_options[{KEY!r}] cannot be sent to a worker process ({failed} in its pickling): "
+            "give a function that opens its session when it is called, or start workers with multiprocessing_context='fork'"
+        )
+
+
+def sendable(options: dict[str, Any]) -> dict[str, Any]:
+    """storage_options as another process takes them, once they are pickled. Pickling them raises ArgumentError where that cannot be."""
+    return {key: _Sent(value) if key == KEY and value is not None else value for key, value in options.items()}
+
+
+SMALL_BYTES = 256 << 10
+"""Ranges of fewer bytes are gathered: of larger ones the request takes most, and each is to be used as soon as it has come."""
+MOST = 10
+"""Ranges that one call asks for: obstore has as many under way at once, and would ask for others after them."""
+
+_Wanted: TypeAlias = "tuple[int, int, asyncio.Future[Buffer]]"
+
+
+class GatheredRanges:
+    """Small ranges that are wanted, and the calls that ask for them.
+
+    1. `fetch` is called on a running asyncio loop; ranges that are wanted in one iteration of it are gathered, by store and object.
+    2. A call that fails is the failure of each of its ranges.
+    3. A call ends when all that wait for its ranges were cancelled.
+
+    Args:
+        obstore: the package.
+    """
+
+    def __init__(self, obstore: Any) -> None:
+        self._obstore = obstore
+        self._closed = False
+        self._wanted: dict[tuple[asyncio.AbstractEventLoop, int, str], tuple[Any, list[_Wanted]]] = {}
+        self._calls: dict[asyncio.Future[Any], list[_Wanted]] = {}
+
+    async def fetch(self, store: Any, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object, or as many of them as it has."""
+        loop = asyncio.get_running_loop()
+        key = loop, id(store), name
+        found = self._wanted.get(key)
+        if found is None:
+            found = self._wanted[key] = store, []
+            loop.call_soon(self._ask, key)
+        future: asyncio.Future[Buffer] = loop.create_future()
+        found[1].append((start, stop, future))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._drop(future)
+            raise
+
+    def close(self) -> list[asyncio.Future[Any]]:
+        """Makes no more calls; returns those under way, for the caller to cancel."""
+        self._closed = True
+        return list(self._calls)
+
+    def _ask(self, key: tuple[asyncio.AbstractEventLoop, int, str]) -> None:
+        """Asks for what was wanted of an object in this iteration of the loop."""
+        store, wanted = self._wanted.pop(key)
+        for group in _groups([each for each in wanted if not each[2].done()]):
+            if self._closed:
+                _cancel(group)
+                continue
+            try:
+                call = self._call(store, key[2], group)
+            except Exception as error:
+                _fail(group, error)
+                continue
+            self._calls[call] = group
+            call.add_done_callback(self._came)
+
+    def _call(self, store: Any, name: str, group: list[_Wanted]) -> asyncio.Future[Any]:
+        if len(group) == 1:
+            return self._obstore.get_range_async(store, name, start=group[0][0], end=group[0][1])  # type: ignore[no-any-return]
+        starts, ends = [each[0] for each in group], [each[1] for each in group]
+        return self._obstore.get_ranges_async(store, name, starts=starts, ends=ends, coalesce=0)  # type: ignore[no-any-return]
+
+    def _came(self, call: asyncio.Future[Any]) -> None:
+        """Hands out what a call came to."""
+        group = self._calls.pop(call)
+        if call.cancelled():
+            return _cancel(group)
+        error = call.exception()
+        if error is not None:
+            return _fail(group, error)
+        bodies = [call.result()] if len(group) == 1 else call.result()
+        for (_, _, future), body in zip(group, bodies, strict=True):
+            if not future.done():
+                future.set_result(body)
+
+    def _drop(self, future: asyncio.Future[Buffer]) -> None:
+        """Cancels the call of a range that nobody waits for any more, unless somebody waits for another one of the call."""
+        for call, group in self._calls.items():
+            if any(each[2] is future for each in group):
+                if all(each[2].done() for each in group):
+                    call.cancel()
+                return
+
+
+def _groups(wanted: list[_Wanted]) -> Iterator[list[_Wanted]]:
+    """Groups of at most MOST ranges, of which no two touch: obstore makes one of such, and panics if the object ends before the second."""
+    group: list[_Wanted] = []
+    for each in sorted(wanted, key=lambda each: each[0]):
+        if group and (len(group) == MOST or each[0] <= group[-1][1]):
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+def _cancel(group: list[_Wanted]) -> None:
+    for _, _, future in group:
+        future.cancel()
+
+
+def _fail(group: list[_Wanted], error: BaseException) -> None:
+    for _, _, future in group:
+        if not future.done():
+            future.set_exception(error)
+
+
+SILENCE_LIMIT = 10.0
+"""Seconds without a byte after which a read is given up and tried again; a quarter of the timeout where that is less."""
+CONNECT_LIMIT = 5.0
+_ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE|GCS)\w*_ENDPOINT(_URL)?(_\w+)?|STORAGE_EMULATOR_HOST")
+
+
+class StoreMaker:
+    """Makes stores of one URL.
+
+    Stores for reading do not try again by themselves: the client does, since it knows when. A store for writing tries each part of an
+    upload again, so that one lost part is not the whole file's.
+    """
+
+    def __init__(self, obstore: Any, url: str, options: dict[str, object], timeout: float) -> None:
+        self._obstore = obstore
+        self._url = url
+        self._timeout = timeout
+        self._client = _taken_mapping(options, "client_options")
+        self.provider = bounded_provider(options.pop(KEY, None), timeout)
+        if "retry_config" in options:
+            raise ArgumentError("storage_options has no retry_config: fastload tries again by itself for `timeout` seconds")
+        self._config = options
+        self._take_password()
+        if "allow_http" not in self._client and _plain_http(url, options):
+            self._client["allow_http"] = True
+
+    def _take_password(self) -> None:
+        """Sends the user and password of a web server's URL as its header: obstore sends none, and shows them in its messages."""
+        parts = urlsplit(self._url)
+        user, at, host = parts.netloc.rpartition("@")
+        if at and parts.scheme.lower() in ("http", "https"):
+            self._url = urlunsplit(parts._replace(netloc=host))
+            header = "Basic " + base64.b64encode(unquote(user).encode()).decode()
+            self._client["default_headers"] = {"authorization": header, **_taken_mapping(self._client, "default_headers")}
+
+    def reader(self) -> Any:
+        """A store for reading."""
+        silence = min(SILENCE_LIMIT, self._timeout / 4)
+        limits = {"timeout": timedelta(seconds=self._timeout), "read_timeout": timedelta(seconds=silence)}
+        return self._make(limits, {"max_retries": 0})
+
+    def writer(self) -> Any:
+        """A store for writing."""
+        return self._make({"timeout": timedelta(seconds=self._timeout)}, {"retry_timeout": timedelta(seconds=self._timeout)})
+
+    def _make(self, limits: Mapping[str, object], retry: Mapping[str, object]) -> Any:
+        path = local_path(self._url)
+        failed = ""
+        try:
+            if path is not None:
+                return self._local(Path(path))
+            connect = timedelta(seconds=min(CONNECT_LIMIT, self._timeout))
+            client = {"connect_timeout": connect, **limits, **self._client}
+            given = {"config": self._config or None, KEY: self.provider}
+            return self._obstore.store.from_url(
+                self._url, client_options=client, retry_config=retry, **{key: value for key, value in given.items() if value is not None}
+            )
+        except (self._obstore.exceptions.BaseError, ValueError, TypeError) as error:
+            failed = _words(error)
+        raise ArgumentError(f"{shown(self._url)} cannot be opened: {failed}")
+
+    def _local(self, path: Path) -> Any:
+        if self._config:
+            raise ValueError("storage_options have no meaning for file://")
+        return self._obstore.store.LocalStore(path, mkdir=True)
+
+
+def _words(error: Exception) -> str:
+    """What is wrong with an option. Of obstore's text, which may show the URL's or an option's secrets, only a key's name is kept."""
+    text = str(error)
+    if found := re.search(r"Configuration key: '([A-Za-z0-9_.-]{1,80})' is not valid", text) or re.search(
+        r"Invalid key: ([A-Za-z0-9_.-]{1,80})\.", text
+    ):
+        return f"storage_options has no key {found[1]!r} for it"
+    if "does not accept any configuration" in text:
+        return "storage_options of an HTTP server may hold only client_options"
+    if "have no meaning" in text:
+        return text
+    return "check the URL and the values in storage_options"
+
+
+def _taken_mapping(options: dict[str, object], key: str) -> dict[str, object]:
+    value = options.pop(key, None) or {}
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"storage_options[{key!r}] must be a dict, not {type(value).__name__}")
+    return dict(value)
+
+
+def _plain_http(url: str, options: Mapping[str, object]) -> bool:
+    """Whether the URL, or the endpoint in the options or the environment, is http and not https."""
+    if urlsplit(url).scheme.lower() == "http":
+        return True
+    given = [value for key, value in options.items() if "endpoint" in key.lower()]
+    named = given or [value for key, value in os.environ.items() if _ENDPOINT.fullmatch(key)]
+    return any(isinstance(value, str) and value.lower().startswith("http://") for value in named)
+
+
+R = TypeVar("R")
+
+PART_BYTES = 8 << 20
+"""Bytes of a part of an upload; more where a file would have more than _MOST_PARTS."""
+_MOST_PARTS = 9_000  # S3 takes 10,000, Azure 50,000
+PARTS_AT_ONCE = 4
+_LISTED_MOST = 10_000_000
+_EMPTY = b""
+
+
+class ObstoreObjects(Objects):
+    """The objects below one URL, by obstore.
+
+    Every request is awaited on the process's fetch loop, by the blocking methods too: so Ctrl-C and `close` end it, and none goes on
+    unseen.
+
+    The client keeps two stores, each with connections of its own: one for reading, which gives up a request that is silent, and one for
+    writing, whose requests are silent for as long as their body takes to be sent.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
+        self.url = shown(url).rstrip("/")
+        self._obstore: Any = own_obstore()
+        self._maker = StoreMaker(self._obstore, url, dict(options), timeout)
+        self._timeout = timeout
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()  # guards the two stores
+        self._reader: Any = self._maker.reader()
+        self._writer: Any = None
+        self._awaited: set[asyncio.Future[Any]] = set()
+        self._busy = BusyServer()
+        self._gathered = GatheredRanges(self._obstore)
+        add_holder(self)
+
+    def get(self, name: str, limit: int) -> bytes:
+        """The whole object, of at most `limit` bytes."""
+        size, data = self._call("reading", name, lambda store: self._whole(store, name, limit))
+        if data is None:
+            raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
+        return data
+
+    def get_range(self, name: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object."""
+        if start >= stop:
+            return _no_bytes(start, stop)
+        body: Buffer = self._call(
+            f"reading bytes {start}-{stop - 1} of",
+            name,
+            lambda store: self._obstore.get_range_async(store, name, start=start, end=stop),
+            lambda body: wrong_length(body, stop - start),
+        )
+        return body
+
+    async def fetch(self, name: str, start: int, stop: int) -> Buffer:
+        """The same, awaited."""
+        if start >= stop:
+            return _no_bytes(start, stop)
+        tries = None
+        while True:
+            if self._busy.failure is not None:
+                tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
+                while (wait := self._wait(tries)) is not None:
+                    await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
+            store = self._store()
+            began = time.monotonic()
+            if tries is None and stop - start < SMALL_BYTES:
+                request = self._gathered.fetch(store, name, start, stop)
+            else:
+                request = self._cancellable(self._obstore.get_range_async(store, name, start=start, end=stop))
+            try:
+                # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
+                body: Buffer = await (request if tries is None else asyncio.wait_for(request, max(tries.left(), 0.001)))
+                failure = wrong_length(body, stop - start)
+            except asyncio.CancelledError:
+                if self._closed:
+                    raise ClosedError(f"{self.url} was closed while {self._place(name)} was read") from None
+                raise
+            except Exception as error:
+                failure = self._failure(error)
+            if failure is None:
+                if self._busy.failure is not None:
+                    self._busy.answered()
+                return body
+            tries = tries or Tries(f"reading bytes {start}-{stop - 1} of", self._place(name), self._timeout)
+            await asyncio.sleep(self._next_try(tries, failure, store, began))
+
+    def head(self, name: str) -> ObjectInfo:
+        """Size and ETag of an object."""
+        meta = self._call("looking up", name, lambda store: self._obstore.head_async(store, name))
+        return ObjectInfo(name, meta["size"], meta["e_tag"])
+
+    def list(self) -> list[ObjectInfo]:
+        """All objects below the URL."""
+        return list(self._call("listing", "", self._listed).values())
+
+    def put(self, name: str, data: bytes) -> None:
+        """Writes a small object in one request."""
+        self._call("writing", name, lambda store: self._obstore.put_async(store, name, data, use_multipart=False), write=True)
+
+    def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
+        """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then asks for the object's size, which must be the file's."""
+        size = path.stat().st_size
+        part = max(PART_BYTES, -(-size // _MOST_PARTS))
+
+        async def upload(store: Any) -> None:
+            with open(path, "rb") as file:
+                await self._obstore.put_async(store, name, _parts(file, part, sent), chunk_size=part, max_concurrency=PARTS_AT_ONCE)
+
+        self._call("uploading", name, upload, write=True)
+        there = self.head(name).size
+        if there != size:
+            raise RemoteError(
+                f"{self._place(name)} has {there} bytes after its upload, and {path} has {size}: the file changed: upload it again",
+                url=self._place(name),
+            )
+
+    def delete(self, name: str) -> None:
+        """Removes an object; it is no error if there is none."""
+
+        async def remove(store: Any) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                await self._obstore.delete_async(store, name)
+
+        self._call("deleting", name, remove, write=True)
+
+    def close(self) -> None:
+        """Cancels what is awaited and drops the stores, which end their connections; idempotent. In a forked child it does nothing."""
+        if os.getpid() != self._pid:
+            return  # dropping the parent's stores here would harm the parent's connections: NOTE [ obstore after a fork ]
+        with self._lock:
+            self._closed = True
+            self._reader = self._writer = None
+        if self._maker.provider is not None:
+            self._maker.provider.close()
+        self._busy.answered()  # who waits for a turn finds that it is closed
+        for request in [*self._awaited, *self._gathered.close()]:
+            with contextlib.suppress(RuntimeError):  # its loop is closed
+                request.get_loop().call_soon_threadsafe(request.cancel)
+
+    async def _cancellable(self, request: asyncio.Future[Any]) -> Any:
+        """Awaits a request that close() may cancel."""
+        self._awaited.add(request)
+        try:
+            return await request
+        finally:
+            self._awaited.discard(request)
+
+    async def _whole(self, store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
+        """Size and bytes of an object; no bytes if there are more than `limit`."""
+        result = await self._obstore.get_async(store, name)
+        size = result.meta["size"]
+        return size, bytes(await result.bytes_async()) if size <= limit else None
+
+    async def _listed(self, store: Any) -> dict[str, ObjectInfo]:
+        """What a store lists, by name. A list that brings nothing new, or has no end, is refused."""
+        found: dict[str, ObjectInfo] = {}
+        async for page in self._obstore.list(store, chunk_size=1000):
+            known = len(found)
+            found |= {meta["path"]: ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in page}
+            again = bool(page) and len(found) == known
+            if again or known > _LISTED_MOST:
+                what = "names the same objects again and again" if again else f"names more than {_LISTED_MOST:,} objects"
+                raise RemoteError(f"{self.url}: the server's list of what is below it {what}: check the URL", url=self.url)
+        return found
+
+    def _place(self, name: str) -> str:
+        return f"{self.url}/{name}" if name else self.url
+
+    def _store(self, write: bool = False) -> Any:
+        """The store for reading or writing; ClosedError in another process than the maker's, and after close()."""
+        if os.getpid() != self._pid:
+            raise ClosedError(f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here")
+        store = self._writer if write else self._reader
+        if store is None:
+            with self._lock:
+                if self._closed:
+                    raise ClosedError(f"{self.url} is closed")
+                store = self._writer = self._writer or self._maker.writer()
+        return store
+
+    def _renew(self, old: object) -> None:
+        """Makes the stores anew, unless another thread already did so."""
+        with self._lock:
+            if not self._closed and old in (self._reader, self._writer):
+                self._reader = self._maker.reader()
+                self._writer = None
+
+    def _failure(self, error: Exception) -> Failure:
+        """What an exception of a request means; an exception that is not of a request is raised again."""
+        if isinstance(error, FileNotFoundError):
+            return Failure("missing", "there is no such object or bucket")
+        if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+            return Failure("again", "the server was silent for too long, or too slow")
+        if isinstance(error, PermissionError):
+            return Failure("denied", "access denied")
+        if isinstance(error, self._obstore.exceptions.BaseError):
+            return of_message(str(error))
+        if type(error) is ValueError:
+            return Failure("final", "its name has an empty part or dots as a part", "give names without them")
+        raise error
+
+    def _wait(self, tries: Tries) -> tuple[float, concurrent.futures.Future[None]] | None:
+        """How long, and for what, a call waits before it asks for its turn at a busy server again; None: it has it. Raises RemoteError."""
+        seconds, opened = self._busy.turn()
+        failure = self._busy.failure
+        if not seconds or failure is None:
+            return None
+        left = tries.left()
+        if left <= 0:
+            tries.count -= 1  # the one that was still to be made
+            raise tries.error(failure)
+        return min(seconds, left), opened
+
+    def _next_try(self, tries: Tries, failure: Failure, store: object, began: float) -> float:
+        """Seconds to wait before the next try; raises RemoteError if there is none."""
+        if failure.kind == "busy":
+            self._busy.refused(failure, began, tries.left())
+        elif failure.kind != "again":
+            self._busy.answered()
+        if tries.renew_credentials(failure):
+            self._renew(store)
+            return 0.0
+        pause = tries.pause(failure)
+        if pause < 0:
+            raise tries.error(failure)
+        return pause
+
+    def _call(
+        self,
+        doing: str,
+        name: str,
+        request: Callable[[Any], Awaitable[R]],
+        wrong: Callable[[R], Failure | None] = lambda _: None,
+        write: bool = False,
+    ) -> R:
+        """What a request returns, tried again where that can help; `wrong` says what is wrong with a result."""
+        self._store(write)  # refuses at once where there is none
+        result: R = result_of(self._tried, Tries(doing, self._place(name), self._timeout), request, wrong, write)
+        return result
+
+    async def _tried(self, tries: Tries, request: Callable[[Any], Awaitable[R]], wrong: Callable[[R], Failure | None], write: bool) -> R:
+        task = asyncio.current_task()
+        assert task is not None
+        self._awaited.add(task)
+        try:
+            while True:
+                while self._busy.failure is not None and (wait := self._wait(tries)) is not None:
+                    await asyncio.wait([asyncio.wrap_future(wait[1])], timeout=wait[0])
+                store = self._store(write)
+                began = time.monotonic()
+                try:
+                    result = await request(store)
+                    failure = wrong(result)
+                except Exception as error:
+                    failure = self._failure(error)
+                if failure is None:
+                    self._busy.answered()
+                    return result
+                await asyncio.sleep(self._next_try(tries, failure, store, began))
+        except asyncio.CancelledError:
+            if self._closed:
+                raise ClosedError(f"{self.url} was closed while {tries.url} was asked for") from None
+            raise
+        finally:
+            self._awaited.discard(task)
+
+
+def _no_bytes(start: int, stop: int) -> Buffer:
+    if start > stop:
+        raise ArgumentError(f"a range of bytes must not end before it begins: {start} .. {stop}")
+    return _EMPTY
+
+
+def _parts(file: Any, part: int, sent: Callable[[int], None] | None) -> Iterator[bytes]:
+    while data := file.read(part):
+        yield data
+        if sent is not None:
+            sent(len(data))
