@@ -9,11 +9,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.batch.containers import Flat, Padded
-    from fastload.dataset import PackedDataset
+    from fastload.dataset.in_place.hugging_face import OnImages
+    from fastload.dataset.mixture import Mixture
+    from fastload.dataset.packed import PackedDataset
     from fastload.health import HealthMonitor
-    from fastload.in_place.on_images import OnImages
     from fastload.loader import FastLoader
-    from fastload.mixture import Mixture
     from fastload.order import BucketBatchSampler
     from fastload.packing import attach, export, index, pack
     from fastload.transfer import pull, push
@@ -54,9 +54,9 @@ _HOMES = {
     "Flat": ("fastload.batch.containers", "Flat"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
     "KeyedSampler": ("fastload.window", "KeyedSampler"),
-    "Mixture": ("fastload.mixture", "Mixture"),
-    "OnImages": ("fastload.in_place.on_images", "OnImages"),
-    "PackedDataset": ("fastload.dataset", "PackedDataset"),
+    "Mixture": ("fastload.dataset.mixture", "Mixture"),
+    "OnImages": ("fastload.dataset.in_place.hugging_face", "OnImages"),
+    "PackedDataset": ("fastload.dataset.packed", "PackedDataset"),
     "Padded": ("fastload.batch.containers", "Padded"),
     "WindowSampler": ("fastload.window", "WindowSampler"),
     "add_columns": ("fastload.versions", "add_columns"),

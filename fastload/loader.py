@@ -16,7 +16,7 @@ from fastload.base_iterator import LoaderIterator, uncompiled
 from fastload.batch.collate import Form, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
-from fastload.dataset import PackedDataset
+from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import EngineChoice, OnError, Settings, warn_unused

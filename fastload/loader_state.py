@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch.utils.data import DataLoader
 
 from fastload.base_iterator import LoaderIterator
+from fastload.dataset.view import SentToWorkers
 from fastload.device.transfer import StageTimer
 from fastload.errors import ClosedError, Computed
-from fastload.execution.packed_data import SentToWorkers
 from fastload.execution.plan import ExecutionPlan, Planner
 from fastload.execution.settings import Settings
 from fastload.processes.in_process import InProcessIterator

@@ -108,7 +108,7 @@ def test_a_limit_on_pixels(packed: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_package_imports_with_any_environment() -> None:
     """A wrong variable is no error of the import."""
-    code = "import os; os.environ['FASTLOAD_MAX_PIXELS'] = 'abc'; import fastload.dataset, fastload.packing"
+    code = "import os; os.environ['FASTLOAD_MAX_PIXELS'] = 'abc'; import fastload.dataset.packed, fastload.packing"
     done = warm.run(code)
     assert done.returncode == 0, done.stderr
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from fastload.dataset.view import PackedData
 from fastload.device.stages import BatchStage, StageCall, has_numbers, numbered, one_by_one, stage_calls
 from fastload.device.to_float import DTYPES, Floats, Form
 from fastload.errors import ArgumentError
-from fastload.execution.packed_data import PackedData
 from fastload.execution.settings import Settings
 from fastload.transforms.compiler import label
 from fastload.transforms.ops import Normalize, ToFloat

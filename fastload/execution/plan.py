@@ -19,17 +19,16 @@ import torch
 from torch.utils.data import IterableDataset
 
 from fastload._native import core
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.mixture import Mixture
+from fastload.dataset.view import Draws, NativeDataset, PackedData, PackedDataReader, PackedView, same_objects
 from fastload.device import pinning
 from fastload.device.stages import IN_IMAGE, BatchFields, FormedSamples
 from fastload.device.to_float import Floats
 from fastload.device.transfer import StageTimer, TransferPlan
 from fastload.errors import ArgumentError
 from fastload.execution.batch_stages import BatchStages, form_of
-from fastload.execution.packed_data import PackedData, PackedDataReader, same_objects
 from fastload.execution.settings import EngineChoice, Settings
-from fastload.in_place.base import InPlaceDataset
-from fastload.mixture import Mixture
-from fastload.packed_view import Draws, NativeDataset, PackedView
 from fastload.transforms.spec import stored_output
 
 Engine = Literal["threads", "processes", "caller"]

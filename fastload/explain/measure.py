@@ -13,16 +13,15 @@ from torch.utils.data import IterableDataset
 
 from fastload._native import core
 from fastload.batch.bad_samples import kept_state
-from fastload.dataset import PackedDataset
+from fastload.dataset.packed import PackedDataset
+from fastload.dataset.values import steps_of, word_flips, wrapped
+from fastload.dataset.view import NativeDataset, PackedView
 from fastload.device.stages import StageCall
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure_batch import measure_batch
-from fastload.packed_view import NativeDataset, PackedView
 from fastload.threads.engine import ThreadEngine
 from fastload.transforms.spec import Plan, to_pillow
-from fastload.whole_samples import steps_of, wrapped
-from fastload.word_flips import word_flips
 
 SAMPLES = 64
 """At most, evenly spaced over the dataset; the first WARM are run once before."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.view import PackedData
 from fastload.errors import FastloadError
-from fastload.execution.packed_data import PackedData
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain import stage_table
-from fastload.in_place.base import InPlaceDataset
 from fastload.loader_state import LoaderState
 from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus

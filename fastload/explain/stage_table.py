@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from fastload.dataset import PackedDataset
+from fastload.dataset.packed import PackedDataset
+from fastload.dataset.view import NativeDataset
 from fastload.device.stages import BatchStage, StageCall
 from fastload.execution.batch_stages import explained_stages
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.explain.measure import Costs, measure
-from fastload.packed_view import NativeDataset
 from fastload.transforms.spec import Plan, Stage
 
 SAME_PASS = "″"

@@ -11,7 +11,7 @@ from torch.utils.data import ConcatDataset, Sampler, Subset
 
 from fastload.common.positions import subset_positions
 from fastload.common.rng import KeyedPermutation, checked_epoch, checked_seed, order_seed
-from fastload.dataset import PackedDataset
+from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.window.ranks import count_of
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from fastload.common.system import available_cpus
+from fastload.dataset.query import Columns, ConditionEngine
 from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
 from fastload.packing.export_parquet import ParquetWriter
 from fastload.packing.export_tar import TarWriter
@@ -24,7 +25,6 @@ from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, StoredSample, ahead
 from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.verify_report import BadSample
-from fastload.query import Columns, ConditionEngine
 from fastload.store import DatasetReader
 from fastload.store.manifest import output_path
 

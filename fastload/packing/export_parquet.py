@@ -10,9 +10,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from fastload.common.optional import optional
+from fastload.dataset.query import arrow_array, arrow_type
 from fastload.packing.sample_files import SampleFiles, StoredSample
 from fastload.packing.sources.declaration import LABEL, declaration, is_label
-from fastload.query import arrow_array, arrow_type, optional
 from fastload.store import Field
 
 _ROW_GROUP_BYTES = 64 << 20

@@ -18,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _sharding_worker_in
 
 from fastload.base_iterator import LoaderIterator
 from fastload.batch.bad_samples import NOTHING, PassLosses, Policy
+from fastload.dataset.view import set_draws, set_mixture
 from fastload.device import pinning
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
@@ -25,7 +26,6 @@ from fastload.errors import ClosedError, LoaderTimeout
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.torch_loader import IteratorArguments
 from fastload.order import is_stateful
-from fastload.packed_view import set_draws, set_mixture
 from fastload.processes.job import Job
 from fastload.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
 from fastload.resume.epoch_start import attach

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch._utils import ExceptionWrapper
 
     from fastload.batch.bad_samples import Lost, Policy
-    from fastload.packed_view import Draws
+    from fastload.dataset.view import Draws
     from fastload.processes.row_collate import Layout
     from fastload.resume.dataset_state import DatasetState
 

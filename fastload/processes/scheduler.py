@@ -15,7 +15,7 @@ from torch._utils import ExceptionWrapper
 
 from fastload._native import core
 from fastload.batch.bad_samples import Counts, Lost, Policy
-from fastload.packed_view import Draws
+from fastload.dataset.view import Draws
 from fastload.processes import messages
 from fastload.processes import row_collate as rows
 from fastload.processes.job import Job

@@ -28,9 +28,9 @@ import torch
 from torch.utils.data import BatchSampler, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from fastload.dataset.mixture import Mixture
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
-from fastload.mixture import Mixture
 from fastload.order import SamplerFacts, Sharded, ShardedSampler, facts_of, process_rank
 from fastload.resume.dataset_state import DatasetState, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress

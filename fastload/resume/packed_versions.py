@@ -7,9 +7,9 @@ from typing import Any
 
 from torch.utils.data import ConcatDataset, Subset
 
-from fastload.dataset import PackedDataset
+from fastload.dataset.mixture import Mixture
+from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
-from fastload.mixture import Mixture
 
 
 def packed_state(dataset: Any) -> dict[str, Any]:

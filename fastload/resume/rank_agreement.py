@@ -11,8 +11,8 @@ from torch import distributed
 from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler, Subset, SubsetRandomSampler, WeightedRandomSampler
 
 from fastload.common.positions import as_positions
+from fastload.dataset.mixture import Mixture
 from fastload.execution.settings import Settings
-from fastload.mixture import Mixture
 from fastload.order import BucketBatchSampler, Sharded, ShardedBatchSampler, ShardedSampler
 from fastload.resume.epoch_state import EpochState
 from fastload.resume.packed_versions import packed_state

@@ -16,13 +16,13 @@ from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, kept_state, reason_of
 from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import substitutes
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.opened import TORCH_DTYPES
+from fastload.dataset.view import PackedView
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
 from fastload.execution.plan import ExecutionPlan
-from fastload.in_place.base import InPlaceDataset
-from fastload.opened import TORCH_DTYPES
-from fastload.packed_view import PackedView
 from fastload.threads.engine import ThreadEngine
 from fastload.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
 from fastload.threads.native_rows import NativeValues, native_values

@@ -12,7 +12,7 @@ from fastload.remote.files import RemoteFiles, begin_pass
 from fastload.remote.requests import PassShare, Unit
 
 if TYPE_CHECKING:
-    from fastload.packed_view import PackedView
+    from fastload.dataset.view import PackedView
     from fastload.threads.coverage import Coverage
 
 _Positions = npt.NDArray[np.int64]

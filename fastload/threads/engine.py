@@ -16,16 +16,16 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.positions import as_positions
 from fastload.common.system import available_memory
-from fastload.dataset import PackedDataset
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.packed import PackedDataset
 from fastload.errors import RemoteError, ResourceError, SampleError
-from fastload.in_place.base import InPlaceDataset
 from fastload.remote.files import RemoteFiles
 from fastload.threads.batch_fetch import BatchFetch, Part
 from fastload.threads.bucket_pass import BucketPass
 from fastload.threads.image_sizes import EQUAL, LIST, Layout, batch_sizes
 
 if TYPE_CHECKING:
-    from fastload.packed_view import NativeDataset, PackedView
+    from fastload.dataset.view import NativeDataset, PackedView
     from fastload.threads.coverage import Coverage
 
 QUEUE = 4096

@@ -24,8 +24,8 @@ from typing import Any
 import torch
 
 from fastload.batch.bad_samples import Counts
+from fastload.dataset.view import same_objects
 from fastload.device import pinning
-from fastload.execution.packed_data import same_objects
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
 from fastload.resume.epoch_start import begin, follow, fresh, iterated_again

@@ -14,7 +14,7 @@ from fastload.batch.collate import Collate
 from fastload.errors import BatchShapeError
 
 if TYPE_CHECKING:
-    from fastload.packed_view import NativeDataset
+    from fastload.dataset.view import NativeDataset
 
 
 class Layout(NamedTuple):

@@ -13,8 +13,7 @@ from torch.utils.data import default_collate
 
 from fastload._native import core
 from fastload.batch.containers import Flat, Padded
-from fastload.native_fields import NativeField, NativeFields
-from fastload.native_images import Size
+from fastload.dataset.native_row import NativeField, NativeFields, Size
 from fastload.threads.image_sizes import LIST, Layout
 from fastload.threads.slot_images import Alone, padded_images
 

@@ -11,7 +11,7 @@ import torch
 
 from fastload._native import core
 from fastload.batch.containers import Padded
-from fastload.opened import TORCH_DTYPES
+from fastload.dataset.opened import TORCH_DTYPES
 from fastload.threads.image_sizes import LIST, Layout
 
 Alone = tuple[core.Batch, core.Lease]

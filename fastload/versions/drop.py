@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.positions import as_positions
+from fastload.dataset.query import Columns, ConditionEngine
 from fastload.errors import ArgumentError, PackError
-from fastload.query import Columns, ConditionEngine
 from fastload.store import DatasetChange, DatasetReader, Manifest, numbered
 
 _GO_ON = "run `fastload drop` again: nothing is lost"

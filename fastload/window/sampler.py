@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import ConcatDataset, RandomSampler, Subset
 
 from fastload.common.limits import parse_size
-from fastload.dataset import PackedDataset
+from fastload.dataset.packed import PackedDataset
 from fastload.window.order import WindowOrder, expanded
 from fastload.window.ranks import RankedSampler, count_of, drawn
 

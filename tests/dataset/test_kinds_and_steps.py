@@ -13,10 +13,10 @@ from small_source import COUNT, Numbered, packed
 import fastload
 import fastload.transforms as T
 from fastload import FastLoader, PackedDataset
+from fastload.dataset.values import torch_flips_words, word_flips
 from fastload.errors import TransformError
 from fastload.packing import Item
 from fastload.store import Field
-from fastload.word_flips import torch_flips_words, word_flips
 
 tv = pytest.importorskip("torchvision.tv_tensors")
 v2 = pytest.importorskip("torchvision.transforms.v2")

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastload import PackedDataset, pack
+from fastload.dataset.query import FUNCTIONS
 from fastload.errors import ArgumentError, SampleError
-from fastload.query.allowed import FUNCTIONS
 from fastload.store import Manifest
 
 duckdb = pytest.importorskip("duckdb")

@@ -22,7 +22,7 @@ from fastload.store import Field
 tv = pytest.importorskip("torchvision.tv_tensors")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 
-from fastload.points import MOVES, KeyPointsWithVisibility, Outline  # noqa: E402  (they need torchvision)
+from fastload.dataset.points import MOVES, KeyPointsWithVisibility, Outline  # noqa: E402  (they need torchvision)
 
 COUNT = 6
 CANVAS = (24, 30)

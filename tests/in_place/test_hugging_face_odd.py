@@ -27,8 +27,8 @@ from fastload._native import core
 from fastload.batch.collate import Collate
 from fastload.batch.containers import Padded
 from fastload.common.rng import substitutes
+from fastload.dataset.in_place import mapped
 from fastload.errors import DatasetError, SampleError
-from fastload.in_place import mapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 SMALL = transforms.Compose([transforms.CenterCrop(16), transforms.PILToTensor()])
@@ -425,7 +425,7 @@ REPLACED = {
         "datasets.formatting.formatting.CustomFormatter.format_batch",
     ),
     "decoding": (datasets.Image, "decode_example", "datasets.features.image.Image.decode_example"),
-    "OnImages": (OnImages, "_one", "fastload.in_place.on_images.OnImages._one"),
+    "OnImages": (OnImages, "_one", "fastload.dataset.in_place.hugging_face.OnImages._one"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The index cache on disk (fastload/in_place/index_cache.py): what one run learns serves the next, and nothing depends on it."""
+"""The index cache on disk (fastload/dataset/in_place/listed.py): what one run learns serves the next, and nothing depends on it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from torchvision import datasets
 
 from fastload import FastLoader
 from fastload._native import core
+from fastload.dataset.in_place.torchvision import FileDataset
 from fastload.errors import ArgumentError
-from fastload.in_place.dataset import FileDataset
 
 COUNT = 9
 

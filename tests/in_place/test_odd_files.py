@@ -1,4 +1,6 @@
-"""Files that are no usual JPEG, damaged, changed or gone: the samples and errors of the dataset itself (fastload/in_place/dataset.py)."""
+"""Files that are no usual JPEG, damaged, changed or gone: the samples and errors of the dataset itself
+(fastload/dataset/in_place/torchvision.py).
+"""
 
 from __future__ import annotations
 

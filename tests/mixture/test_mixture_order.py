@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastload.common.rng import KeyedPermutation, source_seed
-from fastload.mixture import MixtureOrder, shares
-from fastload.mixture.order import BLOCK, SPAN, Changes
+from fastload.dataset.mixture import BLOCK, SPAN, Changes, MixtureOrder, shares
 
 WEIGHTS = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=5).filter(any)
 

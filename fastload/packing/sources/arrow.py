@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.files import read_regular
+from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.arrow_columns import brief, python_value
@@ -30,7 +31,6 @@ from fastload.packing.sources.declared_columns import columns_of
 from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, Place, file_stamp
 from fastload.packing.sources.ranges import FileRanges
-from fastload.query import optional
 
 _KEPT = 4
 """Record batches that stay read."""

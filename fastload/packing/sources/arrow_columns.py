@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.files import read_regular
+from fastload.common.optional import optional
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.annotated import MASK_NAMES
@@ -25,7 +26,6 @@ from fastload.packing.sources.object_column import (
     object_notices,
 )
 from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, IMAGE_KEYS, LABEL_KEYS, Value
-from fastload.query import optional
 from fastload.store import Field
 
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from fastload.common.files import open_regular, read_regular
+from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.arrow_columns import brief, python_value
 from fastload.packing.sources.declared_columns import columns_of
 from fastload.packing.sources.numbered import NumberedInFiles
 from fastload.packing.sources.protocol import Item, file_stamp
-from fastload.query import optional
 
 _KEPT = 4
 """Row groups that stay decoded."""

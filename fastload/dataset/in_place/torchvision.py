@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.in_place.base import JPEGS, InPlaceDataset, checked_path, is_jpeg_by_name
-from fastload.in_place.known import KnownDataset, NotInPlaceError
-from fastload.in_place.listed import ListedImages
+from fastload.dataset.in_place.base import JPEGS, InPlaceDataset, checked_path, is_jpeg_by_name
+from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError
+from fastload.dataset.in_place.listed import ListedImages
 
 
 class FileDataset(InPlaceDataset):

@@ -14,9 +14,9 @@ import torch
 from fastload._native import core
 from fastload.common.files import expanded
 from fastload.common.urls import is_url, local_path, shown
+from fastload.dataset.query import Columns, ConditionEngine
+from fastload.dataset.sample_form import SampleForm
 from fastload.errors import ArgumentError, DatasetError, SampleError
-from fastload.query import Columns, ConditionEngine
-from fastload.sample_form import SampleForm
 from fastload.store.field import KINDS_IN_IMAGE
 from fastload.store.reader import DatasetFiles, DatasetReader
 

@@ -2,11 +2,14 @@
 
 `dataset[i]` and a FastLoader's batches come out of one C function, so both give the same pixels for the same
 (seed, epoch, index).
+
+FolderAttributes: what torchvision's ImageFolder has beside its samples, as attributes of a packed dataset.
 """
 
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,21 +24,88 @@ from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.positions import position_in
 from fastload.common.rng import checked_epoch, checked_seed
-from fastload.errors import ArgumentError, DatasetError, RemoteError, SampleError, TransformError
-from fastload.folder_attributes import FolderAttributes
-from fastload.native_fields import NativeFields, exchanged_pairs
-from fastload.native_images import NativeImages
-from fastload.opened import OpenedDataset, OpenOnUse, files_of
-from fastload.sample_form import SampleForm
+from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
+from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
+from fastload.dataset.sample_form import SampleForm
+from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
+from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
 from fastload.store.entries import checked_base
-from fastload.stored_values import StoredValues, check_transform
 from fastload.transforms.changes import TransformedDataset, fingerprint
 from fastload.transforms.spec import Plan
-from fastload.whole_samples import finished
-from fastload.word_flips import word_flips
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_NAMES = ("path", "name", "file", "filename")
+
+
+class FolderAttributes:
+    """Classes, targets and samples of a dataset that has its values by field."""
+
+    path: Any
+
+    @property
+    @abstractmethod
+    def opened(self) -> OpenedDataset:
+        """This process's open reader."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[str, ...]:
+        """Names of the delivered fields."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """All values of a field of fixed size."""
+
+    @abstractmethod
+    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """The values of a sample's fields that lie in its record, by name."""
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names by label, as the source had them; empty where it had none."""
+        return list(self.opened.reader.manifest.classes or [])
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label by class name."""
+        return {name: i for i, name in enumerate(self.classes)}
+
+    @Computed
+    def targets(self) -> list[int]:
+        """The label of every sample, as torchvision's folders have them: the values of the one int field.
+
+        Raises:
+            AttributeError: there is no int field, or more than one.
+        """
+        ints = [name for name in self.fields if self.opened.kinds[name] == "int"]
+        if len(ints) != 1:
+            raise AttributeError(f"{self.path} has no targets: they are the values of one int field, and it delivers {len(ints)}")
+        labels: list[int] = self.column(ints[0]).tolist()
+        return labels
+
+    @Computed
+    def samples(self) -> list[tuple[str, int]]:
+        """(name, label) of every sample, as torchvision's folders have them, where names were packed. Reads every record.
+
+        Raises:
+            AttributeError: there are no targets, or none of the text fields `path`, `name`, `file` and `filename`.
+        """
+        named = next((name for name in _NAMES if self.opened.kinds.get(name) == "text"), None)
+        if named is None:
+            raise AttributeError(f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}")
+        targets = self.targets
+        names = [self.stored_values(i, [named])[named] for i in range(len(self))]
+        return list(zip(names, targets, strict=True))
+
+    @Computed
+    def imgs(self) -> list[tuple[str, int]]:
+        """The same as samples."""
+        return self.samples
 
 
 class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
@@ -43,7 +113,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     `ds[i]` is `(image, label)` or `(image, mask)` where those are the fields, else a dict of field name to value. The image is a uint8
     tensor (3, height, width), contiguous, or a float one where the transform ends in ToFloat or Normalize; ints and floats are
-    Python's, arrays are tensors, json is parsed. `fastload.stored_values` has masks, boxes and the other kinds that are not columns.
+    Python's, arrays are tensors, json is parsed. `fastload.dataset.values` has masks, boxes and the other kinds that are not columns.
 
     1. Opened on first use in each process; pickling carries the path and the settings, so any start method works.
     2. A transform may be assigned, or changed in place, at any time: the next access plans it anew. A FastLoader reads it at `iter()`.
@@ -55,9 +125,10 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             which gives the same samples, bit for bit.
         transform: of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables may follow.
             What the decoder does not do runs per sample in Python, over whole samples of tv_tensors where there are masks, boxes and the
-            like (`fastload.whole_samples`); `fastload.plan.compile_plan` has the rules.
+            like (`fastload.dataset.values`); `fastload.plan.compile_plan` has the rules.
         fields: names of the fields to deliver, in order; default: all. A list or a mapping among them makes a dict of a sample's part:
-            ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.sample_form` has the rules.
+            ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the
+            rules.
         seed: of the random transforms.
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
         version: of the dataset, where it was changed since it was packed: 1 as it was packed, one more with each change; default: the

@@ -6,11 +6,11 @@ import os
 import sys
 from typing import Any
 
+from fastload.dataset.in_place import hugging_face, known
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.in_place.hugging_face import ArrowDataset
+from fastload.dataset.in_place.torchvision import FileDataset
 from fastload.errors import ArgumentError, TransformError
-from fastload.in_place import hugging_face, known
-from fastload.in_place.arrow_dataset import ArrowDataset
-from fastload.in_place.base import InPlaceDataset
-from fastload.in_place.dataset import FileDataset
 
 LIBRARIES = ("datasets", "torchvision.datasets")
 """The modules whose datasets are known: where none of them is imported, there is nothing to find."""

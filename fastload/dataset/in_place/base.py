@@ -22,10 +22,10 @@ from typing_extensions import Self
 
 from fastload._native import core
 from fastload.common.limits import default_max_pixels
+from fastload.dataset.in_place.known import NotInPlaceError
+from fastload.dataset.in_place.listed import ListedImages
+from fastload.dataset.native_row import NativeImage, NativeImages
 from fastload.errors import SampleError
-from fastload.in_place.known import NotInPlaceError
-from fastload.in_place.listed import ListedImages
-from fastload.native_images import NativeImage, NativeImages
 from fastload.transforms.changes import TransformedDataset
 from fastload.transforms.ops import Transform
 from fastload.transforms.spec import Plan

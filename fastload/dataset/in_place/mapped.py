@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.dataset.in_place.base import checked_path
+from fastload.dataset.in_place.known import NotInPlaceError
+from fastload.dataset.in_place.listed import Places
 from fastload.errors import DatasetError
-from fastload.in_place.base import checked_path
-from fastload.in_place.known import NotInPlaceError
-from fastload.in_place.listed import Places
 
 _MAPS = "/proc/self/maps"
 _GONE = b" (deleted)"

@@ -1,0 +1,364 @@
+"""Hugging Face's datasets.Dataset, recognised by class, attributes and code; the library is not imported.
+
+NOTE [ in place: which tables are recognised ]
+A Dataset is read in place only where what it makes of its table is known: class and methods are the library's, and its format is a
+transform that is exactly an OnImages of a column of images. All other columns come as Python values, as `to_pylist()` gives them: so none
+may need decoding. The library turns images as their metadata say, so that JPEGs with such metadata are left to it. The code of what makes a
+sample, in the library and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced code is found ].
+
+OnImages: an image transform as `set_transform` of Hugging Face's datasets takes one, and as FastLoader can read it.
+
+ArrowDataset: the table of one of Hugging Face's datasets, as the native engine reads its images.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.common.originals import OwnCode
+from fastload.dataset.in_place.base import JPEGS, InPlaceDataset, is_jpeg_by_name
+from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
+from fastload.dataset.in_place.listed import ListedImages
+from fastload.dataset.in_place.mapped import MappedFiles, places_of
+from fastload.errors import ArgumentError, DatasetError, TransformError
+from fastload.transforms.ops import Transform
+from fastload.transforms.torchvision import flatten
+
+
+class OnImages:
+    """Applies a transform to each image of a batch; the other columns stay as they are.
+
+    ``dataset.set_transform(OnImages(transform))`` makes samples in plain Python with any loader, as a function of the program's own would:
+    each image is converted to RGB, then transformed. FastLoader plans `transform` and has native threads read and decode the images
+    where they lie, which it cannot do with a function.
+
+    Args:
+        transform: torchvision's or fastload's, a list of them, or any callable that takes an RGB Pillow image; None: the conversion alone.
+            fastload's own run in FastLoader only.
+        column: the column of images.
+        to: the name that it has in the samples; None: its own.
+    """
+
+    def __init__(self, transform: Any, column: str = "image", to: str | None = None) -> None:
+        self.transform = transform
+        self.column = column
+        self.to = to
+
+    def __repr__(self) -> str:
+        named = "" if self.to is None else f", to={self.to!r}"
+        return f"OnImages({self.transform!r}, {self.column!r}{named})"
+
+    @property
+    def name(self) -> str:
+        """The name of the images in the samples."""
+        return self.column if self.to is None else self.to
+
+    def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        """The batch with its images transformed, columns in their order.
+
+        Raises:
+            ArgumentError: it has no such column, or one of the name that the images are to have.
+            TransformError: a step is fastload's own.
+        """
+        if self.column not in batch:
+            raise ArgumentError(f"OnImages: there is no column {self.column!r} among {', '.join(map(repr, batch))}")
+        if self.name != self.column and self.name in batch:
+            raise ArgumentError(f"OnImages: to={self.to!r} is the name of another column")
+        return {
+            self.name if name == self.column else name: list(map(self._one, values)) if name == self.column else values
+            for name, values in batch.items()
+        }
+
+    def _one(self, image: Any) -> Any:
+        found = image.convert("RGB")
+        for step in flatten(self.transform):
+            if isinstance(step, Transform):
+                raise TransformError(f"OnImages: {step!r} is run by FastLoader's native threads alone: give torchvision's to others")
+            found = step(found)
+        return found
+
+
+_MODULE = "datasets."
+_MAKERS = ("__getitem__", "__getitems__", "_getitem", "__len__", "format", "data", "features")
+"""Of Dataset: what a sample comes through."""
+_FORMATTING = "datasets.formatting.formatting"
+_SAMPLES = OwnCode(
+    ("datasets.arrow_dataset:Dataset", _MAKERS),
+    ("datasets.arrow_dataset", ("format_table", "get_formatter", "query_table")),
+    "datasets.formatting",
+    _FORMATTING,
+    *(f"{_FORMATTING}:{name}" for name in ("PythonArrowExtractor", "PythonFeaturesDecoder", "PythonFormatter", "CustomFormatter")),
+    ("datasets.features.features", ("decode_nested_example",)),
+    ("datasets.features.features:Features", ("decode_example", "decode_column", "decode_batch")),
+    ("datasets.features.image:Image", ("decode_example",)),
+    (OnImages, ("__call__", "_one", "name")),
+)
+"""What a sample of a Dataset with OnImages is made by."""
+_PLAIN = ("Value", "ClassLabel", "Translation", "TranslationVariableLanguages", "Array2D", "Array3D", "Array4D", "Array5D")
+_LISTS = ("Sequence", "List", "LargeList")
+_HOW = "end it in tensors with dataset.set_transform(fastload.OnImages(transform))"
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTable:
+    """What a recognised Dataset makes its samples of, as it is now.
+
+    Attributes:
+        table: its pyarrow.Table.
+        indices: the pyarrow.Table of the rows that it has, in its order; None: all rows.
+        fields: (name in the samples, column) of each field, in order.
+        image: the column of images.
+        feature: the library's description of it, which decodes.
+        transform: of the images.
+    """
+
+    table: Any
+    indices: Any
+    fields: tuple[tuple[str, str], ...]
+    image: str
+    feature: Any
+    transform: Any
+
+
+def recognised(dataset: Any) -> KnownTable | None:
+    """The dataset, if it is known; None for any other. See NOTE [ in place: which tables are recognised ].
+
+    Raises:
+        NotInPlaceError: it holds images, and something of it is not known.
+    """
+    own = type(dataset)
+    theirs = next((each for each in own.__mro__ if _is(each, "Dataset", "arrow_dataset")), None)
+    if theirs is None:
+        return None
+    features = dataset.features
+    if not any(_is(type(feature), "Image") for feature in features.values()):
+        return None
+    if any(getattr(own, name, None) is not getattr(theirs, name, None) or name in vars(dataset) for name in _MAKERS):
+        raise NotInPlaceError(f"{own.__qualname__} has code of its own for samples")
+    if changed := _SAMPLES.replaced() or opening_replaced():
+        raise NotInPlaceError(changed)
+    table = getattr(dataset.data, "table", None)
+    if table is None or not hasattr(dataset, "_indices"):
+        raise NotInPlaceError("this version of the library keeps its table in another way")
+    call, fields = _format(dataset.format, table.column_names)
+    if call.column not in dict(fields).values():
+        raise NotInPlaceError(f"OnImages is of the column {call.column!r}, which it does not get")
+    feature = features.get(call.column)
+    _check_image(call.column, feature, table.column(call.column).type)
+    for _, name in fields:
+        kind = features.get(name)
+        if name != call.column and not _is_plain(kind):
+            raise NotInPlaceError(f"its column {name!r} is {type(kind).__name__}, which has to be decoded: remove_columns() it")
+    indices = dataset._indices  # what select() and shuffle() keep; there is no public name
+    return KnownTable(table, None if indices is None else indices.table, fields, call.column, feature, call.transform)
+
+
+def _is(kind: type, name: str, module: str = "") -> bool:
+    """Whether it is the library's class of that name, and not only called so."""
+    named = kind.__name__ == name and kind.__module__.startswith(_MODULE + module)
+    return named and getattr(sys.modules.get(kind.__module__), name, None) is kind
+
+
+def _format(told: Mapping[str, Any], columns: list[str]) -> tuple[OnImages, tuple[tuple[str, str], ...]]:
+    """The transform of a format, and the fields of a sample, in order."""
+    call = told["format_kwargs"].get("transform") if told["type"] == "custom" else None
+    if told["type"] is None:
+        raise NotInPlaceError(f"its samples hold Pillow images, of which no batch is made: {_HOW}")
+    if told["type"] != "custom":
+        raise NotInPlaceError(f"its format is {told['type']!r}, which leaves images of their own sizes: {_HOW}")
+    if type(call) is not OnImages or not vars(call).keys() <= {"transform", "column", "to"}:
+        raise NotInPlaceError(f"its transform is Python that cannot be looked into: {_HOW}")
+    asked = [name for name in columns if name in told["columns"]]
+    rest = [name for name in columns if name not in asked] if told["output_all_columns"] else []
+    fields = tuple((call.name if name == call.column and name in asked else name, name) for name in (*asked, *rest))
+    if len({name for name, _ in fields}) != len(fields):
+        raise NotInPlaceError(f"OnImages calls its images {call.name!r}, as another column is called")
+    if call.column in rest:
+        raise NotInPlaceError(f"OnImages is of the column {call.column!r}, which it does not get")
+    return call, fields
+
+
+def _check_image(name: str, feature: Any, stored: Any) -> None:
+    if not _is(type(feature), "Image") or not feature.decode:
+        raise NotInPlaceError(f"its column {name!r} is not images that the library decodes")
+    if getattr(feature, "mode", None) not in (None, "RGB"):
+        raise NotInPlaceError(f"its images are converted to {feature.mode} first")
+    kinds = {stored.field(i).name: str(stored.field(i).type) for i in range(stored.num_fields)}
+    if kinds not in ({"bytes": "binary", "path": "string"}, {"bytes": "large_binary", "path": "string"}):
+        raise NotInPlaceError(f"its column {name!r} is stored as {stored}")
+
+
+def _is_plain(feature: Any) -> bool:
+    """Whether its values are what Arrow has, without decoding."""
+    if isinstance(feature, Mapping):
+        return all(map(_is_plain, feature.values()))
+    if isinstance(feature, list | tuple):
+        return all(map(_is_plain, feature))
+    if any(_is(type(feature), name) for name in _LISTS):
+        return _is_plain(feature.feature)
+    return any(_is(type(feature), name) for name in _PLAIN)
+
+
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+_COLUMNS = {**dict.fromkeys(_INTEGERS, np.int64), "float": np.float64, "double": np.float64, "bool": np.bool_}
+"""Arrow types of which a column is kept as an array, and what torch makes of their Python values."""
+_SAMPLED = 200
+"""Images that are looked at to tell how many of all are JPEGs."""
+
+
+class ArrowDataset(InPlaceDataset):
+    """Samples of a table's rows, as dicts: the image, and the other columns as Python values.
+
+    Its indices are rows of the table, and `positions` the rows that the dataset has: select() and shuffle() change only those.
+
+    Args:
+        dataset, known: as recognised.
+        cache: the folder of index caches.
+        before: an earlier one, whose list of images is kept where it is of the same table.
+
+    Raises:
+        NotInPlaceError: the images are not in files, or few of them are JPEGs.
+        TransformError: the transform cannot be planned.
+    """
+
+    noun = "images"
+    _known: KnownTable
+
+    def __init__(
+        self, dataset: Any, known: KnownTable, cache: str | os.PathLike[str] | None = None, before: ArrowDataset | None = None
+    ) -> None:
+        mapped, listed = MappedFiles(), None
+        if before is not None and before._known.table is known.table and before._known.image == known.image:
+            listed = before._listed
+        listed = listed or _listed(known, mapped, cache)
+        for column in (*(known.table.column(name) for _, name in known.fields), *(known.indices.columns if known.indices else ())):
+            mapped.check(column)
+        super().__init__(dataset, known.transform, listed)
+        self._known = known
+        self.positions = _positions(known.indices, len(listed))
+        _check_jpegs(listed, self.positions)
+        self.image_field = next(name for name, column in known.fields if column == known.image)
+        self.fields = tuple(name for name, _ in known.fields)
+        self._arrays = {name: found for name, column in known.fields if (found := _array(known.table.column(column))) is not None}
+        self._values = {name: _Values(known.table.column(column)) for name, column in known.fields if name not in self._arrays}
+        self._values.pop(self.image_field, None)
+        self.stored_fields = tuple(self._values)
+        self.kinds = {name: "image" if name == self.image_field else _kind(self._arrays.get(name)) for name in self.fields}
+
+    def is_of(self, dataset: Any, known: KnownTable) -> bool:
+        """Whether it is that dataset, with the table and format that it has now."""
+        kept = self._known
+        same = dataset is self.dataset and known.table is kept.table and known.indices is kept.indices
+        return same and (known.fields, known.image, known.feature) == (kept.fields, kept.image, kept.feature)
+
+    @property
+    def kind(self) -> str:
+        """The class of the dataset that it was made of."""
+        return f"datasets.{type(self.dataset).__name__}"
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """The values of a column of numbers."""
+        return self._arrays[name]
+
+    def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """The columns of numbers, by name: of some rows, as Python's."""
+        rows = np.asarray(indices, np.int64)
+        return {name: array[rows].tolist() for name, array in self._arrays.items()}
+
+    def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """The other columns, by name: of one row, as Python values."""
+        try:
+            return {name: self._values[name][index] for name in (self._values if names is None else names)}
+        except Exception as error:
+            self._name_sample(error, index)
+            raise
+
+    def assemble(self, values: dict[str, Any]) -> Any:
+        """The values by field, as they are."""
+        return values
+
+    def _opened(self, index: int) -> Any:
+        places = self._listed.places
+        assert places is not None
+        value: dict[str, Any] = {"bytes": None, "path": self._listed.path(index)}
+        if places.sizes[index]:
+            try:
+                value = {"bytes": self._listed.files.read(index), "path": None}
+            except DatasetError as error:
+                raise self.sample_error(index, str(error)) from None
+        return self._known.feature.decode_example(value).convert("RGB")
+
+
+class _Values:
+    """A column's values, one row at a time, as its own `to_pylist()` gives them."""
+
+    def __init__(self, column: Any) -> None:
+        self._chunks = column.chunks
+        self._ends = list(accumulate(map(len, self._chunks)))
+
+    def __getitem__(self, row: int) -> Any:
+        number = bisect_right(self._ends, row)
+        chunk = self._chunks[number]
+        return chunk.slice(row - self._ends[number] + len(chunk), 1).to_pylist()[0]
+
+
+def _listed(known: KnownTable, mapped: MappedFiles, cache: str | os.PathLike[str] | None) -> ListedImages:
+    paths, places = places_of(known.table.column(known.image), mapped)
+    return ListedImages(paths, cache, places)
+
+
+def _positions(indices: Any, count: int) -> npt.NDArray[np.int64] | None:
+    if indices is None:
+        return None
+    rows: npt.NDArray[np.int64] = indices.column(0).to_numpy().astype(np.int64)
+    if len(rows) and not (0 <= rows.min() and rows.max() < count):
+        raise NotInPlaceError(f"its indices go beyond the {count} rows of its table")
+    return rows
+
+
+def _array(column: Any) -> npt.NDArray[Any] | None:
+    """A column of numbers; None for any other."""
+    dtype = _COLUMNS.get(str(column.type))
+    if dtype is None or column.null_count:
+        return None
+    return np.ascontiguousarray(column.to_numpy().astype(dtype))
+
+
+def _kind(array: npt.NDArray[Any] | None) -> str:
+    return "value" if array is None else "float" if array.dtype.kind == "f" else "int"
+
+
+def _check_jpegs(listed: ListedImages, positions: npt.NDArray[np.int64] | None) -> None:
+    """Looks at some images, spread over all.
+
+    Raises:
+        NotInPlaceError: few of them are JPEGs.
+    """
+    count = len(listed) if positions is None else len(positions)
+    some = np.unique(np.linspace(0, count - 1, min(count, _SAMPLED)).astype(np.int64))
+    rows = some if positions is None else positions[some]
+    jpegs = sum(_is_jpeg(listed, int(row)) for row in rows)
+    if jpegs < JPEGS * len(rows):
+        raise NotInPlaceError(f"{jpegs} of {len(rows)} of its images are JPEGs: pack it (fastload pack)")
+
+
+def _is_jpeg(listed: ListedImages, row: int) -> bool:
+    assert listed.places is not None
+    path = listed.path(row)
+    if not listed.places.sizes[row]:
+        return is_jpeg_by_name(path)
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(int(listed.places.offsets[row]))
+            return file.read(2) == b"\xff\xd8"
+    except OSError as error:
+        raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error
