@@ -14,7 +14,7 @@ from augment_helpers import pictures
 from torch import Tensor
 
 from fastload.augment import Seeded
-from fastload.augment.seeded import first_device
+from fastload.augment.batch import first_device
 
 X = pictures(4) / 255
 
