@@ -34,7 +34,7 @@ import numpy.typing as npt
 from rich.table import Table
 
 from fastload.bench.report import number
-from fastload.window import WindowOrder
+from fastload.sampling.window import WindowOrder
 
 Order = npt.NDArray[np.int64]
 MIB = 1 << 20

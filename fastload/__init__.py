@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from fastload.dataset.packed import PackedDataset
     from fastload.health import HealthMonitor
     from fastload.loader import FastLoader
-    from fastload.order import BucketBatchSampler
     from fastload.packing import attach, export, index, pack
+    from fastload.sampling.buckets import BucketBatchSampler
+    from fastload.sampling.keyed import KeyedSampler
+    from fastload.sampling.window import WindowSampler
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
-    from fastload.window import KeyedSampler, WindowSampler
 
 __all__ = [
     "BucketBatchSampler",
@@ -49,16 +50,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BucketBatchSampler": ("fastload.order", "BucketBatchSampler"),
+    "BucketBatchSampler": ("fastload.sampling.buckets", "BucketBatchSampler"),
     "FastLoader": ("fastload.loader", "FastLoader"),
     "Flat": ("fastload.batch.containers", "Flat"),
     "HealthMonitor": ("fastload.health", "HealthMonitor"),
-    "KeyedSampler": ("fastload.window", "KeyedSampler"),
+    "KeyedSampler": ("fastload.sampling.keyed", "KeyedSampler"),
     "Mixture": ("fastload.dataset.mixture", "Mixture"),
     "OnImages": ("fastload.dataset.in_place.hugging_face", "OnImages"),
     "PackedDataset": ("fastload.dataset.packed", "PackedDataset"),
     "Padded": ("fastload.batch.containers", "Padded"),
-    "WindowSampler": ("fastload.window", "WindowSampler"),
+    "WindowSampler": ("fastload.sampling.window", "WindowSampler"),
     "add_columns": ("fastload.versions", "add_columns"),
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),

@@ -23,8 +23,9 @@ from fastload.execution.settings import EngineChoice, OnError, Settings, warn_un
 from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
 from fastload.loader_state import LoaderState, shown
-from fastload.order import Shard, checked_shard, order_of, show_sharded
 from fastload.resume.state_dict import load, state_of
+from fastload.sampling.arguments import order_of, show_sharded
+from fastload.sampling.sharding import Shard, checked_shard
 
 _T = TypeVar("_T", covariant=True, default=Any)
 

@@ -18,7 +18,9 @@ from fastload.batch.collate import Collate, Form, collate_replaced
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
-from fastload.order import Draws, SamplerFacts, Shard, Sharded, ShardSampler, facts_of
+from fastload.sampling.known import Draws, SamplerFacts, facts_of
+from fastload.sampling.sampler import Sharded, ShardSampler
+from fastload.sampling.sharding import Shard
 from fastload.transforms.ops import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]

@@ -16,10 +16,10 @@ from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.torch_loader import IteratorArguments
-from fastload.order import is_stateful
 from fastload.resume.dataset_state import dataset_state_of, fetched, fetcher_at
 from fastload.resume.epoch_start import attach
 from fastload.resume.epoch_state import Progress
+from fastload.sampling.known import is_stateful
 
 
 class _Seeded:

@@ -25,11 +25,11 @@ from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.torch_loader import IteratorArguments
-from fastload.order import is_stateful
 from fastload.processes.job import Job
 from fastload.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
 from fastload.resume.epoch_start import attach
 from fastload.resume.epoch_state import Progress
+from fastload.sampling.known import is_stateful
 from fastload.thread_limits import thread_libraries
 
 

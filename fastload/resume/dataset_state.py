@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import ArgumentError
-from fastload.order import is_stateful
+from fastload.sampling.known import is_stateful
 
 
 @dataclass

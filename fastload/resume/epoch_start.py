@@ -31,11 +31,13 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from fastload.dataset.mixture import Mixture
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
-from fastload.order import SamplerFacts, Sharded, ShardedSampler, facts_of, process_rank
 from fastload.resume.dataset_state import DatasetState, load_at_start
 from fastload.resume.epoch_state import EpochState, IndexBatches, Progress
 from fastload.resume.rank_agreement import begin_agreement
 from fastload.resume.rank_states import splits_of
+from fastload.sampling.known import SamplerFacts, facts_of
+from fastload.sampling.sampler import Sharded, ShardedSampler
+from fastload.sampling.sharding import process_rank
 
 
 def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastload.order import Agreement, Split
 from fastload.resume.dataset_state import DatasetState
+from fastload.sampling.sharding import Agreement, Split
 
 
 @dataclass

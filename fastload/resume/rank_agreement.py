@@ -13,10 +13,11 @@ from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler, Subset,
 from fastload.common.positions import as_positions
 from fastload.dataset.mixture import Mixture
 from fastload.execution.settings import Settings
-from fastload.order import BucketBatchSampler, Sharded, ShardedBatchSampler, ShardedSampler
 from fastload.resume.epoch_state import EpochState
 from fastload.resume.packed_versions import packed_state
 from fastload.resume.rank_states import length_of
+from fastload.sampling.buckets import BucketBatchSampler
+from fastload.sampling.sampler import Sharded, ShardedBatchSampler, ShardedSampler
 
 DIGESTED = 1 << 16
 """Numbers of a longer list that are compared, at even distances: a pass begins within milliseconds whatever its length."""

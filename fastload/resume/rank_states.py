@@ -6,9 +6,10 @@ from typing import Any
 
 from fastload.errors import ArgumentError
 from fastload.execution.settings import Settings
-from fastload.order import Sharded, Split, advanced
 from fastload.resume.epoch_state import EpochState
 from fastload.resume.packed_versions import packed_state
+from fastload.sampling.sampler import Sharded
+from fastload.sampling.sharding import Split, advanced
 
 SPLITS_LIMIT = 1 << 16
 """Limit on the splits of one epoch: how often it was resumed by another number of ranks."""

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 from fastload.errors import ArgumentError
 from fastload.execution.plan import ExecutionPlan
 from fastload.execution.settings import Settings
-from fastload.order import is_stateful, process_rank
 from fastload.resume import epoch_start
 from fastload.resume.dataset_state import DatasetState, dataset_state_of
 from fastload.resume.epoch_state import EpochState, Progress
 from fastload.resume.packed_versions import check_mixture, check_versions, is_versions, packed_state
 from fastload.resume.rank_states import check_split, is_split, rank_state
+from fastload.sampling.known import is_stateful
+from fastload.sampling.sharding import process_rank
 
 VERSION = 2
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from fastload.execution.settings import Settings
-from fastload.order import ShardSampler
 from fastload.resume.epoch_state import EpochState
-from fastload.window import SHUFFLES, blocks_of, coverage
+from fastload.sampling.known import SHUFFLES, blocks_of, coverage
+from fastload.sampling.sampler import ShardSampler
 
 
 @dataclass(frozen=True, eq=False)

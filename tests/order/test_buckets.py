@@ -21,7 +21,7 @@ import fastload
 from fastload import BucketBatchSampler, FastLoader, PackedDataset
 from fastload.common.rng import KeyedPermutation, order_seed
 from fastload.errors import ArgumentError
-from fastload.order.buckets import ASPECT_EDGES
+from fastload.sampling.buckets import ASPECT_EDGES
 from fastload.transforms import RandomResizedCrop
 
 SHAPES = ((40, 60), (60, 40), (50, 50), (30, 90), (64, 56))

@@ -19,7 +19,8 @@ from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, 
 from fastload import FastLoader, KeyedSampler, WindowSampler
 from fastload.common.rng import KeyedPermutation, order_seed
 from fastload.errors import ArgumentError
-from fastload.order import ShardSampler, Split
+from fastload.sampling.sampler import ShardSampler
+from fastload.sampling.sharding import Split
 
 Make = Callable[..., FastLoader[Any]]
 

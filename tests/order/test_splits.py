@@ -8,18 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DistributedSampler
 
-from fastload.order.splits import (
-    Rule,
-    Split,
-    advanced,
-    begun_at,
-    continued,
-    left_of,
-    share,
-    stretch,
-    strided,
-    strided_places,
-)
+from fastload.sampling.sharding import Rule, Split, advanced, begun_at, continued, left_of, share, stretch, strided, strided_places
 
 counts = st.integers(0, 60)
 worlds = st.integers(1, 9)

@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from fastload import WindowSampler
-from fastload.window import RandomWindowSampler, WindowOrder, coverage
+from fastload.sampling.known import coverage
+from fastload.sampling.window import RandomWindowSampler, WindowOrder
 
 COUNT = 103
 TELLING: dict[str, Any] = {

@@ -17,8 +17,9 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampl
 from fastload import FastLoader, KeyedSampler
 from fastload.common.rng import KeyedPermutation, order_seed
 from fastload.errors import ArgumentError
-from fastload.window import RandomKeyedSampler, coverage
-from fastload.window.ranks import drawn
+from fastload.sampling.keyed import RandomKeyedSampler
+from fastload.sampling.known import coverage
+from fastload.sampling.window import drawn
 
 BILLION = 1_000_000_000
 

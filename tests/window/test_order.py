@@ -13,8 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastload.errors import ArgumentError
-from fastload.window import WindowOrder
-from fastload.window.order import COUNT_LIMIT
+from fastload.sampling.window import COUNT_LIMIT, WindowOrder
 
 CLASSES = 1000
 IMAGENET = 1281 * CLASSES

@@ -21,8 +21,8 @@ from torch.utils.data import ConcatDataset, DataLoader, DistributedSampler, Subs
 import fastload
 from fastload import PackedDataset, WindowSampler
 from fastload.errors import ArgumentError
+from fastload.sampling.window import mean_bytes, window_sizes
 from fastload.store import DatasetWriter, Field, Schema
-from fastload.window.sampler import mean_bytes, window_sizes
 
 
 def packed(path: Path, samples: int, size: int) -> PackedDataset:

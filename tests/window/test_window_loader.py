@@ -17,9 +17,9 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 from fastload import FastLoader, PackedDataset, WindowSampler
 from fastload import transforms as T
 from fastload.errors import ArgumentError
+from fastload.sampling import window as sampler_module
+from fastload.sampling.window import RandomWindowSampler, WindowOrder
 from fastload.store import DatasetWriter, Field, Schema
-from fastload.window import RandomWindowSampler, WindowOrder
-from fastload.window import sampler as sampler_module
 
 COUNT = 60
 

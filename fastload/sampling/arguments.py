@@ -10,9 +10,9 @@ import torch
 from torch.utils.data import DistributedSampler, IterableDataset
 
 from fastload.errors import ArgumentError
-from fastload.order.sampler import Sharded, ShardedBatchSampler, ShardedSampler, ShardSampler
-from fastload.order.shard import Shard
-from fastload.window import shuffle_class
+from fastload.sampling.known import shuffle_class
+from fastload.sampling.sampler import Sharded, ShardedBatchSampler, ShardedSampler, ShardSampler
+from fastload.sampling.sharding import Shard
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import RandomSampler
 
 from fastload.common.rng import KeyedPermutation
-from fastload.window.ranks import RankedSampler, drawn
+from fastload.sampling.window import RankedSampler, drawn
 
 
 class KeyedSampler(RankedSampler):

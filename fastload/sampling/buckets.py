@@ -13,7 +13,7 @@ from fastload.common.positions import subset_positions
 from fastload.common.rng import KeyedPermutation, checked_epoch, checked_seed, order_seed
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
-from fastload.window.ranks import count_of
+from fastload.sampling.window import count_of
 
 Sizes = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 ASPECT_EDGES = tuple(2.0 ** (third / 3) for third in range(-3, 4))

@@ -8,6 +8,10 @@ batches are small. They do so only if nobody can see it: the sampler's class is 
 replaced code is found ]), and once the first index is drawn nothing that the program does changes the rest of the order, nor do later
 draws change anything that the program sees. The next epoch is begun early only for samplers whose draws can be undone: see NOTE [ epochs:
 the next one, begun early ].
+
+shuffle_class: which sampler the argument shuffle= names.
+
+coverage: which samples a pass may ask for, and in which blocks, told by its sampler before anything is drawn.
 """
 
 from __future__ import annotations
@@ -17,14 +21,77 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from fastload.common.originals import OwnCode
-from fastload.order.buckets import BucketBatchSampler
-from fastload.order.sampler import ShardSampler
-from fastload.window import SHUFFLES, KeyedSampler, WindowSampler
+from fastload.common.positions import as_positions, listed_positions
+from fastload.errors import ArgumentError
+from fastload.sampling.buckets import BucketBatchSampler
+from fastload.sampling.keyed import KeyedSampler, RandomKeyedSampler
+from fastload.sampling.sampler import ShardSampler
+from fastload.sampling.window import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, usable_block, window_sizes
+
+_NAMED: dict[str, type[RandomWindowSampler | RandomKeyedSampler]] = {"window": RandomWindowSampler, "huge": RandomKeyedSampler}
+SHUFFLES: tuple[type[RandomSampler], ...] = (RandomSampler, RandomWindowSampler, RandomKeyedSampler)
+"""Classes of which a sampler, without replacement, gives each sample of its data once, and draws at its first index only."""
+
+
+def shuffle_class(shuffle: Any) -> type[RandomWindowSampler | RandomKeyedSampler] | None:
+    """The sampler of a loader's shuffle=; None: what is no text is torch's. Raises ArgumentError for a text that names none."""
+    if not isinstance(shuffle, str):
+        return None
+    if shuffle not in _NAMED:
+        raise ArgumentError(f'shuffle={shuffle!r}: choose True, False, "window" or "huge"')
+    return _NAMED[shuffle]
+
+
+def coverage(sampler: Any, count: int) -> npt.NDArray[np.int64] | None:
+    """Positions that the next pass of a sampler may ask for, ascending, without a draw; None: any, or nobody can tell.
+
+    Args:
+        sampler: a loader's, the innermost one: the one that decides the order.
+        count: samples of the loader's dataset.
+    """
+    kind = type(sampler)
+    if kind is WindowSampler:
+        positions = sampler.positions()
+    elif kind is KeyedSampler:
+        positions = sampler.indices() if sampler.seed is not None else np.arange(count)
+    elif kind is DistributedSampler:
+        positions = as_positions(list(sampler))  # a function of its seed and epoch
+    elif kind is SubsetRandomSampler:
+        listed = listed_positions(sampler.indices)
+        if listed is None:
+            return None
+        positions = listed
+    else:
+        return None
+    found = np.zeros(count, np.bool_)
+    try:
+        found[positions] = True
+    except IndexError:
+        return None  # the loop will say which position the dataset has not
+    return np.flatnonzero(found)
+
+
+def blocks_of(sampler: Any) -> tuple[int, int] | None:
+    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions: block k begins at k times their size.
+
+    None: of any other sampler.
+    """
+    kind = type(sampler)
+    if kind is WindowSampler:
+        data, sizes = sampler.dataset, (sampler.block, sampler.buffer)
+    elif kind is RandomWindowSampler:
+        data, sizes = sampler.data_source, (BLOCK, BUFFER)
+    else:
+        return None
+    block, buffer = window_sizes(data, *sizes)
+    return usable_block(len(data), block, buffer), buffer
 
 
 class Draws(Enum):

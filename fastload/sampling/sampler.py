@@ -11,12 +11,23 @@ from torch.utils.data import DistributedSampler, Sampler
 
 from fastload.common.rng import KeyedPermutation, checked_epoch, order_seed
 from fastload.errors import ArgumentError
-from fastload.order.agreement import Agreement
-from fastload.order.shard import Shard, rank_and_world
-from fastload.order.splits import Positions, Rule, Split, begun_at, continued, left_of, rule_of, share, stretch, strided, strided_places
-from fastload.window import WindowOrder
-from fastload.window.order import usable_block
-from fastload.window.sampler import BLOCK, BUFFER, window_sizes
+from fastload.sampling.sharding import (
+    Agreement,
+    Positions,
+    Rule,
+    Shard,
+    Split,
+    begun_at,
+    continued,
+    left_of,
+    rank_and_world,
+    rule_of,
+    share,
+    stretch,
+    strided,
+    strided_places,
+)
+from fastload.sampling.window import BLOCK, BUFFER, WindowOrder, usable_block, window_sizes
 
 _WORDS = 1 << 64
 
