@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import Dataset
 
 from fastload.common.files import open_regular
-from fastload.packing.pillow_images import open_image
+from fastload.packing.images import open_image
 
 LOW, HIGH = math.log(3 / 4), math.log(4 / 3)
 

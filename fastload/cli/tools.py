@@ -93,8 +93,8 @@ def _show(dataset: str, manifest: Manifest) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fastload.packing.notices import Notices
     from fastload.packing.progress import human_bytes
+    from fastload.packing.summary import Notices
 
     table = Table(title=cell(dataset), show_header=False)
     table.add_column()

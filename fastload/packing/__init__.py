@@ -3,14 +3,12 @@
 from fastload.packing.attach import attach, rebase
 from fastload.packing.export import ExportSummary, export
 from fastload.packing.index import IndexSummary, index
-from fastload.packing.notices import Notice
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import pack
 from fastload.packing.sources import Item, Source, open_source
-from fastload.packing.summary import PackSummary
+from fastload.packing.summary import Notice, PackSummary
 from fastload.packing.unpack import UnpackSummary, unpack
-from fastload.packing.verify import verify
-from fastload.packing.verify_report import BadSample, VerifyReport
+from fastload.packing.verify import BadSample, VerifyReport, verify
 
 __all__ = [
     "BadSample",

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from fastload.errors import SampleError
 from fastload.packing.encode import Encoded
-from fastload.packing.pixels import orientation_of, upright
+from fastload.packing.images import orientation_of, upright
 from fastload.packing.sources.protocol import Item
 from fastload.store import Field
 from fastload.store.values import Size, counts_of

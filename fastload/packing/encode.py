@@ -36,11 +36,10 @@ import numpy as np
 
 from fastload._native import core
 from fastload.errors import SampleError
-from fastload.packing.notices import COLOUR, ORIENTATION
+from fastload.packing.images import DeepImageError, Pixels, encode_jpeg, read_other, resample, shrunk_size, upright
 from fastload.packing.options import PackOptions
-from fastload.packing.pillow_images import DeepImageError, Pixels
-from fastload.packing.pixels import encode_jpeg, read_other, resample, shrunk_size, upright
 from fastload.packing.sources.protocol import Item
+from fastload.packing.summary import COLOUR, ORIENTATION
 
 CMYK_QUALITY = 100
 SMOOTHED = "the progressive JPEG stops before full precision: decoders smooth it, each in its own way"

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError, SampleError
-from fastload.packing.deep_pixels import read_pixels
 from fastload.packing.drawn_on import MOVED, Placement, can_move
 from fastload.packing.encode import Encoded, Encoder
-from fastload.packing.notices import NOT_TURNED, ORIENTATION, TEXTS
+from fastload.packing.images import read_pixels
 from fastload.packing.options import PackOptions
-from fastload.packing.sources.label_maps import read_label_map
+from fastload.packing.sources.annotated import read_label_map
 from fastload.packing.sources.protocol import Item, Source, schema_of
+from fastload.packing.summary import NOT_TURNED, ORIENTATION, TEXTS
 from fastload.store import Field, StoredImage
 
 IGNORED = 255

@@ -5,6 +5,10 @@ Samples are written in the order of positions. The writer receives each sample w
 commit, and a log entry for each sample up to there. A resumed pack continues after those samples if the source still has them unchanged
 (see NOTE [ pack: what a resume checks ]), so it writes what an uninterrupted pack would have written.
 The options must be the same, but for those that concern samples not written yet: `VARYING`.
+
+Destination of a pack: a folder, or a URL with the local folder through which its shards go.
+
+Survey of a source's images before or during a pack: how many have more than 8 bits a channel, and cannot be stored.
 """
 
 from __future__ import annotations
@@ -13,29 +17,129 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from fastload.errors import FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
-from fastload.packing.destination import destination
+from fastload.common.files import expanded
+from fastload.common.urls import is_url, local_path
+from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, ResourceError, SampleError, advised
 from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
-from fastload.packing.notices import DEEP, ORIENTATION
+from fastload.packing.images import DeepImageError, MissingLibrary, check_depth
 from fastload.packing.options import PackOptions, RunOptions
-from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.pipeline import OrderedPipeline
-from fastload.packing.pixels import MissingLibrary
 from fastload.packing.progress import Progress
-from fastload.packing.sources import Item, Source
-from fastload.packing.sources.protocol import IMAGE_FIELD, schema_of
-from fastload.packing.summary import COUNTS, PackSummary, Tally
-from fastload.packing.survey import survey
+from fastload.packing.sources import Item
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, schema_of
+from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
 from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError
+from fastload.store.manifest import new_path
+
+
+def destination(out: str | os.PathLike[str], run: RunOptions) -> tuple[Path, Callable[..., DatasetWriter]]:
+    """The folder that a pack writes to, and what opens its writer: called with DatasetWriter's arguments from the schema on.
+
+    Raises:
+        ArgumentError: an option of URLs is given for a folder, or the URL or an option is wrong.
+    """
+    place = place_of(out, run)
+    return _at_url(place, run) if isinstance(place, str) else (place, partial(DatasetWriter, place))
+
+
+def place_of(out: str | os.PathLike[str], run: RunOptions) -> str | Path:
+    """Where a pack writes to: a URL as a str, or a folder of this machine as a Path.
+
+    Raises:
+        ArgumentError: an option of URLs is given for a folder, or the URL is wrong.
+    """
+    if is_url(out) and (path := local_path(os.fspath(out))) is not None:
+        out = path
+    if is_url(out):
+        return os.fspath(out)
+    for name in ("staging", "storage_options"):
+        if getattr(run, name) is not None:
+            raise ArgumentError(f"{name} is for a pack to a URL, and {os.fspath(out)} is a folder")
+    return new_path(out)
+
+
+def _at_url(url: str, run: RunOptions) -> tuple[Path, Callable[..., DatasetWriter]]:
+    from fastload.remote.client import open_objects
+    from fastload.remote.writer import RemoteWriter, default_staging
+
+    staging = default_staging(url) if run.staging is None else Path(expanded(run.staging))
+
+    def open_writer(*args: Any, **settings: Any) -> DatasetWriter:
+        objects = open_objects(url, run.storage_options)
+        try:
+            return RemoteWriter(objects, staging, *args, **settings)
+        except BaseException:
+            objects.close()
+            raise
+
+    return staging, open_writer
+
+
+SAMPLES = 4096
+BYTES = 256 << 20
+"""Limits on what a survey reads, so that its cost is small beside the pack's for any source."""
+
+_OTHERS = tuple(extension for extension in IMAGE_EXTENSIONS if extension not in (".jpg", ".jpeg"))
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Result of a survey of some samples.
+
+    Attributes:
+        looked: how many images were looked at.
+        deep: how many of them have more than 8 bits a channel.
+        first: the name of the first such image, "" for none.
+        reason: why it is refused.
+    """
+
+    looked: int
+    deep: int
+    first: str
+    reason: str
+
+
+def survey(source: Source, positions: Iterable[int], *, by_name: bool) -> Survey:
+    """Looks at the headers of at most `SAMPLES` images and `BYTES` bytes, evenly spread over the positions.
+
+    Args:
+        source: the source; one that only one thread may use is not surveyed.
+        positions: the samples to choose from.
+        by_name: choose only samples that are pictures of another format than JPEG, by their file names.
+    """
+    if not source.concurrent:
+        return Survey(0, 0, "", "")
+    chosen = [p for p in map(int, positions) if not by_name or os.path.splitext(source.name(p))[1].lower() in _OTHERS]
+    looked = size = 0
+    deep: dict[int, str] = {}
+    # in random order, so that the samples are spread evenly wherever the limit on bytes ends the survey
+    for place in map(int, np.random.default_rng(0).permutation(len(chosen))[:SAMPLES]):
+        try:
+            image = source.read(chosen[place]).image
+            looked += 1
+            size += len(image)
+            if isinstance(image, bytes):
+                check_depth(image)
+        except DeepImageError as error:
+            deep[place] = error.reason
+        except (FastloadError, OSError):
+            continue  # the pack itself reports or skips unreadable samples
+        if size > BYTES:
+            break
+    first = min(deep, default=-1)
+    return Survey(looked, len(deep), source.name(chosen[first]) if deep else "", deep.get(first, ""))
+
 
 VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
 """Options of a pack that a resume may change."""

@@ -13,9 +13,8 @@ from fastload.packing.options import Layout
 from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, ahead
 from fastload.packing.stopping_pool import StoppingPool
-from fastload.packing.unpack_coco import CocoLayout, exact
 from fastload.packing.unpack_folder import UnpackFolder
-from fastload.packing.unpack_layouts import ClassFolders, Pairs, UnpackLayout
+from fastload.packing.unpack_layouts import ClassFolders, CocoLayout, Pairs, UnpackLayout, exact
 from fastload.store import DatasetReader
 from fastload.store.manifest import output_path
 

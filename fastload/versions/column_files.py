@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from fastload.common.files import expanded, read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.npy import read_npy
-from fastload.packing.sources.cells import guess_kind, parse_cell
-from fastload.packing.sources.table_layout import read_rows
+from fastload.packing.images import read_npy
+from fastload.packing.sources.table import guess_kind, parse_cell, read_rows
 from fastload.store import Field
 from fastload.store.field import Kind
 

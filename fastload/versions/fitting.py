@@ -15,7 +15,7 @@ from fastload.store import Field, Manifest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fastload.packing.notices import Notice
+    from fastload.packing.summary import Notice
 
 _LABEL = "label"
 

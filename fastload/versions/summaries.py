@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from fastload.packing import PackSummary
-from fastload.packing.notices import EXAMPLES, Notices, to_json
-from fastload.packing.summary import NAMES_KEPT
+from fastload.packing.summary import EXAMPLES, NAMES_KEPT, Notices, to_json
 
 
 def joined_options(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

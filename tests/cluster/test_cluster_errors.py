@@ -15,7 +15,7 @@ from sources import KillsAlways
 
 import fastload
 from fastload.errors import ArgumentError, PackError, ResourceError
-from fastload.packing.cluster import engine
+from fastload.packing.cluster import driver
 from fastload.packing.sources.folder import FolderSource
 
 pytestmark = pytest.mark.timeout(240)
@@ -83,14 +83,14 @@ def test_a_source_that_cannot_be_sent(tmp_path: Path, cluster: Any) -> None:
 
 def test_no_node_for_a_task(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks that want more CPUs than any node has are given up after a while."""
-    monkeypatch.setattr(engine, "NO_NODE_LIMIT", 1.0)
+    monkeypatch.setattr(driver, "NO_NODE_LIMIT", 1.0)
     with pytest.raises(PackError, match="no node with 7 CPUs"):
         fastload.pack(folder(tmp_path / "src"), tmp_path / "out", workers=7, ray=cluster.address)
 
 
 def test_a_worker_that_is_killed_each_time(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task whose process the kernel kills is run again so many times, by another process each; then the error names its shard."""
-    monkeypatch.setattr(engine, "RETRIES", 1)
+    monkeypatch.setattr(driver, "RETRIES", 1)
     root, killed = folder(tmp_path / "src"), tmp_path / "killed"
     killed.mkdir()
     with pytest.raises(PackError, match=r"shard-00002\.lmdb.* 2 times.*memory.*resume=True") as caught:
@@ -105,7 +105,7 @@ def test_a_node_without_memory(tmp_path: Path, ray_environment: Path, monkeypatc
     """Tasks that Ray's memory monitor ends are run again so many times, and not for ever: then the error says that memory is short."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setattr(engine, "RETRIES", 1)
+    monkeypatch.setattr(driver, "RETRIES", 1)
     short = {"memory_usage_threshold": 0.001, "memory_monitor_refresh_ms": 100}  # any machine uses more than that
     node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False, "_system_config": short}
     started = Cluster(initialize_head=True, head_node_args=node)

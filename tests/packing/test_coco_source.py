@@ -16,8 +16,8 @@ from torchvision.datasets import CocoCaptions, CocoDetection
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import open_source
 from fastload.packing.options import LayoutOptions, SourceOptions
-from fastload.packing.sources import json_lists
-from fastload.packing.sources.json_lists import list_entries
+from fastload.packing.sources import coco_index
+from fastload.packing.sources.coco_index import list_entries
 
 CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 1, "name": "cat"}, {"id": 90, "name": "bird"}]
 SIZE = {"height": 24, "width": 32}
@@ -141,7 +141,7 @@ class TestOracle:
         text = json.dumps({key: made[key] for key in (*order, *(made.keys() - set(order)))}, indent=1, ensure_ascii=False)
         path.write_text(text)
         for block in (1, 2, 3, 7, 64, 1000, 1 << 20):
-            monkeypatch.setattr(json_lists, "_BLOCK", block)
+            monkeypatch.setattr(coco_index, "_BLOCK", block)
             found: dict[str, list[Any]] = {}
             for key, offset, data, _ in list_entries(str(path)):
                 assert path.read_bytes()[offset : offset + len(data)] == data
@@ -289,8 +289,8 @@ class TestWrong:
 
     def test_values_that_are_too_large_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A value without an end is refused once it has more bytes than a sample's JSON may have."""
-        monkeypatch.setattr(json_lists, "JSON_BYTES", 1000)
-        monkeypatch.setattr(json_lists, "_BLOCK", 100)
+        monkeypatch.setattr(coco_index, "JSON_BYTES", 1000)
+        monkeypatch.setattr(coco_index, "_BLOCK", 100)
         path = tmp_path / "x.json"
         path.write_bytes(b'{"info": "' + b"x" * 100_000 + b'"}')
         with pytest.raises(PackError, match=r"byte 9: no JSON value in the next 1,\d\d\d bytes"):

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import PackSummary, pack
-from fastload.packing.pixels import shrunk_size, upright
+from fastload.packing.images import shrunk_size, upright
 
 
 def one(tmp_path: Path, data: bytes, **options: object) -> tuple[PackSummary, bytes, np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:

@@ -17,7 +17,7 @@ from test_library_files import DATA, KINDS, opened
 
 from fastload.errors import PackError
 from fastload.packing.sources import Placed, open_source
-from fastload.packing.sources.example_proto import features
+from fastload.packing.sources.tfrecord import features
 
 MOST = 16 << 20
 """Bytes that opening and reading a damaged dataset of some KB may take."""

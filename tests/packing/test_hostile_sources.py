@@ -21,8 +21,9 @@ from fastload.common.files import read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.packing import folders, open_source, pack
 from fastload.packing.folders import walk
-from fastload.packing.npy import read_npy
-from fastload.packing.sources import Source, tar_members
+from fastload.packing.images import read_npy
+from fastload.packing.sources import Source
+from fastload.packing.sources import tar as tar_members
 from fastload.store import checked
 
 JPEG = encoded(picture(0, 24, 32))

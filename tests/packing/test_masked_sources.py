@@ -18,7 +18,7 @@ from torchvision.datasets import Cityscapes, VOCSegmentation
 from fastload.errors import PackError
 from fastload.packing import open_source
 from fastload.packing.options import LayoutOptions, SourceOptions
-from fastload.packing.sources.label_maps import read_label_map
+from fastload.packing.sources.annotated import read_label_map
 from fastload.packing.sources.masked import CITYSCAPES_CLASSES
 
 JPEG = encoded(picture(0, 24, 32))

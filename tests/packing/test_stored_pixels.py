@@ -12,8 +12,8 @@ from packing_helpers import encoded, picture
 from fastload._native import core
 from fastload.errors import SampleError
 from fastload.packing.encode import Encoded, Encoder
+from fastload.packing.images import upright
 from fastload.packing.options import PackOptions
-from fastload.packing.pixels import upright
 from fastload.packing.sources import Item
 
 DATA = Path(__file__).parent / "data"

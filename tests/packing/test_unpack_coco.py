@@ -19,7 +19,7 @@ import fastload
 from fastload import PackedDataset
 from fastload.errors import ArgumentError, PackError
 from fastload.packing import Item, unpack
-from fastload.packing.unpack_coco import CocoLayout
+from fastload.packing.unpack_layouts import CocoLayout
 from fastload.store import Field
 
 coco_module = pytest.importorskip("pycocotools.coco")

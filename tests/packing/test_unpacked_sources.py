@@ -22,8 +22,7 @@ import fastload
 from fastload import PackedDataset
 from fastload.errors import FastloadError, PackError, PackStoppedError
 from fastload.packing import Item, export, open_source, unpack
-from fastload.packing.sources.exported_tar import ExportedTar
-from fastload.packing.sources.tar import TarSource
+from fastload.packing.sources.tar import ExportedTar, TarSource
 from fastload.packing.sources.unpacked import UnpackedSource
 from fastload.store import DatasetWriter, Field, Schema
 

@@ -15,8 +15,8 @@ from fastload.errors import DatasetError, FastloadError, PackError, PackStoppedE
 from fastload.packing.cluster.depot import open_depot
 from fastload.packing.cluster.plan import ClusterPlan, open_job, schema_of
 from fastload.packing.cluster.records import ClusterJournal, DoneRecord, done_name, section_name
+from fastload.packing.images import DeepImageError
 from fastload.packing.job import write_failure
-from fastload.packing.pillow_images import DeepImageError
 from fastload.packing.summary import Tally
 from fastload.store import JOURNAL_NAME, Prepared, Schema, ShardEntry
 from fastload.store.checked import Bad

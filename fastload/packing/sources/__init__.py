@@ -13,17 +13,16 @@ from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import BoxFormat, LmdbOptions, ObjectOptions, SourceOptions, TableOptions
 from fastload.packing.sources.arrow import ArrowSource, arrow_files
 from fastload.packing.sources.dataset import DatasetSource
-from fastload.packing.sources.folder_index import read_index
 from fastload.packing.sources.layouts import class_folders, layout_source, recognised_source
 from fastload.packing.sources.litdata import litdata_source
-from fastload.packing.sources.lmdb_values import LmdbSource
+from fastload.packing.sources.lmdb import LmdbSource
 from fastload.packing.sources.mds import mds_source
 from fastload.packing.sources.parquet import ParquetSource
 from fastload.packing.sources.protocol import Item, Place, Placed, Source
 from fastload.packing.sources.ray_data import with_rows
+from fastload.packing.sources.shards import read_index
 from fastload.packing.sources.table import TableSource
-from fastload.packing.sources.tar import tar_source
-from fastload.packing.sources.tar_members import expand
+from fastload.packing.sources.tar import expand, tar_source
 from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_split
 from fastload.packing.sources.unpacked import UNFINISHED, UnpackedSource, is_unpacked
 

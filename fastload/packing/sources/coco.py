@@ -1,18 +1,38 @@
-"""Datasets in COCO's form: instances, keypoints and captions in one JSON file, the images in a folder."""
+"""Datasets in COCO's form: instances, keypoints and captions in one JSON file, the images in a folder.
+
+Panoptic datasets in COCO's form: a PNG for each image, whose colours are the ids of segments, and a JSON file with their categories.
+
+The files of a dataset in COCO's form: which annotation files, and in which folders their images and panoptic masks are.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import PackError
-from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, mirrored_pairs, numbers, rows
-from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex
-from fastload.packing.sources.coco_merged import MergedIndex
+from fastload.common.files import expanded, read_regular
+from fastload.common.limits import checked_max_pixels
+from fastload.errors import ArgumentError, PackError, SampleError
+from fastload.packing.images import MissingLibrary, read_other
+from fastload.packing.options import LayoutOptions
+from fastload.packing.sources.annotated import (
+    BOXES,
+    INSTANCE_MASK,
+    LABELS,
+    MASK,
+    VOID,
+    AnnotatedFiles,
+    Values,
+    mirrored_pairs,
+    numbers,
+    rows,
+)
+from fastload.packing.sources.coco_index import Category, CocoImage, CocoIndex, MergedIndex, wrong_name
 from fastload.packing.sources.protocol import DrawnOn, Item, Place, Value, file_stamp
 from fastload.store import Field
 
@@ -217,3 +237,242 @@ def segmentation(what: str, value: Any, image: CocoImage) -> Value:
     if isinstance(counts, list) and all(size) and sum(numbers(counts, None, f"{what}: its RLE")) != size[0] * size[1]:
         raise PackError(f"{what}: the counts of its RLE do not sum to the {size[0]} x {size[1]} pixels of its image")
     return value
+
+
+_SEGMENTS_MOST = 65535
+"""Limit on the segments of an image: their numbers are 16-bit, and 0 is no segment."""
+
+
+class CocoPanopticSource(CocoFiles):
+    """Panoptic segmentation.
+
+    The fields: `image_id`; `mask`, the label of each pixel (255, or 65535 with more than 255 categories: of no segment); `instance_mask`,
+    the number of its segment (16-bit, 0: none); and for each segment its box in `boxes` (xywh), `segment` (its number), `labels`,
+    `category_id`, `area` and `iscrowd`. The labels are 0, 1, ... in the order of the category ids.
+
+    Args:
+        masks: the folder of the PNGs.
+
+    Raises:
+        PackError: the file has no categories.
+    """
+
+    def __init__(self, title: str, index: CocoIndex, folder: str, masks: str, categories: Mapping[int, Category] | None = None) -> None:
+        super().__init__(title, index, folder, categories)
+        if not index.categories:
+            raise PackError(f"{index.path}: it has no categories")
+        self._masks = masks
+        self._dtype: Any = np.uint8 if len(self.labels) <= VOID else np.uint16
+        self.fields = (
+            Field("image_id", "int"),
+            Field(MASK, "mask", np.dtype(self._dtype).name),
+            Field(INSTANCE_MASK, "mask", "uint16"),
+            Field(BOXES, "boxes", format="xywh"),
+            *(rows(name, "int64", BOXES) for name in ("segment", LABELS, CATEGORY_ID)),
+            rows("area", "float32", BOXES),
+            rows("iscrowd", "int64", BOXES),
+        )
+
+    def values(self, position: int, image: bytes) -> Values:
+        return self.segments(self.index.images[position], self.index.annotations(position))
+
+    def segments(self, entry: CocoImage, found: list[tuple[str, dict[str, Any]]]) -> Values:
+        """The fields of an image of these annotations, of which there is one, or none."""
+        if len(found) > 1:
+            raise PackError(f"{found[1][0]}: the image has another one ({len(found)} in all); a panoptic file has one for each image")
+        what, annotation = found[0] if found else ("", {"segments_info": []})
+        segments = _segments(what, annotation)
+        ids = self._ids(what, annotation, entry) if found else np.zeros(_size(self.index.path, entry), np.int64)
+        numbered, labels = self._numbered(what, ids, segments)
+        values: dict[str, Value] = {
+            "image_id": entry.id,
+            MASK: labels,
+            INSTANCE_MASK: numbered,
+            BOXES: np.array([numbers(each.get("bbox"), 4, f"{what}: the bbox of a segment") for each in segments]).reshape(-1, 4),
+            "segment": np.arange(1, len(segments) + 1),
+            LABELS: np.array([self.label(what, each) for each in segments], np.int64),
+            CATEGORY_ID: np.array([each[CATEGORY_ID] for each in segments], np.int64),
+            "area": numbers([each.get("area", 0) for each in segments], None, f"{what}: the areas of its segments"),
+            "iscrowd": np.array([int(each.get("iscrowd", 0) == 1) for each in segments], np.int64),
+        }
+        return values, tuple(f"{what}: segment {each['id']}" for each in segments)
+
+    def _ids(self, what: str, annotation: dict[str, Any], entry: CocoImage) -> npt.NDArray[np.int64]:
+        """The segment id of each pixel: R + 256 G + 65536 B of its PNG."""
+        file = annotation.get("file_name")
+        if wrong := wrong_name(file):
+            raise PackError(f"{what}: {wrong}")
+        path = os.path.join(self._masks, str(file))
+        try:
+            pixels, _, form = read_other(read_regular(path), checked_max_pixels(None), turn=False)
+        except MissingLibrary:
+            raise
+        except SampleError as error:
+            raise PackError(f"{what}: {path}: {error}") from error
+        except OSError as error:
+            raise PackError(f"{what}: its mask {path} cannot be read: {error.strerror or error}") from error
+        if form != "png":
+            raise PackError(f"{what}: {path} is a {form}; ids of segments need a lossless PNG")
+        if entry.height and entry.width and pixels.shape[:2] != (entry.height, entry.width):
+            raise PackError(f"{what}: {path} has {pixels.shape[1]} x {pixels.shape[0]} pixels, its image {entry.width} x {entry.height}")
+        ids: npt.NDArray[np.int64] = pixels.astype(np.int64) @ np.array([1, 1 << 8, 1 << 16])
+        return ids
+
+    def _numbered(self, what: str, ids: npt.NDArray[np.int64], segments: list[dict[str, Any]]) -> tuple[npt.NDArray[np.uint16], Any]:
+        """The number of each pixel's segment, and its label."""
+        own = [each.get("id") for each in segments]
+        known = np.array([each if isinstance(each, int) and 0 < each < 1 << 24 else -1 for each in own], np.int64)
+        if (known < 0).any() or len(set(own)) < len(own):
+            raise PackError(f"{what}: an id of its segments is there twice, or is no number from 1 to {(1 << 24) - 1}")
+        present, inverse = np.unique(ids, return_inverse=True)
+        strange = np.setdiff1d(present, np.append(known, 0))
+        if len(strange):
+            raise PackError(f"{what}: {_listed(strange)} of its PNG {'are' if len(strange) > 1 else 'is'} not among its segments_info")
+        number_of = {0: 0} | {int(each): number for number, each in enumerate(known, 1)}
+        numbers_of = np.array([number_of[int(each)] for each in present], np.uint16)
+        labels = [np.iinfo(self._dtype).max, *(self.label(what, each) for each in segments)]
+        numbered: npt.NDArray[np.uint16] = numbers_of[inverse].reshape(ids.shape)
+        return numbered, np.array(labels, self._dtype)[numbered]
+
+
+class CocoSegmentsSource(CocoSource):
+    """Images of several files, some of them panoptic: the fields of `CocoSource`, and those of `CocoPanopticSource`.
+
+    Where the other files have objects, fields of segments that go by the same names begin with `segment_`: `segment_boxes`, ...
+
+    Args:
+        panoptic: the panoptic files, by their numbers in the index.
+    """
+
+    def __init__(self, title: str, index: MergedIndex, panoptic: Mapping[int, CocoPanopticSource]) -> None:
+        super().__init__(title, index)
+        self._merged, self._panoptic = index, panoptic
+        self._own = next(iter(panoptic.values()))
+        names = {field.name for field in self.fields}
+        self._renamed = {field.name: field.name for field in self._own.fields if field.name != "image_id"}
+        if names & self._renamed.keys():
+            self._renamed |= {name: f"segment_{name}" for name in (BOXES, LABELS, CATEGORY_ID, "area", "iscrowd")}
+        new = [replace(f, name=self._renamed[f.name], of=self._renamed.get(f.of, "")) for f in self._own.fields if f.name in self._renamed]
+        self.fields = (*self.fields, *new)
+
+    @property
+    def label_limits(self) -> dict[str, int]:
+        return super().label_limits | {self._renamed[LABELS]: len(self.categories)}
+
+    def values(self, position: int, image: bytes) -> Values:
+        values, objects = super().values(position, image)
+        at = self._merged.segments_at(position)
+        if at is None:
+            own, segments = self._own.segments(self.index.images[position], [])
+        else:
+            own, segments = self._panoptic[at[0]].values(at[1], image)
+        values |= {self._renamed[name]: value for name, value in own.items() if name in self._renamed}
+        return values, () if objects and segments else objects or segments
+
+
+def _listed(ids: npt.NDArray[np.int64]) -> str:
+    """Ids in words: the first few of them."""
+    shown = ", ".join(str(each) for each in ids[:3])
+    return f"the id{'s' if len(ids) > 1 else ''} {shown}{' and more' if len(ids) > 3 else ''}"
+
+
+def _segments(what: str, annotation: dict[str, Any]) -> list[dict[str, Any]]:
+    found = annotation.get("segments_info")
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found) or len(found) > _SEGMENTS_MOST:
+        raise PackError(f"{what}: its segments_info is no list of at most {_SEGMENTS_MOST:,} segments")
+    return found
+
+
+def _size(path: str, entry: CocoImage) -> tuple[int, int]:
+    if not entry.height or not entry.width or entry.height * entry.width > checked_max_pixels(None):
+        raise PackError(f"{path}: image {entry.id} ({entry.file}) has no annotation, and a size of {entry.width} x {entry.height}")
+    return entry.height, entry.width
+
+
+ROBOFLOW = "_annotations.coco.json"
+"""Name of the annotation file beside its images, as Roboflow exports a split."""
+_TRIED = 100
+"""Images that are looked for in each folder where they may be."""
+
+
+def annotation_files(folder: str) -> list[str]:
+    """The annotation files of a folder: annotations/*.json, or Roboflow's."""
+    inner = os.path.join(folder, "annotations")
+    if os.path.isdir(inner):
+        return [os.path.join(inner, name) for name in sorted(os.listdir(inner)) if name.lower().endswith(".json")]
+    own = os.path.join(folder, ROBOFLOW)
+    return [own] if os.path.isfile(own) else []
+
+
+def coco_source(path: str, options: LayoutOptions) -> CocoFiles:
+    """The source of a dataset in COCO's form.
+
+    Args:
+        path: the folder of the images, or one above it, or the annotation file.
+        options: `annotations`, or the `split` whose annotation file in the folder is meant; `masks`, of a panoptic file.
+
+    Raises:
+        PackError: there is no annotation file, or there are several, and none is named; the message names them. Or several that are
+            named contradict each other in their categories.
+    """
+    files = options.annotation_files or (_annotation_file(path, options),)
+    indices, folders = [CocoIndex(file) for file in files], []
+    for file, index in zip(files, indices, strict=True):
+        root = path if os.path.isdir(path) else os.path.dirname(file)
+        folders.append(_folder_of(root, file, [image.file for image in index.images[:_TRIED] if not wrong_name(image.file)]))
+    panoptic = [number for number, index in enumerate(indices) if index.is_panoptic]
+    if options.masks is not None and not panoptic:
+        raise ArgumentError(f"masks is for the PNGs of a panoptic dataset, and {files[0]} is none")
+    if len(files) == 1:
+        return _panoptic_source(path, indices[0], folders[0], options) if panoptic else CocoSource(path, indices[0], folders[0])
+    merged = MergedIndex(indices, folders)
+    if not panoptic:
+        return CocoSource(path, merged)
+    segments = {number: _panoptic_source(path, indices[number], folders[number], options, merged.categories) for number in panoptic}
+    return CocoSegmentsSource(path, merged, segments)
+
+
+def _panoptic_source(
+    path: str, index: CocoIndex, folder: str, options: LayoutOptions, categories: Mapping[int, Category] | None = None
+) -> CocoPanopticSource:
+    masks = expanded(options.masks) if options.masks is not None else os.path.splitext(index.path)[0]
+    if not os.path.isdir(masks):
+        raise PackError(f"{masks}: no such folder, where the PNGs of {index.path} are looked for; --masks (masks=) names another one")
+    return CocoPanopticSource(path, index, folder, masks, categories)
+
+
+def _annotation_file(path: str, options: LayoutOptions) -> str:
+    if not os.path.isdir(path):
+        return path
+    found = annotation_files(path)
+    chosen = [each for each in found if options.split is None or _part(each) == options.split]
+    if len(chosen) == 1:
+        return chosen[0]
+    if not found:
+        raise PackError(
+            f"{path}: no annotation file in it ({os.path.join('annotations', '*.json')} or {ROBOFLOW}); name it with --annotations FILE "
+            "(annotations= in Python)"
+        )
+    several = "several annotation files" if chosen else f"no annotation file for the split {options.split!r}"
+    raise PackError(
+        f"{path}: {several}: {', '.join(os.path.basename(each) for each in chosen or found)}; name one, or several, with --annotations FILE"
+    )
+
+
+def _part(file: str) -> str:
+    """train2017, of instances_train2017.json."""
+    return os.path.splitext(os.path.basename(file))[0].rpartition("_")[2]
+
+
+def _folder_of(root: str, file: str, names: list[str]) -> str:
+    """The folder of the images: the first one of the usual ones in which one of these names is."""
+    part = _part(file)
+    tops = [root, os.path.dirname(file), os.path.dirname(os.path.dirname(file))]
+    candidates = [os.path.join(top, below) for top in tops for below in ("", part, os.path.join("images", part), "images", "data")]
+    for folder in candidates:
+        if any(os.path.isfile(os.path.join(folder, name)) for name in names if "\0" not in name):
+            return os.path.normpath(folder)
+    raise PackError(
+        f"{root}: none of the images of {file} is here ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}; also looked for in "
+        f"{part} and in images/{part}): give the folder of its images as the source"
+    )

@@ -7,8 +7,8 @@ import os
 from fastload.common.files import read_regular
 from fastload.errors import PackError
 from fastload.packing.folders import is_folder, walk
-from fastload.packing.notices import BESIDE, FILES, LINKS, Notice, Notices
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, READABLE_EXTENSIONS, Item, Place, Value, file_stamp
+from fastload.packing.summary import BESIDE, FILES, LINKS, Notice, Notices
 from fastload.store import Field
 
 

@@ -20,14 +20,13 @@ from collections.abc import Callable
 
 from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, FastloadError, PackError
+from fastload.packing.images import opened_image
 from fastload.packing.options import Format, LayoutOptions
-from fastload.packing.pixels import opened_image
-from fastload.packing.sources.coco_files import annotation_files, coco_source
+from fastload.packing.sources.annotated import MASK_EXTENSIONS, files_in, subfolders
+from fastload.packing.sources.coco import annotation_files, coco_source
 from fastload.packing.sources.folder import FolderSource
-from fastload.packing.sources.label_maps import MASK_EXTENSIONS
 from fastload.packing.sources.masked import IMAGE_FOLDERS, MASK_FOLDERS, ade20k_source, cityscapes_source, pairs_source
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Source
-from fastload.packing.sources.splits import files_in, subfolders
 from fastload.packing.sources.voc import voc_segmentation_source, voc_source
 from fastload.packing.sources.yolo import YAML_NAMES, yolo_source
 

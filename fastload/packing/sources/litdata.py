@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.packing.sources import column_codecs as codecs
-from fastload.packing.sources.column_codecs import Column, Decode
-from fastload.packing.sources.folder_index import below
+from fastload.packing.sources import shards as codecs
 from fastload.packing.sources.protocol import Value
-from fastload.packing.sources.rows import ROWS_MOST, RowFile, RowSource
+from fastload.packing.sources.shards import ROWS_MOST, Column, Decode, RowFile, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, parse_json, shown
 from fastload.store.field import Kind
 

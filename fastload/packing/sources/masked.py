@@ -9,10 +9,20 @@ from fastload.common.files import expanded, read_regular
 from fastload.errors import PackError
 from fastload.packing.folders import walk
 from fastload.packing.options import LayoutOptions
-from fastload.packing.sources.annotated import INSTANCE_MASK, MASK, VOID, AnnotatedFiles, Values
-from fastload.packing.sources.label_maps import MASK_EXTENSIONS, LabelMap, label_map_of, some_are_deep
+from fastload.packing.sources.annotated import (
+    INSTANCE_MASK,
+    MASK,
+    MASK_EXTENSIONS,
+    VOID,
+    AnnotatedFiles,
+    LabelMap,
+    Values,
+    chosen_split,
+    label_map_of,
+    some_are_deep,
+    subfolders,
+)
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS
-from fastload.packing.sources.splits import chosen_split, subfolders
 from fastload.store import Field
 
 IMAGE_FOLDERS = ("images", "image", "imgs", "img")

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.packing.notices import EXAMPLES, OBJECTS, TEXTS, Notice
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.annotated import BOXES, LABELS, box_rows, numbers, rows, whole_numbers
 from fastload.packing.sources.protocol import IMAGE_FIELD, Value
+from fastload.packing.summary import EXAMPLES, OBJECTS, TEXTS, Notice
 from fastload.store import Field
 
 _BOX_MEMBERS = ("bbox", "bboxes", "boxes")

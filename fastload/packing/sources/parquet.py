@@ -20,10 +20,8 @@ from fastload.common.files import open_regular, read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.packing.options import BoxFormat
-from fastload.packing.sources.arrow_columns import brief, python_value
-from fastload.packing.sources.declared_columns import columns_of
-from fastload.packing.sources.numbered import NumberedInFiles
-from fastload.packing.sources.protocol import Item, file_stamp
+from fastload.packing.sources.arrow_columns import brief, columns_of, python_value
+from fastload.packing.sources.protocol import Item, NumberedInFiles, file_stamp
 
 _KEPT = 4
 """Row groups that stay decoded."""

@@ -12,13 +12,11 @@ import numpy as np
 
 from fastload.common.files import read_regular
 from fastload.errors import PackError
-from fastload.packing.field_json import from_json
 from fastload.packing.folders import walk
-from fastload.packing.notices import UNLISTED, Notice, Notices
-from fastload.packing.sources.declaration import declared, image_of
-from fastload.packing.sources.folder_index import leads_out
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Item, Place, Value, file_stamp
-from fastload.packing.sources.ranges import FileRanges
+from fastload.packing.sources.declaration import declared, from_json, image_of
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, FileRanges, Item, Place, Value, file_stamp
+from fastload.packing.sources.shards import leads_out
+from fastload.packing.summary import UNLISTED, Notice, Notices
 from fastload.store import Field
 from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json
 

@@ -13,12 +13,21 @@ from fastload._native import core
 from fastload.common.files import read_regular
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import PackError
+from fastload.packing.images import MissingLibrary, opened_image, orientation_of
 from fastload.packing.options import LayoutOptions
-from fastload.packing.pixels import MissingLibrary, opened_image, orientation_of
-from fastload.packing.sources.annotated import BOXES, LABELS, AnnotatedFiles, Values, mirrored_pairs, rows
+from fastload.packing.sources.annotated import (
+    BOXES,
+    LABELS,
+    AnnotatedFiles,
+    Values,
+    chosen_split,
+    files_in,
+    mirrored_pairs,
+    rows,
+    subfolders,
+)
 from fastload.packing.sources.masked import by_stem
 from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_EXTENSIONS, DrawnOn, Value
-from fastload.packing.sources.splits import chosen_split, files_in, subfolders
 from fastload.store import Field
 from fastload.store.checked import shown
 from fastload.store.field import is_point_name

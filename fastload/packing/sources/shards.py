@@ -2,24 +2,165 @@
 
 Both begin with the number of rows, and the offset of each row and of the end of the last one (uint32 each). A row is the sizes of
 those of its values that have no fixed size (uint32 each), and the values, one after the other.
+
+Columns of MDS shards and LitData chunks: how the bytes of a value become a field's value. Both formats name an encoding a column.
+
+The index.json of a folder of shards, as MosaicML Streaming and LitData write it.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.column_codecs import Column
-from fastload.packing.sources.image_value import field_name, image_name, label_name
-from fastload.packing.sources.numbered import NumberedInFiles
-from fastload.packing.sources.protocol import Item, Place, Value, file_stamp, first_readable
-from fastload.packing.sources.ranges import FileRanges
+from fastload.packing.sources.protocol import (
+    FileRanges,
+    Item,
+    NumberedInFiles,
+    Place,
+    Value,
+    field_name,
+    file_stamp,
+    first_readable,
+    image_name,
+    label_name,
+)
 from fastload.store import Field
+from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json, shown
+from fastload.store.field import Kind
+
+Decode = Callable[[bytes], Value]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a source.
+
+    Attributes:
+        name: the field's name.
+        encoding: the format's name of how values are stored.
+        size: bytes of each value; None if each value has a size of its own.
+        kind: kind of the field; "image" where values are pictures' files.
+        decode: the value of stored bytes; raises ValueError.
+    """
+
+    name: str
+    encoding: str
+    size: int | None
+    kind: Kind
+    decode: Decode
+
+
+def number(code: str) -> Decode:
+    """Decoder of one little-endian number, by its code in the module struct."""
+    layout = struct.Struct(f"<{code}")
+
+    def decode(data: bytes) -> Value:
+        if len(data) != layout.size:
+            raise ValueError(f"{len(data)} bytes, where a number has {layout.size}")
+        value: int | float = layout.unpack(data)[0]
+        return value
+
+    return decode
+
+
+def text(data: bytes) -> Value:
+    return data.decode("utf-8")
+
+
+def plain(data: bytes) -> Value:
+    return data
+
+
+def json_value(data: bytes) -> Value:
+    value: Value = parse_json(data)
+    return value
+
+
+def int_text(data: bytes) -> Value:
+    return int(data.decode("ascii"))
+
+
+def float_text(data: bytes) -> Value:
+    return float(data.decode("ascii"))
+
+
+def pil_pixels(data: bytes) -> Array:
+    """Pixels that both libraries store as width, height and the length of the mode's name (uint32 each), the name, and rows.
+
+    Raises:
+        ValueError: a mode other than RGB and L, or another number of bytes than the size says.
+    """
+    if len(data) < 12:
+        raise ValueError("its pixels end inside the header")
+    width, height, length = struct.unpack_from("<III", data)
+    mode = data[12 : 12 + length] if length <= 16 else b""
+    channels = {b"RGB": 3, b"L": 1}.get(mode)
+    if channels is None:
+        raise ValueError(f"pixels of mode {mode.decode('ascii', 'replace') or '?'} are not stored; convert them to RGB")
+    if not width or not height or width * height * channels != len(data) - 12 - length:
+        raise ValueError(f"{width} x {height} pixels in {len(data) - 12 - length:,} bytes")
+    pixels = np.frombuffer(data, np.uint8, offset=12 + length)
+    return pixels.reshape((height, width, 3) if channels == 3 else (height, width))
+
+
+def array_of(data: bytes, dtype: np.dtype[Any], shape: Sequence[int], at: int) -> Array:
+    """The array in the bytes from `at` on. Raises ValueError if they are not exactly its values."""
+    if math.prod(shape) * dtype.itemsize != len(data) - at:
+        raise ValueError(f"{len(data) - at:,} bytes for an array of {dtype} of shape {tuple(shape)}")
+    return np.frombuffer(data, dtype, offset=at).reshape(shape)
+
+
+def flat_array(dtype: np.dtype[Any]) -> Decode:
+    """Decoder of an array of one dimension, whose length follows from the number of bytes."""
+
+    def decode(data: bytes) -> Value:
+        return array_of(data, dtype, (len(data) // dtype.itemsize,), 0)
+
+    return decode
+
+
+def read_index(folder: str) -> dict[str, Any]:
+    """The object in a folder's index.json.
+
+    Raises:
+        PackError: it cannot be read, or is no JSON object.
+    """
+    path = os.path.join(folder, "index.json")
+    try:
+        return get_object(parse_json(read_regular(path, JSON_BYTES)), "its content")
+    except OSError as error:
+        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise PackError(f"{path}: it cannot be read as JSON: {error}") from error
+
+
+def leads_out(name: str) -> bool:
+    """Returns True for a name that a file of a dataset gives, and that is no path below a folder. Links in the folder lead anywhere."""
+    return not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/")
+
+
+def below(folder: str, name: object) -> str:
+    """The path of a file that an index names.
+
+    Raises:
+        Bad: no relative path, or one that leads out of the folder.
+    """
+    relative = get_str(name, "the name of a file")
+    if leads_out(relative):
+        raise Bad(f"it names the file {shown(relative)}, which is not in the folder")
+    return os.path.join(folder, relative)
+
 
 ROWS_MOST = 1 << 24
 """Limit on the rows of one file: their offsets are read at once."""
