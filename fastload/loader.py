@@ -12,18 +12,18 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 from typing_extensions import Self, TypeVar
 
-from fastload.base_iterator import LoaderIterator, uncompiled
 from fastload.batch.collate import Form, collate_fn_of
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.dataset.packed import PackedDataset
+from fastload.engines.iterator import LoaderIterator, uncompiled
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.resume.state_dict import load, state_of
+from fastload.engines.settings import EngineChoice, OnError, Settings, warn_unused
+from fastload.engines.state import LoaderState, shown
 from fastload.errors import ArgumentError
-from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import EngineChoice, OnError, Settings, warn_unused
 from fastload.explain.report import advised_settings, explain, stats
 from fastload.health import HealthMonitor
-from fastload.loader_state import LoaderState, shown
-from fastload.resume.state_dict import load, state_of
 from fastload.sampling.arguments import order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
 

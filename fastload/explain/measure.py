@@ -17,10 +17,10 @@ from fastload.dataset.packed import PackedDataset
 from fastload.dataset.values import steps_of, word_flips, wrapped
 from fastload.dataset.view import NativeDataset, PackedView
 from fastload.device.stages import StageCall
-from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import Settings
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.settings import Settings
+from fastload.engines.threads.engine import ThreadEngine
 from fastload.explain.measure_batch import measure_batch
-from fastload.threads.engine import ThreadEngine
 from fastload.transforms.spec import Plan, to_pillow
 
 SAMPLES = 64

@@ -16,10 +16,10 @@ from fastload.batch.bad_samples import NOTHING, Counts
 from fastload.batch.containers import to_device
 from fastload.device.stages import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
-from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import Settings
-from fastload.threads.assemble import BatchAssembler
-from fastload.threads.engine import ThreadEngine
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.settings import Settings
+from fastload.engines.threads.assemble import BatchAssembler
+from fastload.engines.threads.engine import ThreadEngine
 
 _RUNS = 3
 """Timed, after one that is not."""

@@ -6,11 +6,11 @@ from typing import Any
 
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.view import PackedData
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.settings import Settings
+from fastload.engines.state import LoaderState
 from fastload.errors import FastloadError
-from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import Settings
 from fastload.explain import stage_table
-from fastload.loader_state import LoaderState
 from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fastload.dataset.packed import PackedDataset
 from fastload.dataset.view import NativeDataset
 from fastload.device.stages import BatchStage, StageCall
-from fastload.execution.batch_stages import explained_stages
-from fastload.execution.plan import ExecutionPlan
-from fastload.execution.settings import Settings
+from fastload.engines.batch_stages import explained_stages
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.settings import Settings
 from fastload.explain.measure import Costs, measure
 from fastload.transforms.spec import Plan, Stage
 

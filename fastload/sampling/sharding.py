@@ -20,7 +20,7 @@ there. In a training loop every rank that comes to its second batch has been in 
 begun by then. So all ranks end together, and a rank that never comes is left to the training's own collectives, and their timeout.
 Passes are matched by their number among the passes of a loader, and loaders by their number among those of the process that have shard=.
 With shard=(rank, world) ranks may have loaders that differ on purpose: only passes over datasets of one length are compared.
-fastload/resume/rank_agreement.py lists what is compared.
+fastload/engines/resume/ranks.py lists what is compared.
 
 The argument shard=: which of how many ranks this process is.
 """

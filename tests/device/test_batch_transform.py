@@ -20,8 +20,8 @@ from torch.utils.data import Dataset, IterableDataset
 from fastload import FastLoader
 from fastload import augment as A
 from fastload import transforms as T
+from fastload.engines.processes.iterator import WorkerIterator
 from fastload.errors import ArgumentError, ClosedError
-from fastload.processes.iterator import WorkerIterator
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 CROP = [T.RandomResizedCrop(32)]

@@ -1,4 +1,4 @@
-"""The log line of files in place: once in a process, whatever is read (fastload/execution/plan.py)."""
+"""The log line of files in place: once in a process, whatever is read (fastload/engines/plan.py)."""
 
 from __future__ import annotations
 

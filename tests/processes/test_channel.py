@@ -16,7 +16,7 @@ from descriptors import open_fds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.processes.channel import Channel, DescriptorsLost, Disconnected, pair
+from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected, pair
 
 BIG = 3 << 20
 """Bytes: more than a socket takes at once."""

@@ -1,4 +1,4 @@
-"""Memory that worker processes keep between batches (fastload/processes/heap.py)."""
+"""Memory that worker processes keep between batches (fastload/engines/processes/worker.py)."""
 
 from __future__ import annotations
 

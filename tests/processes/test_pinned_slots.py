@@ -10,7 +10,7 @@ import torch
 from copies import Copies
 
 from fastload._native import core
-from fastload.processes.slots import Slots
+from fastload.engines.processes.scheduler import Slots
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -14,8 +14,8 @@ from torch.utils.data import default_collate
 from worker_values import PLAIN, Pair, numbers, same
 
 from fastload._native import core
-from fastload.processes import row_collate as rows
-from fastload.processes.serialization import opened
+from fastload.engines.processes import row_collate as rows
+from fastload.engines.processes.serialization import opened
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from worker_values import PLAIN, Pair, arrays, containers, numbers, odd_tensors, plain, plain_tensors, same
 
 from fastload._native import core
+from fastload.engines.processes.serialization import ALIGN, Arena, BatchPickler, unpack
 from fastload.errors import ClosedError
-from fastload.processes.serialization import ALIGN, Arena, BatchPickler, unpack
 
 quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 # torch says once per process that nested tensors are a prototype, and quantized ones deprecated

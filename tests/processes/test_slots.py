@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fastload._native import core
-from fastload.processes.serialization import Arena, BatchPickler, unpack
-from fastload.processes.slots import Slot, Slots
+from fastload.engines.processes.scheduler import Slot, Slots
+from fastload.engines.processes.serialization import Arena, BatchPickler, unpack
 
 # Python 3.12 and later warn of a fork beside threads.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

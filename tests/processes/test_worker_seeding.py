@@ -137,7 +137,7 @@ def held(**env: str) -> dict[str, Any]:
         import torch
         from threadpoolctl import threadpool_info
         np.ones((8, 8)) @ np.ones((8, 8))
-        from fastload.thread_limits import hold_threads
+        from fastload.engines.thread_limits import hold_threads
         hold_threads()
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
         print(json.dumps({

@@ -17,7 +17,7 @@ from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 from torch.utils.data import ConcatDataset, Subset
 
-import fastload.threads.engine
+import fastload.engines.threads.engine
 from fastload import FastLoader, PackedDataset, WindowSampler, push
 from fastload.remote import requests
 from fastload.remote.requests import HeldRoom
@@ -54,7 +54,7 @@ def tiny(seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(autouse=True)
 def little_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """So little of these data is asked for ahead of the loop as of large ones."""
-    monkeypatch.setattr(fastload.threads.engine, "READ_AHEAD_BYTES", 2 << 20)
+    monkeypatch.setattr(fastload.engines.threads.engine, "READ_AHEAD_BYTES", 2 << 20)
 
 
 @pytest.fixture

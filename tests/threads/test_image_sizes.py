@@ -22,10 +22,10 @@ from fastload import BucketBatchSampler, FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import core
 from fastload.batch.collate import Collate
+from fastload.engines.threads import engine as engine_module
+from fastload.engines.threads.image_sizes import Layout, batch_sizes
+from fastload.engines.threads.native_batch import SlotImages
 from fastload.errors import ArgumentError, BatchShapeError, ResourceError, SampleError
-from fastload.threads import engine as engine_module
-from fastload.threads.image_sizes import Layout, batch_sizes
-from fastload.threads.slot_images import SlotImages
 
 COUNT = 30
 JITTER = [T.ScaleJitter((48, 64)), T.RandomHorizontalFlip(0.5)]

@@ -1,0 +1,111 @@
+"""IteratorArguments: what torch's iterator class reads of a loader.
+
+LoaderIterator: what iter() of a loader gives, on every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch._C._autograd import _profiler_enabled
+from torch.autograd import profiler
+from torch.utils.data import _DatasetKind
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from fastload._native import core
+from fastload.engines.plan import ExecutionPlan
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def uncompiled(function: _Function) -> _Function:
+    """Has torch.compile leave a function, and what it calls, to the interpreter where a loop in a compiled function comes to it.
+
+    That is what torch.compiler.disable does, without the import of torch._dynamo, which takes seconds. What is called there may itself be
+    compiled: a batch_transform is then.
+    """
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    frames: Any = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):  # torch 2.7
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    return function
+
+
+class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
+    """torch's iterator class, whose steps the loader's health monitor counts, and which threads may share.
+
+    1. isinstance with `_BaseDataLoaderIter` holds; it takes attributes and weak references; it cannot be copied or pickled, with torch's
+       error, so that a program that treats torch's iterators apart (Lightning's CombinedLoader) treats these so.
+    2. `_reset(loader)` begins the loader's next epoch in the same iterator, as DataLoader has it done where workers persist.
+    3. Each step is an event `enumerate(DataLoader)#<class>.__next__` in a profiler's trace.
+    """
+
+    begin_again: Callable[[], Callable[[Any, Any], None] | None] | None = None
+    """A weak reference to what _reset() calls, with the iterator and the loader; None: torch's own _reset() does it."""
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        begin = None if self.begin_again is None else self.begin_again()
+        if begin is None:
+            _BaseDataLoaderIter._reset(self, loader, first_iter)
+        else:
+            begin(self, loader)
+
+    @uncompiled
+    def _advance(self) -> Any:
+        """The next batch; StepTimer calls it, one thread at a time.
+
+        A profiler's event costs more than all else here, so that it is entered only where a profiler runs.
+        """
+        if self._dataset_kind != _DatasetKind.Map or _profiler_enabled() or profiler._is_profiler_enabled:
+            return _BaseDataLoaderIter.__next__(self)
+        batch = self._next_data()
+        self._num_yielded += 1
+        return batch
+
+    def _next_data(self) -> Any:
+        raise NotImplementedError
+
+
+@dataclass
+class IteratorArguments:
+    """What `_BaseDataLoaderIter` reads of the loader that it is made for, as of one plan."""
+
+    dataset: Any
+    collate_fn: Any
+    _dataset_kind: int
+    _IterableDataset_len_called: int | None
+    _auto_collation: bool
+    _index_sampler: Any
+    drop_last: bool
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    pin_memory_device: str
+    timeout: float
+    generator: torch.Generator | None
+    persistent_workers: bool
+
+    @classmethod
+    def of(cls, plan: ExecutionPlan, dataset: Any, length_called: int | None) -> IteratorArguments:
+        """Those of a plan, over `dataset`; `length_called`: what len(loader) told of an iterable dataset."""
+        settings = plan.settings
+        return cls(
+            dataset=dataset,
+            collate_fn=plan.collate_fn,
+            _dataset_kind=settings.kind,
+            _IterableDataset_len_called=length_called,
+            _auto_collation=settings.auto_collation,
+            _index_sampler=settings.index_sampler,
+            drop_last=settings.drop_last,
+            num_workers=settings.num_workers,
+            prefetch_factor=settings.prefetch_factor,
+            pin_memory=settings.pin_memory,
+            pin_memory_device=settings.pin_memory_device,
+            timeout=settings.timeout,
+            generator=settings.generator,
+            persistent_workers=settings.persistent_workers,
+        )

@@ -1,0 +1,375 @@
+"""ExecutionPlan: how a loader's next epoch runs, decided once from its settings, its dataset and this machine.
+
+NOTE [ plan: decided at iter() ]
+iter() reads what the user may have changed since (the sampler, batch sizes, a Subset's indices, transforms, torch's attributes of the
+loader) into a plan. Engines run the plan and explain() prints it; neither looks at the loader. Where nothing has changed it is the same
+plan, so that comparing plans by identity tells whether work that was begun early, or an engine, may be used.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.util import find_spec
+from typing import Any, Literal, cast
+
+import torch
+from torch.utils.data import IterableDataset
+
+from fastload._native import core
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.mixture import Mixture
+from fastload.dataset.view import Draws, NativeDataset, PackedData, PackedDataReader, PackedView, same_objects
+from fastload.device import pinning
+from fastload.device.stages import IN_IMAGE, BatchFields, FormedSamples
+from fastload.device.to_float import Floats
+from fastload.device.transfer import StageTimer, TransferPlan
+from fastload.engines.batch_stages import BatchStages, form_of
+from fastload.engines.settings import EngineChoice, Settings
+from fastload.errors import ArgumentError
+from fastload.transforms.spec import stored_output
+
+Engine = Literal["threads", "processes", "caller"]
+_DTYPE_NAMES = {torch.uint8: "uint8", torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+_LAYOUTS = {None: "CHW", torch.channels_last: "HWC", torch.contiguous_format: "CHW"}
+
+
+@dataclass(frozen=True)
+class EpochSize:
+    """The size of an epoch, as far as it can be known before its first batch is pulled: what slots are made for in advance.
+
+    An expectation, which no batch has to meet: a larger batch, or one more, is given a slot of its size when its turn comes.
+
+    Attributes:
+        rows: samples in its largest batch, at least 1.
+        batches: batches of the epoch, at least 1.
+    """
+
+    rows: int
+    batches: int
+
+    def in_flight(self, depth: int) -> int:
+        """Batches of one pass to keep in flight where `depth` are asked for: no more than there are, and one of the next epoch."""
+        return min(depth, self.batches + 1)
+
+    def slots(self, depth: int) -> int:
+        """Slots for `depth` batches: no more than this epoch and the next, begun early, have batches."""
+        return min(depth, 2 * self.batches)
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionPlan:
+    """How an epoch runs. See NOTE [ plan: decided at iter() ].
+
+    Attributes:
+        settings: the loader's, as they are in force.
+        engine: who makes the batches: native threads, worker processes, or the calling process.
+        why: the reason for that engine, as explain() prints it.
+        mend: what to change so that native threads make the batches; "" where they do, or where nothing is known that would.
+        data: the packed data; None for any other dataset.
+        transfer: where finished batches go, and the stages that are done to them there.
+        collate_fn: what engines that run Python call on the samples of a batch.
+        outputs: what the native engine writes into each tensor of a batch; None on other engines.
+        size: of the epoch on native threads, as far as it is known.
+    """
+
+    settings: Settings
+    engine: Engine
+    why: str
+    mend: str
+    data: PackedData | None
+    transfer: TransferPlan
+    collate_fn: Any
+    outputs: list[core.Output] | None
+    size: EpochSize
+
+    @property
+    def native(self) -> PackedView | None:
+        """The rows that the native engine reads; None on other engines."""
+        return None if self.data is None else self.data.native
+
+    @cached_property
+    def depth(self) -> int:
+        """Batches that an epoch keeps in flight on native threads."""
+        return self.size.in_flight(self.settings.depth)
+
+    @property
+    def finished_ahead(self) -> bool:
+        """Whether a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
+        return self.transfer.threaded and (self.settings.own_collate_fn is None or self.settings.collation is not None)
+
+    @cached_property
+    def slots(self) -> int:
+        """Slots that native threads start with, beside the one that is being filled."""
+        return self.size.slots(self.depth + self.transfer.ahead * (not self.transfer.idle))
+
+    @cached_property
+    def pinned(self) -> bool:
+        """Whether slots are registered with the accelerator."""
+        return pinning.wanted(self.transfer.pin, self.transfer.device)
+
+    @property
+    def transform_seed(self) -> int | None:
+        """Seed of random transforms: the loader's, else that of its packed datasets; None: one is drawn for each epoch.
+
+        Raises:
+            ArgumentError: the datasets have different seeds.
+        """
+        if self.settings.seed is not None or self.data is None:
+            return self.settings.seed
+        seeds = {each.seed for each in self.data.view.datasets}
+        if len(seeds) > 1:
+            shown = ", ".join(str(seed) for seed in sorted(seeds, key=str))
+            raise ArgumentError(f"the packed datasets have different seeds ({shown}), and a batch has one: give seed= to the loader")
+        return seeds.pop()
+
+    @property
+    def draws_base_seed(self) -> bool:
+        """Whether an epoch draws a base seed, as torch's does."""
+        return self.native is None or self.settings.seed is None
+
+    def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
+        """The dataset as engines that run Python per sample read it, and, if it is packed or a Mixture, what its draws follow from."""
+        dataset = self.settings.dataset
+        draws = self.settings.seed, epoch, dataset.changes if isinstance(dataset, Mixture) else None
+        if self.data is None:
+            return (dataset.at_epoch(epoch), draws) if isinstance(dataset, Mixture) else (dataset, None)
+        return self.data.for_python(self.settings.dataset, draws), draws
+
+
+class Planner:
+    """Makes the plans of one loader.
+
+    Attributes:
+        reads_packed: whether the dataset that was read last is packed, or files in place.
+    """
+
+    def __init__(self, timer: StageTimer) -> None:
+        self._timer = timer
+        self._reader = PackedDataReader()
+        self._stages = BatchStages()
+        self._last: ExecutionPlan | None = None
+        self._listed: tuple[Any, ...] = ()
+        self._why_not = ("", "")
+        self.reads_packed = False
+
+    def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
+        """Whether it is packed data, or files that the native engine reads in place."""
+        self.reads_packed = self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
+        return self.reads_packed
+
+    @property
+    def kinds(self) -> Any:
+        """Kinds of the parts of a sample of the dataset that was read last, for Collate; None: it is neither packed nor in place."""
+        return None if self._reader.data is None else self._reader.data.kinds
+
+    def plan(self, settings: Settings) -> ExecutionPlan:
+        """The plan for these settings and the dataset as it is now: the last one, if nothing that it follows from has changed.
+
+        Raises:
+            ArgumentError: arguments contradict each other or the transform.
+            Whatever reading the dataset raises.
+        """
+        device, allowed = why_not_device(settings) is None, settings.engine != "python"
+        data = self._reader.read(settings.dataset, device, allowed, settings.index_cache)
+        self.reads_packed = data is not None
+        size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, len(data.view))
+        last, listed = self._last, tuple(settings.batch_transforms)
+        if (
+            last is not None
+            and last.settings is settings
+            and last.data is data
+            and last.size == size
+            and same_objects(self._listed, listed)
+            and self._why_not == (self._reader.why_not, self._reader.replaced)
+        ):
+            return last
+        self._listed, self._why_not = listed, (self._reader.why_not, self._reader.replaced)
+        transfer = self._transfer(settings, data)
+        native = None if data is None else data.native
+        engine: Engine = "threads" if native is not None else "processes" if settings.num_workers else "caller"
+        why, mend = self._why(settings, data)
+        if settings.engine == "native" and native is None:
+            raise ArgumentError(f'engine="native" was asked for: {why}')
+        if data is None:
+            settings.check_python()
+        elif data.in_place:
+            _say_once(cast(InPlaceDataset, data.view.datasets[0]).kind)
+        form, outputs = form_of(settings, data), None if native is None else outputs_for(settings, native, transfer)
+        collate = settings.collate_fn
+        if form is not None and not settings.by_default_collate:
+            collate = FormedSamples(settings.collate_fn, form, transfer.fields, settings.auto_collation)
+        self._last = ExecutionPlan(settings, engine, why, mend, data, transfer, collate, outputs, size)
+        return self._last
+
+    def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
+        pin = settings.pin_memory and torch.accelerator.is_available()
+        stages = self._stages.calls(settings, data)
+        if data is not None and any(stage.objects for stage in stages):
+            _check_formats(data)
+        return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer)
+
+    def _why(self, settings: Settings, data: PackedData | None) -> tuple[str, str]:
+        """The reason for the engine, and what to change so that native threads make the batches."""
+        if settings.engine == "python":
+            other = "" if data is None else _to_native(data)
+            return 'engine="python" was asked for', other or 'leave out engine="python", or FASTLOAD_ENGINE=python'
+        if data is None and self._reader.replaced:
+            why = f"{type(settings.dataset).__name__} is not read by native threads: {self._reader.replaced}"
+            return why, f"{why}; take that back, so that native threads do the work"
+        if data is None and self._reader.why_not:
+            why = f"{type(settings.dataset).__name__} is not read in place: {self._reader.why_not}"
+            return why, why + (_OR_BATCHES if self._reader.by_transform else _OR_PACK)
+        mend = "" if data is not None and data.native is not None else _PACK if data is None else _to_native(data)
+        return _why(settings, data), mend if not settings.iterable else "make it a map-style Dataset, and " + _PACK
+
+
+_PACK = "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"
+_OR_PACK = "; change that, or pack the dataset (fastload pack), so that native threads do the work"
+_OR_BATCHES = (
+    "; replace that by transforms that are native (loader.explain() shows which are), or apply it to whole batches (batch_transform=)"
+)
+
+
+def _to_native(data: PackedData) -> str:
+    """What to change so that native threads make batches of packed data; "" where nothing is known."""
+    for dataset in data.view.datasets:
+        if not dataset.plan.native:
+            return next(stage.why for stage in dataset.plan.stages if stage.where == "python") + _OR_BATCHES
+        if dataset.image_field not in dataset.fields:
+            return ""
+    return "" if data.native is not None or len(data.view.datasets) == 1 else "give all datasets the same fields and transform"
+
+
+def _say_once(name: str) -> None:
+    """Tells, once in a process, what differs from the dataset's own samples."""
+    if not _said:
+        _said.append(name)
+        logging.getLogger("fastload").warning(
+            "%s is read in place by native threads: the same samples in the same order; random transforms draw from (seed, epoch, index), "
+            "and bilinear pixels are within 1 of Pillow's. engine=\"python\", or FASTLOAD_ENGINE=python, gives the dataset's own",
+            name,
+        )
+
+
+_said: list[str] = []
+
+
+def why_not_device(settings: Settings) -> str | None:
+    """Why nothing of the transform is left to a device; None if what can be is."""
+    if settings.device is None:
+        return "no device= is given"
+    if not settings.auto_collation:
+        return "batch_size=None makes no batches"
+    if not settings.stacks_images:
+        of = settings.collation
+        if settings.default_replaced:
+            return f"default_collate takes finished samples: {settings.collate_replaced}"
+        return "your collate_fn takes finished samples" if of is None else f"{of} leaves images of several sizes"
+    return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
+
+
+@cache
+def _has_kornia() -> bool:
+    return find_spec("kornia") is not None
+
+
+def epoch_size(settings: Settings, samples: int) -> EpochSize:
+    """What the samplers tell of an epoch over a dataset of that many samples."""
+    batch_sampler = settings.batch_sampler
+    drawn = _length(getattr(batch_sampler, "sampler", settings.sampler))
+    samples = max(1, samples if drawn is None else drawn)
+    asked = getattr(batch_sampler, "batch_size", None) or settings.batch_size or 1
+    rows = min(samples, asked) if isinstance(asked, int) and asked > 0 else 1
+    batches = None if batch_sampler is None else _length(batch_sampler)
+    return EpochSize(rows, -(-samples // rows) if batches is None else max(1, batches))
+
+
+def _length(sampler: Any) -> int | None:
+    """A user's sampler may have no length, or none yet."""
+    try:
+        return len(sampler)
+    except Exception:
+        return None
+
+
+def _fields_of(data: PackedData | None) -> BatchFields:
+    """Where the images, and what lies in them, are in a batch; known of packed data, else their usual keys."""
+    if data is None:
+        return BatchFields()
+    dataset = data.view.datasets[0]
+    image = dataset.image_field
+    if isinstance(dataset, InPlaceDataset):
+        return BatchFields(image)
+    given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
+    form = dataset.plan.box_format  # of boxes that are converted
+    objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
+    further = tuple(each for each in dataset.fields if dataset.kinds[each] == "image" and each != image)
+    return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))
+
+
+def _known_pairs(data: PackedData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+    """By name of keypoints, the numbers of those that mirror each other, where all packed datasets agree."""
+    found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
+    for dataset in data.view.datasets:
+        for field in () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema:
+            if field.kind == "keypoints":
+                found.setdefault(field.name, set()).add(field.pairs)
+    return tuple((name, pairs.pop()) for name, pairs in found.items() if len(pairs) == 1)
+
+
+def _check_formats(data: PackedData) -> None:
+    """Raises ArgumentError if boxes of one name have several formats: what moves those of whole batches reads them all in one."""
+    first: dict[str, str] = {}
+    for dataset in data.view.datasets:
+        given = () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema
+        for field in (each for each in given if each.kind == "boxes" and each.name in dataset.fields):
+            form = dataset.plan.box_format or field.format
+            if first.setdefault(field.name, form) != form:
+                raise ArgumentError(
+                    f"batch_transform= moves {field.name!r}, which are {first[field.name]} in one packed dataset and {form} in another: "
+                    'add ConvertBoundingBoxFormat("xyxy") to their transforms'
+                )
+
+
+def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> list[core.Output]:
+    """What the native engine writes into each tensor of a batch.
+
+    Raises:
+        ArgumentError: dtype= contradicts the transform.
+    """
+    dtype, first = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype], view.datasets[0]
+    outputs = first.images.outputs(first.plan, dtype, _LAYOUTS[settings.memory_format])
+    of = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}  # those stages convert bytes to floats
+    if not of:
+        return outputs
+    own, planes = len(first.plan.programs), first.images.images[0].planes  # the stages convert the first image; others are floats already
+    return [stored_output(out.layout, planes) if n < own and (None in of or n in of) else out for n, out in enumerate(outputs)]
+
+
+def _why(settings: Settings, data: PackedData | None) -> str:
+    if data is None:
+        kind = "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
+        return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
+    if data.native is not None and data.in_place:
+        datasets = [cast(InPlaceDataset, each) for each in data.native.datasets]
+        count = sum(len(each) if each.positions is None else len(each.positions) for each in datasets)
+        return f"native, on {count:,} {datasets[0].noun} in place: nothing is packed, nothing is written"
+    if data.native is not None:
+        left = " but for what the device does" if data.native.datasets[0].plan.device else ""
+        return f"the dataset is packed and its transform is native{left}"
+    for dataset in data.view.datasets:
+        if not dataset.plan.native:
+            return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(settings, dataset)}"
+        if dataset.image_field not in dataset.fields:
+            return "no image is asked for"
+    return "the packed datasets end in different normalisations, or other ops on batches, or their images or fields are not alike"
+
+
+def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
+    """Why that part is not left to the device, if it could be."""
+    if not dataset.plan.movable or settings.device is None:
+        return ""
+    return f"; the device could do that part, but {why_not_device(settings) or 'the packed datasets differ in it'}"

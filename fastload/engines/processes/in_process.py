@@ -1,0 +1,141 @@
+"""InProcessIterator: the iterator for num_workers=0. It is torch's own, extended by FastLoader's resuming, seeding and on_error."""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+from typing import Any
+
+from torch.utils.data import _DatasetKind
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+
+from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, Policy, kept_state, seed_sample
+from fastload.batch.collate import AdvisedCollate
+from fastload.device.stages import BatchKey
+from fastload.device.transfer import Transfer
+from fastload.engines.iterator import IteratorArguments, LoaderIterator
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.resume.position import Progress, dataset_state_of, fetched, fetcher_at
+from fastload.engines.resume.start import attach
+from fastload.sampling.known import is_stateful
+
+
+class _Seeded:
+    """A dataset that seeds the global generators for each sample. It has no __getitems__, which would make several at once."""
+
+    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
+        self._dataset, self._seed, self._epoch = dataset, seed, epoch
+
+    def __getitem__(self, index: Any) -> Any:
+        seed_sample(self._seed, self._epoch, index)
+        return self._dataset[index]
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+
+class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
+    """Iterator over one epoch in the calling process. Under seed_by="sample" the caller's own random state does not change."""
+
+    def __init__(self, plan: ExecutionPlan, progress: Progress, counts: Counts, length_called: int | None) -> None:
+        settings, epoch_state, epoch = plan.settings, progress.epoch_state, progress.epoch
+        assert epoch_state is not None
+        self._dataset: Any
+        dataset, _ = plan.python_dataset(epoch)
+        arguments = IteratorArguments.of(plan, dataset, length_called)
+        self._advised = AdvisedCollate(plan.data is not None)
+        if settings.by_default_collate:
+            arguments.collate_fn = self._advised
+        super().__init__(arguments)
+        self._iterable = settings.iterable
+        follows = self._iterable or is_stateful(self._dataset)
+        self._epoch_state = epoch_state
+        attach(self, arguments, settings, epoch_state, int(follows))
+        self._rewind = self._iterable and epoch_state.rewind
+        if follows:
+            self._resume()
+        self._transfer = Transfer(plan.transfer)
+        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, epoch)
+        self._by_sample = settings.seed_by == "sample"
+        self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
+        self._losses = PassLosses(counts)
+        self._lost = Lost()  # of the current batch
+        if self._by_sample:
+            seeds = (int(self._base_seed), epoch_state.passes) if settings.seed is None else (settings.seed, epoch)
+            self._dataset = _Seeded(self._dataset, *seeds)
+            self._dataset_fetcher = self._make_fetcher()
+
+    def _resume(self) -> None:
+        past = self._epoch_state.replicas[0]
+        if past.batches:
+            size = self._index_sampler.batch_size if self._iterable and self._auto_collation else 1
+            self._dataset_fetcher = fetcher_at(past, size, self._dataset, self._make_fetcher)
+            self._dataset_fetcher.ended = past.ended
+        self._epoch_state.live = partial(dataset_state_of, self._dataset, self._dataset_fetcher)
+
+    def _anew(self) -> Any:
+        self._dataset_fetcher = self._make_fetcher()
+        self._epoch_state.live = partial(dataset_state_of, self._dataset, self._dataset_fetcher)
+        return self._dataset_fetcher
+
+    def _make_fetcher(self) -> Any:
+        return _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
+
+    def _next_data(self) -> Any:
+        while True:
+            try:
+                index = self._next_index()  # type: ignore[no-untyped-call]
+                number = None if self._iterable else self._epoch_state.at
+                self._epoch_state.take(number, len(index) if self._auto_collation else 1, 0)
+                moved = self._transfer.put(partial(self._fetch, index), partial(self._key, index))
+            except StopIteration:
+                self._epoch_state.end()
+                self._losses.check(self._epoch_state.batches)
+                raise
+            except _NothingLeft:
+                self._losses.add(self._lost)
+                continue
+            self._losses.add(self._lost)
+            batch = self._transfer.get(moved)
+            self._epoch_state.deliver()
+            return batch
+
+    def _key(self, index: Any) -> BatchKey:
+        if self._iterable:
+            return BatchKey(*self._seeds, self._epoch_state.batches, None)
+        return BatchKey(*self._seeds, self._epoch_state.at, self._lost.among(index, self._auto_collation))
+
+    def _fetch(self, index: Any) -> Any:
+        self._lost = Lost()
+        self._advised.indices = None if self._iterable else index
+        make = self._fetched if self._policy.raises else self._make
+        if not self._by_sample:
+            return make(index)
+        with kept_state():
+            return make(index)
+
+    def _fetched(self, index: Any) -> Any:
+        rewind, self._rewind = self._rewind, False
+        return fetched(self._dataset_fetcher, index, self._anew if rewind else None)
+
+    def _make(self, index: Any) -> Any:
+        """Makes a batch without the samples that fail.
+
+        Raises:
+            _NothingLeft: every sample of the batch failed.
+        """
+        get = partial(operator.getitem, self._dataset)
+        if self._auto_collation:
+            samples = self._policy.make_all(self._dataset, get, getattr(self._dataset, "__getitems__", None), index, self._lost)
+        else:
+            samples = self._policy.make(self._dataset, get, index, 0, self._lost)
+        if samples is NOTHING:
+            raise _NothingLeft
+        self._advised.indices = self._lost.among(index, self._auto_collation)
+        return self._collate_fn(samples)
+
+
+class _NothingLeft(Exception):
+    """Every sample of a batch was left out."""

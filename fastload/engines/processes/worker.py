@@ -1,0 +1,427 @@
+"""Worker: the main loop of a worker process, which receives tasks, makes batches and puts them into slots.
+
+It makes a batch as torch's worker does, with the same fetching, collating, seeds and exceptions. Only the way back to the parent differs.
+
+Limits of malloc in a worker process: how much freed memory a worker keeps for its next batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import IterDataPipe, _DatasetKind, default_collate
+from torch.utils.data._utils import collate as torch_collate
+from torch.utils.data._utils import signal_handling
+from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data.graph_settings import apply_random_seed
+
+from fastload._native import core
+from fastload.batch.bad_samples import NOTHING, Lost, WrappedError, seed_sample, seed_worker
+from fastload.batch.collate import AdvisedError, advice_on
+from fastload.engines.processes import messages
+from fastload.engines.processes import row_collate as rows
+from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
+from fastload.engines.processes.messages import Job
+from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
+from fastload.engines.resume.position import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
+from fastload.engines.thread_limits import hold_threads
+from fastload.errors import RemoteError, SampleError
+
+# NOTE [ heap: memory kept between batches ]
+# A worker allocates a batch of samples, copies them into a slot and frees them, and then does the same again. glibc's malloc gives free
+# memory at the top of its heap back to the kernel from 128 KiB on (M_TRIM_THRESHOLD, which grows with the largest freed mapping, to 64 MiB
+# at most), and the next batch faults every page in again: for float tensors of 600 KB, 125 page faults and 0.2 ms a sample, half of a
+# worker's time. Whether this happens depends on whether some small object lies above the samples: the rate was 2,700 or 5,000 samples per
+# second, from one run to the next. So workers keep up to KEPT bytes at the top of the heap, and take blocks under 32 MiB, glibc's own
+# limit, from the heap and not from mappings of their own. A worker's memory stays at the
+# peak that it reaches in every batch anyway, and does not grow beyond it.
+# Source: mallopt(3), glibc's manual, "Malloc Tunable Parameters".
+KEPT = 256 * 2**20
+_LARGEST = 32 * 2**20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_memory() -> None:
+    """Makes malloc keep freed memory in this process, unless the user set its thresholds, or malloc is not glibc's."""
+    if (
+        "MALLOC_TRIM_THRESHOLD_" in os.environ
+        or "MALLOC_MMAP_THRESHOLD_" in os.environ
+        or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    ):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+        mallopt(_M_TRIM_THRESHOLD, KEPT)
+
+
+def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
+    """Runs a worker process from its start to its end. `control` is the file descriptor of the tickets.
+
+    Objects inherited by fork belong to the parent. They are frozen, so that garbage collection here neither finalizes them (with sockets,
+    locks and threads that both processes know) nor writes to their pages.
+    """
+    torch._C._dynamo.eval_frame.set_eval_frame(None)  # if forked from within a compiled function, no frame here is to be compiled
+    gc.freeze()
+    core.watch_process(job.parent)
+    channel = Channel(sock, parent=False)
+    try:
+        Worker(job, number, channel, core.SharedSlot(fd=control)).work()
+    except DescriptorsLost:
+        raise
+    except Disconnected:
+        pass  # the loader is gone, or has closed the channel
+    finally:
+        channel.close()
+
+
+def set_signals(handled: tuple[int, ...]) -> None:
+    """Ignores Ctrl-C and the other signals that the parent handles; on SIGTERM the worker exits and runs `finally` blocks.
+
+    Source: NOTE [ processes: signals ].
+    """
+    signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]
+    signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN, which programs started from here would inherit
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in handled:
+        signal.signal(number, signal.SIG_IGN)
+
+
+class Worker:
+    """State of a worker process between tasks, and the handlers of messages."""
+
+    def __init__(self, job: Job, number: int, channel: Channel, control: core.SharedSlot) -> None:
+        self._job = job
+        self._number = number
+        self._channel = channel
+        self._control = control
+        self._dataset = job.dataset
+        self._sample_seed = job.sample_seed
+        self._policy = job.policy
+        self._lost = Lost()  # of the current task
+        self._slots: dict[int, core.SharedSlot] = {}
+        self._pickler = BatchPickler()
+        self._arena = Arena(None)
+        self._layout: rows.Layout | None = None
+        self._described = not job.rowwise
+        self._made = 0  # slots made here
+        self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
+        self._slowest: tuple[float, Any] = (0.0, None)
+        self._ended = False  # an iterable dataset's replica is exhausted
+        self._failed: ExceptionWrapper | None = None  # what began the epoch, or the worker: no batch can be made
+        self._started = False  # worker_init_fn has returned, and there is a fetcher
+        self._advice = ""  # on the exception that is being raised
+        self._begin()
+
+    def _begin(self) -> None:
+        hold_threads()
+        keep_memory()
+        job = self._job
+        seed = seed_worker(job.base_seed, self._number)
+        torch.multiprocessing._set_thread_name("fl_worker")
+        self._reseed(job.shared_seed)
+        torch_worker._worker_info = torch_worker.WorkerInfo(id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset)
+        self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
+        if self._plain_stack is torch_collate.collate_tensor_fn:
+            torch_collate.default_collate_fn_map[torch.Tensor] = self._stack
+        self._in_place = False  # True only while the batch itself is collated: a dataset may keep what it collates for itself
+        try:
+            if job.init_fn is not None:
+                job.init_fn(self._number)
+            self._resume()
+            self._started = True
+        except Exception:
+            self._failed = self._wrapped()
+
+    def _resume(self) -> None:
+        """Makes the first fetcher, at the position of this worker's copy of the dataset."""
+        past = self._job.replicas[self._number] if self._job.replicas else DatasetState()
+        self._batches = past.batches  # made in this pass
+        # The loaded state may leave the dataset at its own end: if it then yields nothing, it is iterated once more.
+        self._rewind = past.state is not None and (past.ended or not past.batches)
+        load_at_start(past, self._dataset, self._make_fetcher)
+        fetcher_at(past, self._job.batch_size, self._dataset, self._make_fetcher)
+
+    def _reseed(self, shared_seed: int | None) -> None:
+        if isinstance(self._dataset, IterDataPipe):
+            generator = torch.Generator()
+            generator.manual_seed(shared_seed or 0)
+            self._dataset = apply_random_seed(self._dataset, generator)
+
+    def _make_fetcher(self) -> Any:
+        job = self._job
+        self._fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+            job.kind, self._dataset, job.auto_collation, self._collate, job.drop_last
+        )
+        return self._fetcher
+
+    def work(self) -> None:
+        """Handles messages until it receives Stop, or until the parent is gone."""
+        while True:
+            received = self._channel.receive()
+            assert received is not None  # a worker's channel blocks
+            message, fds = received
+            if isinstance(message, messages.Stop):
+                return
+            if isinstance(message, messages.MapSlot):
+                self._map_slot(message.number, *fds)
+            else:
+                _HANDLERS[type(message)](self, message)
+
+    def _map_slot(self, number: int, fd: int) -> None:
+        slot = core.SharedSlot(fd=fd)
+        slot.release_fd()
+        self._slots[number] = slot
+
+    def _drop_slots(self, message: messages.DropSlots) -> None:
+        for number in message.numbers:
+            self._slots.pop(number, None)
+
+    def _use_layout(self, message: messages.UseLayout) -> None:
+        self._layout = message.layout
+
+    def _begin_epoch(self, message: messages.BeginEpoch) -> None:
+        """Begins another epoch of a persistent worker: the dataset is iterated again, and the random state goes on."""
+        self._ended, self._batches = False, 0
+        if not self._started:
+            self._send(messages.EpochBegun(self._number, None))
+            return
+        self._failed = None
+        if self._job.set_draws is not None:
+            self._job.set_draws(self._dataset, message.draws)
+        self._sample_seed, self._policy = message.sample_seed, message.policy
+        stands = None
+        try:
+            stands = dataset_state_of(self._dataset, self._fetcher)
+            self._reseed(message.shared_seed)
+            self._make_fetcher()
+        except Exception:
+            self._failed = self._wrapped()
+        self._send(messages.EpochBegun(self._number, stands))
+
+    def _claim_batch(self, message: messages.OfferBatch) -> None:
+        """Makes a whole batch that all workers were offered, unless another worker claimed it first."""
+        if self._control.claim(message.ticket, 1) == 0:
+            self._make_batch(message.task)
+
+    def _make_batch(self, task: messages.MakeBatch) -> None:
+        batch, index, slot, hint = task
+        if self._ended:
+            return  # the parent knows, and does not wait for this batch
+        self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
+        try:
+            if self._failed is not None:
+                self._send(messages.BatchFailed(self._number, batch, self._failed))
+                return
+            self._arena = Arena(None if slot is None else self._slots[slot])
+            self._batches += 1
+            made = self._fetch(index)
+            self._tell_replica(batch)
+            if self._lost.instead:
+                self._send(messages.SamplesLost(self._number, batch, self._lost))
+            if made is NOTHING:
+                self._send(messages.BatchEmpty(self._number, batch, self._report()))
+            else:
+                self._deliver(batch, made, slot, hint)
+        except StopIteration:
+            if self._job.kind == _DatasetKind.Iterable:
+                self._ended = True
+                self._send(messages.DatasetEnded(self._number, batch, dataset_state_of(self._dataset, self._fetcher)))
+            else:
+                self._send(messages.BatchFailed(self._number, batch, self._wrapped()))
+        except Disconnected:
+            raise
+        except Exception:
+            failed = self._wrapped()
+            self._tell_replica(batch, failed=True)
+            self._send(messages.BatchFailed(self._number, batch, failed))
+        finally:
+            self._arena = Arena(None)
+
+    def _tell_replica(self, batch: int, failed: bool = False) -> None:
+        """Sends the dataset's state after this batch, for state_dict().
+
+        An iterable dataset sends it less often: a resume can redo the batches after it.
+        """
+        every = self._job.snapshot_every if self._job.kind == _DatasetKind.Iterable and not failed else 1
+        stands = state_after(self._dataset, self._fetcher, self._batches, every)
+        if stands is not None:
+            self._send(messages.DatasetStands(self._number, batch, stands))
+
+    def _fetch(self, index: Any) -> Any:
+        """The batch; NOTHING if on_error skipped all its samples."""
+        begun = time.perf_counter()
+        if self._job.kind == _DatasetKind.Map:
+            if self._job.auto_collation:
+                samples = self._samples(index)
+            else:
+                samples = self._policy.make(self._dataset, self._sample, index, 0, self._lost)
+            made = NOTHING if samples is NOTHING else self._collate(samples, index)
+        else:
+            rewind, self._rewind = self._rewind, False
+            made = fetched(self._fetcher, index, self._make_fetcher if rewind else None)
+        self._seconds[0] = time.perf_counter() - begun - self._seconds[1]
+        return made
+
+    def _samples(self, indices: Any) -> Any:
+        several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
+        samples = self._policy.make_all(self._dataset, self._sample, several or None, indices, self._lost)
+        if not self._described and samples and samples is not NOTHING:
+            self._described = True
+            layout = rows.describe(samples[0])
+            if layout is not None and layout.travels:
+                self._send(messages.LayoutFound(self._number, layout))
+        return samples
+
+    def _sample(self, index: Any) -> Any:
+        if self._sample_seed is not None:
+            seed_sample(*self._sample_seed, index)
+        begun = time.perf_counter()
+        sample = self._dataset[index]
+        took = time.perf_counter() - begun
+        self._seconds[0] += took
+        if took > self._slowest[0]:
+            self._slowest = (took, index)
+        return sample
+
+    def _collate(self, samples: Any, index: Any = None) -> Any:
+        begun = time.perf_counter()
+        self._in_place = self._job.collate_fn is default_collate
+        try:
+            return self._job.collate_fn(samples)
+        except RuntimeError as error:
+            if self._in_place:
+                indices = None if index is None else self._lost.among(index, True)
+                self._advice = advice_on(error, samples, indices, packed=self._policy.packed)
+            raise
+        finally:
+            self._in_place = False
+            self._seconds[1] += time.perf_counter() - begun
+
+    def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+        """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates, it may keep: that gets other memory."""
+        first = batch[0]
+        if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
+            return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+        shape = (len(batch), *first.shape)
+        if not self._in_place or first.requires_grad or first.is_quantized:
+            return torch.stack(batch, 0)
+        if any(getattr(each, "shape", None) != first.shape for each in batch):
+            return torch.stack(batch, 0)  # raises, and names the shapes that differ
+        return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
+
+    def _deliver(self, batch: int, made: Any, slot: int | None, hint: int) -> None:
+        """Packs a batch into its slot, or into a new one if that is too small, and sends it to the parent."""
+        begun = time.perf_counter()
+        fds: tuple[int, ...] = ()
+        envelope = self._pack(made)
+        while self._arena.overflowed:  # again, if the second packing takes more: views of one tensor, longer offsets
+            if fds and slot is not None:
+                del self._slots[slot]
+            fresh = core.SharedSlot(max(hint, self._arena.needed))
+            slot, fds = self._number_slot(fresh), (fresh.fd,)
+            self._arena = Arena(fresh)
+            envelope = self._pack(made)
+        del made
+        needed = self._arena.needed
+        body: bytes | int = envelope
+        if len(envelope) > INLINE_MOST and self._arena.slot is not None:
+            body = len(envelope)
+            memoryview(self._arena.slot)[needed - body : needed] = envelope
+        self._seconds[1] += time.perf_counter() - begun
+        self._send(messages.BatchDone(self._number, batch, slot, needed, body, self._report()), fds)
+        if fds and slot is not None:
+            self._slots[slot].release_fd()
+
+    def _pack(self, made: Any) -> bytes:
+        envelope = self._pickler.pack(made, self._arena)
+        if len(envelope) > INLINE_MOST:
+            self._arena.needed += len(envelope)
+            self._arena.overflowed |= self._arena.needed > self._arena.room
+        return envelope
+
+    def _number_slot(self, fresh: core.SharedSlot) -> int:
+        """Numbers a new slot. No other process uses the number: its remainder tells which process made the slot."""
+        self._made += 1
+        number = self._made * (self._job.workers + 1) + self._number
+        self._slots[number] = fresh
+        return number
+
+    def _make_rows(self, message: messages.OfferRows) -> None:
+        """Makes rows of a batch that all workers fill: claims one after the other until none is left."""
+        batch, ticket, indices, slot = message
+        total = len(indices)
+        row = self._control.claim(ticket, total)
+        if row < 0 or self._layout is None:
+            return
+        self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
+        writer = rows.RowWriter(self._layout, self._slots[slot], total)
+        made: list[tuple[int, list[Any]]] = []
+        count, odd = 0, False
+        error: tuple[int, ExceptionWrapper] | None = None
+        while row >= 0:
+            count += 1
+            try:
+                if self._failed is not None:
+                    error = error or (row, self._failed)
+                elif (strings := self._row(writer, row, indices[row])) is None:
+                    odd = True
+                elif strings:
+                    made.append((row, strings))
+            except Exception:
+                error = error or (row, self._wrapped())
+            row = self._control.claim(ticket, total)
+        lost = self._lost if self._lost.instead else None
+        self._send(messages.RowsDone(self._number, batch, ticket, count, made, odd, error, lost, self._report()))
+
+    def _row(self, writer: rows.RowWriter, row: int, index: Any) -> list[Any] | None:
+        """Makes one sample and writes it into its row. Returns its strings, or None if its layout differs from the others'."""
+        sample = self._policy.make(self._dataset, self._sample, index, row, self._lost)
+        if sample is NOTHING:
+            return []
+        begun = time.perf_counter()
+        values = rows.flatten(sample, writer.layout)
+        try:
+            return None if values is None else writer.write(row, values)
+        except OverflowError:
+            return None
+        finally:
+            self._seconds[1] += time.perf_counter() - begun
+
+    def _report(self) -> messages.WorkerReport:
+        return messages.WorkerReport(self._seconds[0], self._seconds[1], *self._slowest, self._pickler.by_value)
+
+    def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
+        try:
+            body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError):  # for instance an exception of a local class
+            import cloudpickle
+
+            body = cloudpickle.dumps(message)
+        self._channel.send_bytes(body, fds)
+
+    def _wrapped(self) -> ExceptionWrapper:
+        where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
+        advice, self._advice = self._advice, ""
+        return WrappedError(error, where) if isinstance(error, (SampleError, RemoteError)) else AdvisedError(advice, where)
+
+
+_HANDLERS: dict[type, Callable[[Worker, Any], None]] = {
+    messages.DropSlots: Worker._drop_slots,
+    messages.UseLayout: Worker._use_layout,
+    messages.BeginEpoch: Worker._begin_epoch,
+    messages.MakeBatch: Worker._make_batch,
+    messages.OfferBatch: Worker._claim_batch,
+    messages.OfferRows: Worker._make_rows,
+}

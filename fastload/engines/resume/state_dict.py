@@ -1,0 +1,267 @@
+"""Implementation of a loader's state_dict() and load_state_dict(). See NOTE [ resuming: draws are made again ]."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.resume import start as epoch_start
+from fastload.engines.resume.position import (
+    DatasetState,
+    EpochState,
+    Progress,
+    check_mixture,
+    check_versions,
+    dataset_state_of,
+    is_versions,
+    packed_state,
+)
+from fastload.engines.resume.ranks import check_split, is_split, rank_state
+from fastload.engines.settings import Settings
+from fastload.errors import ArgumentError
+from fastload.sampling.known import is_stateful
+from fastload.sampling.sharding import process_rank
+
+VERSION = 2
+
+
+class KeptWorkers(Protocol):
+    """An iterator with persistent workers: their base seed, and the number of epochs that they have made."""
+
+    @property
+    def base_seed(self) -> int: ...
+    @property
+    def passes(self) -> int: ...
+
+
+"""Version 1 had no `exhausted`, no `at` in replicas, no replicas of map-style datasets, and ended a pass with its last batch."""
+_RANK = "rank"
+"""The name, beside generators' states, of the rank whose they are; states of releases before have none."""
+_REPLICA = {"batches", "state", "at", "ended"}
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "kind": str,
+    "epoch": int,
+    "batches": int,
+    "samples": int,
+    "position": int,
+    "beyond": list,
+    "seed": (int, type(None)),
+    "base_seed": (int, type(None)),
+    "drawn": bool,
+    "passes": int,
+    "start": dict,
+    "now": dict,
+    "sampler": dict,
+    "batch_size": (int, type(None)),
+    "drop_last": bool,
+    "length": (int, type(None)),
+    "num_workers": int,
+    "replicas": list,
+    "turn": int,
+    "exhausted": bool,
+}
+
+
+def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> dict[str, Any]:
+    """FastLoader.state_dict(). `kept`: the iterator whose persistent workers the next epoch uses."""
+    settings = plan.settings
+    if progress.pending is not None:
+        return _as_json(settings, epoch_start.resumed(progress.pending), progress.pending["now"])
+    epoch_state = progress.epoch_state
+    if epoch_state is None or epoch_state.ended:
+        return _as_json(settings, _next_epoch(plan, progress, kept), {})
+    if epoch_state.live is not None:
+        epoch_state.place(0, epoch_state.live())
+    began = epoch_state.batches or epoch_state.position or epoch_state.beyond
+    indices = epoch_state.index_batches
+    epoch_state.exhausted = indices is not None and indices.exhausted(_index_length(settings))
+    return _as_json(settings, epoch_state, epoch_start.capture_now(settings, epoch_state) if began else {})
+
+
+def _next_epoch(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> EpochState:
+    """State of the epoch that the next iter() would begin, with the states of dataset copies that outlive an epoch."""
+    settings, previous = plan.settings, progress.epoch_state
+    epoch_state = epoch_start.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
+    if kept is not None:
+        epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
+        if previous is not None:
+            epoch_state.replicas = [DatasetState(state=each.state) for each in previous.replicas]
+    elif previous is not None and previous.live is not None:
+        epoch_state.replicas = [DatasetState(state=previous.live().state)]
+    elif plan.engine == "caller" and not settings.iterable and is_stateful(settings.dataset):
+        epoch_state.replicas = [dataset_state_of(settings.dataset)]
+    return epoch_state
+
+
+def _index_length(settings: Settings) -> int | None:
+    try:
+        return len(settings.index_sampler)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -> dict[str, Any]:
+    sampler = dict(epoch_state.sampler)
+    if epoch_state.index_batches is not None and (state := epoch_state.index_batches.state(epoch_state.exhausted)) is not None:
+        sampler["state"] = state
+    rank = process_rank(settings.shard)[0] if epoch_state.rank is None else epoch_state.rank
+    whose = {_RANK: rank} if epoch_state.start else {}
+    follow = epoch_state.batches or any(each.state is not None for each in epoch_state.replicas)
+    return {
+        "version": VERSION,
+        "kind": _kind(settings),
+        "epoch": epoch_state.epoch,
+        "batches": epoch_state.batches,
+        "samples": epoch_state.samples,
+        "position": epoch_state.position,
+        "beyond": sorted(epoch_state.beyond),
+        "seed": settings.seed,
+        "base_seed": epoch_state.base_seed,
+        "drawn": epoch_state.drawn,
+        "passes": epoch_state.passes,
+        "start": epoch_start.packed_states(epoch_state.start) | whose,
+        "now": epoch_start.packed_states(now),
+        "sampler": copy.deepcopy(sampler),
+        "batch_size": settings.rows,
+        "drop_last": bool(settings.drop_last),
+        "length": _length(settings),
+        "num_workers": settings.num_workers,
+        "replicas": [copy.deepcopy(asdict(each)) for each in epoch_state.replicas if follow],
+        "turn": epoch_state.turn if epoch_state.batches else 0,
+        "exhausted": epoch_state.exhausted,
+        **packed_state(settings.dataset),
+        **({} if settings.sharded is None else rank_state(settings, settings.sharded, epoch_state)),
+    }
+
+
+def _kind(settings: Settings) -> str:
+    return "iterable" if settings.iterable else "map"
+
+
+def _length(settings: Settings) -> int | None:
+    return len(settings.dataset) if _kind(settings) == "map" and hasattr(settings.dataset, "__len__") else None
+
+
+def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
+    """FastLoader.load_state_dict(): checks a state, and keeps it for the next epoch to begin with.
+
+    Raises:
+        ArgumentError: see FastLoader.load_state_dict.
+    """
+    if state:
+        state = _checked(state)
+        check_mixture(settings.dataset, state["mixture"])
+        _check_fits(settings, state)
+        _check_generators(settings, state)
+    progress.epoch_state = None
+    progress.pending = state or None
+    if not state:
+        return
+    if state["mixture"] is not None:
+        settings.dataset.restore(state["mixture"])
+    progress.next_epoch = state["epoch"]
+    sampler = epoch_start.innermost(settings)
+    if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
+        sampler.set_epoch(state["sampler"]["epoch"])
+    if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
+        warnings.warn(
+            f"the dataset has no state_dict() and load_state_dict(): to resume, {state['batches']} batches of samples are made and dropped",
+            stacklevel=3,
+        )
+
+
+def _checked(state: dict[str, Any]) -> dict[str, Any]:
+    """Checks that a state has the form of state_dict()'s, and returns it with the generators unpacked."""
+    if not isinstance(state, dict) or "version" not in state:
+        raise ArgumentError("this is no state of a FastLoader: load what state_dict() of one gave")
+    if state["version"] == 1:
+        state = _upgraded(state)
+    if state["version"] != VERSION:
+        raise ArgumentError(
+            f"the state has version {state['version']!r}, and this release reads versions 1 to {VERSION}: "
+            "load it with the release that saved it"
+        )
+    for name, kind in _FIELDS.items():
+        if not isinstance(state.get(name, ...), kind):
+            raise _damaged(f"{name} is {state.get(name)!r}")
+    for name in ("epoch", "batches", "samples", "position", "passes", "turn"):
+        if state[name] < 0:
+            raise _damaged(f"{name} is {state[name]}")
+    if not all(isinstance(number, int) for number in state["beyond"]):
+        raise _damaged(f"beyond is {state['beyond']!r}")
+    if not all(isinstance(each, dict) and each.keys() == _REPLICA for each in state["replicas"]):
+        raise _damaged("replicas has other keys")
+    if not is_versions(state.get("packed", [])):
+        raise _damaged("packed is no list of versions")
+    if not is_split(state.get("split")):
+        raise _damaged("split is not how ranks went through an epoch")
+    rank = state["start"].get(_RANK)
+    if not isinstance(rank, int | None):
+        raise _damaged(f"the rank of its generators is {rank!r}")
+    if state["turn"] >= max(1, len(state["replicas"])):
+        raise _damaged(f"turn is {state['turn']} of {len(state['replicas'])}")
+    try:
+        start = {name: value for name, value in state["start"].items() if name != _RANK}
+        unpacked = {"start": epoch_start.unpacked_states(start), "now": epoch_start.unpacked_states(state["now"])}
+    except (ValueError, TypeError, IndexError) as error:
+        raise _damaged(f"its generators cannot be read ({error})") from error
+    optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split"), "rank": rank}
+    kept = {name: state[name] for name in _FIELDS if name not in unpacked} | optional
+    return {**copy.deepcopy(kept), **unpacked}
+
+
+def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
+    """A state of version 1 converted to version 2."""
+    replicas = state.get("replicas")
+    if isinstance(replicas, list) and all(isinstance(each, dict) for each in replicas):
+        replicas = [{**each, "at": each.get("batches") if each.get("state") is not None else 0} for each in replicas]
+    return {**state, "version": 2, "exhausted": False, "replicas": replicas}
+
+
+def _check_generators(settings: Settings, state: dict[str, Any]) -> None:
+    try:
+        for name in ("start", "now"):
+            epoch_start.check_generators(settings, state[name])
+    except ArgumentError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise _damaged(f"its generators cannot be read ({error})") from error
+
+
+def _damaged(what: str) -> ArgumentError:
+    return ArgumentError(f"the state is damaged: {what}. Load what state_dict() gave, unchanged")
+
+
+def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
+    """Raises ArgumentError for a state of mid-epoch whose count of batches would mean something else to this loader."""
+    ours: dict[str, Any] = {"kind": _kind(settings)}
+    if state["batches"] or state["position"] or state["beyond"]:
+        check_versions(settings.dataset, state["packed"])
+        check_split(settings, state)
+        ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
+        if settings.sharded is not None and settings.sharded is not settings.index_sampler and not state["beyond"]:
+            del ours["batch_size"]  # what ranks had is counted in samples
+        ours["seed"] = settings.seed
+        name = type(epoch_start.innermost(settings)).__name__
+        if state["sampler"].get("name") != name:
+            raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
+    for name, value in ours.items():
+        if state[name] != value:
+            raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
+    if ours["kind"] == "map" and not is_stateful(settings.dataset) and any(each["state"] for each in state["replicas"]):
+        raise ArgumentError(
+            f"the state holds one of the dataset, and {type(settings.dataset).__name__} has no load_state_dict() that takes it: "
+            "resume with the dataset's class that the state was taken with"
+        )
+    if state["replicas"] and len(state["replicas"]) != max(1, settings.num_workers):
+        raise ArgumentError(
+            f"the state holds where the dataset stood in {state['num_workers']} workers, and this loader has "
+            f"num_workers={settings.num_workers}: each worker's copy goes on from a state of its own, so {_SAME} number"
+        )
+
+
+_SAME = "resume with the same"
+_NAMES = {"kind": "dataset kind", "batch_size": "batch_size", "drop_last": "drop_last", "length": "dataset length", "seed": "seed"}

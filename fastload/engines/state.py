@@ -1,0 +1,177 @@
+"""LoaderState: what a FastLoader keeps from epoch to epoch.
+
+NOTE [ loader state: one private name ]
+Subclasses of DataLoader call their own attributes `device`, `epoch`, `seed`, `_view`, and set them before or after super().__init__().
+So everything of FastLoader's lies in one object under one private name, `_fastload`, and the library's own code reads nothing else.
+The public attributes are for users and frameworks: arguments as they were given, which frameworks read to make another loader of that
+class, and read-only attributes such as `epoch`. A subclass's own attribute of the same name replaces them and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch.utils.data import DataLoader
+
+from fastload.dataset.view import SentToWorkers
+from fastload.device.transfer import StageTimer
+from fastload.engines.iterator import LoaderIterator
+from fastload.engines.plan import ExecutionPlan, Planner
+from fastload.engines.processes.in_process import InProcessIterator
+from fastload.engines.processes.iterator import WorkerIterator
+from fastload.engines.processes.scheduler import LoaderCounters
+from fastload.engines.resume.position import Progress
+from fastload.engines.resume.start import begin
+from fastload.engines.settings import Settings
+from fastload.engines.threads.epochs import PackedIterator, ThreadEpochs
+from fastload.errors import ClosedError, Computed
+
+if TYPE_CHECKING:
+    from fastload.health import HealthMonitor
+
+_T = TypeVar("_T")
+
+
+class LoaderState:
+    """The state of one loader, and its alone. See NOTE [ loader state: one private name ].
+
+    Attributes:
+        settings: the arguments, as they were in force when they were read last.
+        plan: how the epoch that was begun last runs, or how the first one will.
+        progress: how far the loader has come.
+        counters: what is counted over all epochs.
+        timer: seconds spent on moving batches, and on their stages.
+        epochs: the epochs on native threads.
+        workers: iterators of worker processes that were not collected.
+        health: the monitor of the loader's loops.
+        fresh: the plan that an iter() under way has read for the iterator it gets, and when that began.
+    """
+
+    settings: Settings
+    plan: ExecutionPlan
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.counters = LoaderCounters()
+        self._start()
+
+    def _start(self) -> None:
+        self.timer = StageTimer()
+        self.planner = Planner(self.timer)
+        self.epochs = ThreadEpochs(self.progress, self.counters.losses)
+        self.workers: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
+        self._sent = SentToWorkers()
+        self.fresh: tuple[ExecutionPlan, float] | None = None
+        self._made: weakref.ref[LoaderIterator] | None = None
+        self._kept: weakref.ref[LoaderIterator] | None = None
+
+    def watch(self, health: HealthMonitor[Any]) -> None:
+        """Sets the monitor of the loader's loops."""
+        self.health = health
+
+    def for_copy(self) -> LoaderState:
+        """What goes into a copy or a pickle of the loader: its settings, and the number of its next epoch or a state loaded for it."""
+        other = copy.copy(self)
+        for name in ("plan", "planner", "epochs", "workers", "timer", "health", "_sent", "fresh", "_made", "_kept"):
+            other.__dict__.pop(name, None)
+        other.progress = Progress(next_epoch=self.progress.next_epoch, pending=self.progress.pending)
+        other.counters = LoaderCounters()
+        return other
+
+    def restart(self) -> None:
+        """Makes anew what belongs to one loader in one process; for a copy."""
+        self._start()
+
+    def read(self, loader: DataLoader[Any]) -> ExecutionPlan:
+        """The plan for the loader as it is now. See NOTE [ plan: decided at iter() ]."""
+        self.settings = self.settings.in_force(loader)
+        self.plan = self.planner.plan(self.settings)
+        return self.plan
+
+    def new_iterator(self, plan: ExecutionPlan, began: float, length_called: int | None) -> LoaderIterator:
+        """The iterator of the next epoch, whose steps are timed from `began`."""
+        iterator = self._new_iterator(plan, length_called)
+        self._made = weakref.ref(iterator)
+        self.health.time(iterator, began)
+        return iterator
+
+    def _new_iterator(self, plan: ExecutionPlan, length_called: int | None) -> LoaderIterator:
+        iterator: PackedIterator | WorkerIterator
+        if plan.engine == "threads":
+            iterator = self.epochs.iterate(plan)
+        else:
+            if plan.data is not None and plan.settings.persistent_workers:
+                self._sent.note(plan.data)
+            self._begin(plan, kept=False)
+            if plan.engine == "caller":
+                return InProcessIterator(plan, self.progress, self.counters.losses, length_called)
+            iterator = WorkerIterator(plan, self.progress, self.counters, length_called)
+            self.workers.add(iterator)
+        iterator.begin_again = weakref.WeakMethod(self.reset)
+        return iterator
+
+    def keep(self) -> None:
+        """Notes that the loader keeps the iterator that was made last, for all its epochs: its workers persist."""
+        self._kept = self._made
+
+    @property
+    def kept(self) -> PackedIterator | WorkerIterator | None:
+        """The iterator that the loader keeps, maybe within one of a subclass's; None: one that the loader has not made."""
+        found = None if self._kept is None else self._kept()
+        return found if isinstance(found, PackedIterator | WorkerIterator) else None
+
+    def goes_on(self, plan: ExecutionPlan) -> bool:
+        """Whether the kept iterator can make the next epoch; if its workers cannot, they are ended."""
+        iterator = self.kept
+        if iterator is None:
+            return True  # what the loader keeps is a subclass's own
+        if isinstance(iterator, PackedIterator):
+            return plan.engine == "threads" and iterator.usable
+        if plan.engine == "threads":
+            return False
+        stale = plan.data is not None and self._sent.note(plan.data)
+        if iterator.usable and not stale:
+            return True
+        self.counters.workers.restarts += not iterator.usable
+        iterator.close()
+        return False
+
+    def reset(self, iterator: PackedIterator | WorkerIterator, loader: DataLoader[Any]) -> None:
+        """Begins the next epoch in an iterator of this loader.
+
+        Raises:
+            ClosedError: its workers are gone, or another engine runs by now.
+        """
+        began = time.perf_counter()
+        fresh, self.fresh = self.fresh, None
+        plan, began = fresh or (self.read(loader), began)
+        engine = "threads" if isinstance(iterator, PackedIterator) else "processes"
+        if plan.engine != engine or not iterator.usable:
+            raise ClosedError("this iterator cannot begin another epoch: iterate the loader anew")
+        if isinstance(iterator, PackedIterator):
+            iterator.drop()
+            iterator.go_on_as(self.epochs.iterate(plan, iterator))
+        else:
+            self._begin(plan, kept=True)
+            iterator.begin_epoch(plan, self.progress, loader._IterableDataset_len_called)
+        self.health.time(iterator, began)
+
+    def _begin(self, plan: ExecutionPlan, *, kept: bool) -> None:
+        epoch = self.progress.count_epoch()
+        plan.settings.seed_order(epoch)
+        begin(plan.settings, self.progress, epoch, kept=kept)
+
+    def close(self) -> None:
+        """Ends threads and worker processes; idempotent."""
+        for iterator in list(self.workers):
+            iterator.close()
+        self.epochs.close()
+
+
+def shown(get: Callable[[LoaderState], _T], doc: str) -> Any:
+    """An attribute of FastLoader that shows what `get` finds in its state."""
+    return Computed(lambda loader: get(loader._fastload), doc)

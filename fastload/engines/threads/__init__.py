@@ -1,0 +1,1 @@
+"""The engine of native threads: they make batches without the GIL."""

@@ -1,0 +1,398 @@
+"""BatchAssembler: turns a ready slot into the batch that the loop gets. Failed rows are handled, fields added, the batch transferred."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import default_collate
+
+from fastload._native import core
+from fastload.batch.bad_samples import NOTHING, Counts, Lost, PassLosses, kept_state, reason_of
+from fastload.batch.collate import Collate, advice_on
+from fastload.common.rng import substitutes
+from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.opened import TORCH_DTYPES
+from fastload.dataset.view import PackedView
+from fastload.device.stages import BatchKey
+from fastload.device.transfer import Transfer, TransferredBatch
+from fastload.engines.plan import ExecutionPlan
+from fastload.engines.threads.engine import ThreadEngine
+from fastload.engines.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
+from fastload.engines.threads.native_batch import Alone, NativeValues, SlotImages, native_values
+from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
+
+Failure = tuple[int, int, int, int, str]
+"""(row, index, source, code, reason) of a row whose image could not be made."""
+Images = torch.Tensor | SlotImages | list[torch.Tensor | SlotImages]
+"""An image of each row of a batch, or the list of its views; SlotImages where their sizes may differ."""
+Stored = dict[str, Any]
+"""A row's fields that are stored in its record beside the image, by name."""
+
+_redoing = threading.Lock()
+"""An engine has one worker to make rows again, and the iterators of an engine may each have a thread: they take turns."""
+
+
+@dataclass(frozen=True)
+class AssembledBatch:
+    """Result of assembling one batch. `transferred`: None if no row is left. `lost`: the rows replaced or skipped; None if none is."""
+
+    transferred: TransferredBatch | None
+    lost: Lost | None = None
+
+
+class _Rows(NamedTuple):
+    """The rows of a batch that are left.
+
+    Attributes:
+        images: of all rows, by field.
+        sources, indices: of each row its dataset's number, and its sample there.
+        stored: the fields of each row that are read from its record.
+        native: the fields beside the images that lie in the slot, of all rows, by field.
+    """
+
+    images: dict[str, Images]
+    sources: np.ndarray[Any, Any]
+    indices: np.ndarray[Any, Any]
+    stored: list[Stored]
+    native: dict[str, NativeValues]
+
+
+class BatchAssembler:
+    """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at a time."""
+
+    def __init__(self, engine: ThreadEngine, view: PackedView, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
+        self._engine = engine
+        self._view = view
+        self._seed = seed
+        self._epoch = epoch
+        self._collate = plan.settings.own_collate_fn
+        self._form = plan.settings.collation
+        self._batched = plan.settings.auto_collation
+        boxed = any(dataset.plan.boxed_size for dataset in view.datasets)
+        self.layout = (LIST if boxed else EQUAL) if self._collate is None else layout_for(self._collate)
+        self._on_error = plan.settings.on_error
+        self.losses = PassLosses(counts)
+        self._transfer = Transfer(plan.transfer)
+
+    def __call__(self, number: int, batch: core.Batch) -> AssembledBatch:
+        """Finishes a ready batch, the `number`-th of its pass.
+
+        Raises:
+            SampleError: a row failed, and on_error is "raise", or no substitute could be made.
+            Exception: whatever the collate function and the batch transforms raise.
+        """
+        if batch.early:
+            with _redoing:
+                batch.renew()
+        failures = batch.failures()
+        if batch.fetch is not None and batch.fetch.error is not None:
+            raise batch.fetch.error.with_traceback(None)
+        stored, unread = self._read_stored(batch, failures) if self._engine.has_stored else ({}, {})
+        alone: dict[int, core.Batch] = {}
+        lost = self._settle(batch, failures, unread, stored, alone) if failures or unread else None
+        if lost is not None and not lost.instead:
+            lost = None
+        keep = lost.kept(batch.rows) if lost is not None and lost.skipped else None
+        if keep == []:
+            return AssembledBatch(None, lost)
+        sources, indices = batch.row_arrays()
+        for row, one in alone.items():
+            (sources[row],), (indices[row],) = one.row_arrays()
+        if keep is not None:
+            sources, indices = sources[keep], indices[keep]
+        rest = [stored[row] for row in (range(batch.rows) if keep is None else keep)] if stored else []
+
+        def made() -> Any:
+            if self.layout.kind == "padded":
+                batch.tighten()
+            if self._form is not None and self._form.form == "flat":
+                batch.compact()
+            lease, instead = batch.lease(), {row: (one, one.lease()) for row, one in alone.items()}
+            parts, places = self._parts(batch, lease, instead, keep), self._engine.image_parts
+            images: dict[str, Images] = {
+                name: parts[at] if isinstance(at, int) else [parts[each] for each in at] for name, at in places.items()
+            }
+            fields = self._engine.row_fields
+            native = {} if fields is None else native_values(batch, lease, fields, self.layout, instead, keep)
+            rows = _Rows(images, sources, indices, rest, native)
+            return self._whole(rows) if self._is_whole(batch, bool(alone), keep) else self._assemble(rows)
+
+        def key() -> BatchKey:
+            return BatchKey(self._seed, self._epoch, number, indices)
+
+        return AssembledBatch(self._transfer.put(made, key), lost)
+
+    def _parts(
+        self, batch: core.Batch, lease: core.Lease, instead: dict[int, Alone], keep: list[int] | None
+    ) -> list[torch.Tensor | SlotImages]:
+        """The parts of a batch that was leased: without a copy where all rows are kept."""
+        if self.layout is EQUAL:
+            return [image if keep is None else image[keep] for image in _images_of(batch, lease)]
+        return [SlotImages(batch, lease, part, self.layout, instead, keep) for part in range(len(batch.parts))]
+
+    def hand_over(self, finished: AssembledBatch) -> Any:
+        """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
+        if finished.lost is not None:
+            self.losses.add(finished.lost)
+        return NOTHING if finished.transferred is None else self._transfer.get(finished.transferred)
+
+    def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> tuple[dict[int, Stored], dict[int, Exception]]:
+        """Reads the fields of the rows whose images were made that are stored in records; and why those of a row cannot be read."""
+        stored: dict[int, Stored] = {}
+        unread: dict[int, Exception] = {}
+        failed = {failure[0] for failure in failures}
+        sources, indices = batch.row_arrays()
+        with nullcontext() if batch.fetch is None else batch.fetch.held():
+            for row, (source, index) in enumerate(zip(sources.tolist(), indices.tolist(), strict=True)):
+                error = None if row in failed else self._read_row(row, source, index, stored)
+                if error is not None:
+                    unread[row] = error
+        return stored, unread
+
+    def _read_row(self, row: int, source: int, index: int, stored: dict[int, Stored]) -> Exception | None:
+        """Reads the fields of a row's sample that are stored in its record. Returns why they cannot be read."""
+        try:
+            if self._engine.has_stored:
+                stored[row] = self._engine.stored_values(source, index)
+        except SampleError as error:
+            return self._engine.sample_error(source, index, error.reason or str(error))
+        except FastloadError:
+            raise
+        except Exception as error:
+            if not isinstance(self._engine.view.datasets[source], InPlaceDataset):
+                raise
+            return error  # see NOTE [ bad samples: which exceptions ]: nobody can tell a broken file from a broken program
+        return None
+
+    def _settle(
+        self,
+        batch: core.Batch,
+        failures: list[Failure],
+        unread: dict[int, Exception],
+        stored: dict[int, Stored],
+        alone: dict[int, core.Batch],
+    ) -> Lost:
+        """Applies on_error to a batch's failed rows. Raises ResourceError where memory or files ran out: the sample is not bad.
+
+        `unread`: by row, why its fields cannot be read. `alone` gets the rows that were made as batches of their own."""
+        lost = Lost()
+        sources, indices = batch.row_arrays()
+        reasons = {row: (code, reason) for row, _, _, code, reason in failures}
+        with _redoing:
+            for row in sorted((*reasons, *unread)):
+                source, index = int(sources[row]), int(indices[row])
+                error = unread.get(row) or self._made_after_all(batch, row, source, index, *reasons[row], stored)
+                if error is None:
+                    continue
+                if self._on_error == "raise":
+                    raise error
+                instead = self._replace(batch, row, index, source, error, stored, alone) if self._on_error == "replace" else None
+                lost.add(row, instead, reason_of(error, index))
+        return lost
+
+    def _made_after_all(
+        self, batch: core.Batch, row: int, source: int, index: int, code: int, reason: str, stored: dict[int, Stored]
+    ) -> Exception | None:
+        """Makes a row whose image failed: of a record that is fetched again, or as its dataset's own loader opens it; and reads its fields.
+
+        Returns why it cannot be made.
+
+        Raises:
+            ResourceError: memory or files ran out.
+        """
+        if code in core.RESOURCE_CODES:
+            dataset = self._engine.view.datasets[source]
+            raise ResourceError(
+                str(dataset.sample_error(index, reason)) if isinstance(dataset, InPlaceDataset) else f"sample {index}: {reason}"
+            )
+        if not self._engine.heal(batch, row, source, index):
+            error = self._loaded(batch, row, source, index, reason)
+            if error is not None:
+                return error
+        return self._read_row(row, source, index, stored)
+
+    def _loaded(self, batch: core.Batch, row: int, source: int, index: int, reason: str) -> Exception | None:
+        """Makes a failed row from the image that its dataset's own loader opens. Returns the error if that fails too."""
+        dataset = self._engine.view.datasets[source]
+        if not isinstance(dataset, InPlaceDataset):
+            return self._engine.sample_error(source, index, reason)
+        try:
+            batch.redo_with(row, dataset.load(index))
+        except (ClosedError, ResourceError):
+            raise  # the sample is not bad
+        except (ArgumentError, SampleError) as error:  # it can be opened, and not be transformed
+            with kept_state():
+                return dataset.own_error(index) or dataset.sample_error(index, getattr(error, "reason", None) or str(error))
+        except Exception as error:
+            return error
+        self.losses.count_loaded()
+        return None
+
+    def _replace(
+        self,
+        batch: core.Batch,
+        row: int,
+        index: int,
+        source: int,
+        error: Exception,
+        stored: dict[int, Stored],
+        alone: dict[int, core.Batch],
+    ) -> int:
+        """Makes another sample in the place of a row that failed with `error`, and returns its position."""
+        view = self._view
+        tried = substitutes(self._seed, self._epoch, index, len(view))
+        for position in tried:
+            sources, indices = view.rows([position])
+            other = int(sources[0]), int(indices[0])
+            if other == (source, index) or not self._made_instead(batch, row, *other, alone):
+                continue
+            if self._read_row(row, *other, stored) is None:
+                return position
+        reason = error.reason if isinstance(error, SampleError) else f"{type(error).__name__}: {error}"
+        raise self._engine.sample_error(source, index, f"{reason}; and none of {len(tried)} substitutes could be made either")
+
+    def _made_instead(self, batch: core.Batch, row: int, source: int, index: int, alone: dict[int, core.Batch]) -> bool:
+        """Makes another sample in the place of a row, or alone where it may have another size; True when it could be made."""
+        if self.layout is EQUAL:
+            return self._engine.redo(batch, row, source, index) or self._loaded(batch, row, source, index, "") is None
+        made = self._engine.made_alone(source, index, self._seed, self._epoch)
+        if made is None or (made.failures() and self._loaded(made, 0, source, index, "") is not None):
+            return False
+        alone[row] = made
+        return True
+
+    def _is_whole(self, batch: core.Batch, alone: bool, keep: list[int] | None) -> bool:
+        """Whether the batch is made of whole columns, and not of samples: where its rows lie as default_collate or collate= has them."""
+        if self._form is None:
+            return self._collate is None and self._batched and self.layout is EQUAL
+        if alone or self._form.form == "list":
+            return False
+        return keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
+
+    def _whole(self, rows: _Rows) -> Any:
+        """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be stacked."""
+        try:
+            return _as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
+        except RuntimeError as error:
+            if self._form is None:
+                advice_on(error, self._samples(rows), rows.indices.tolist(), packed=True)
+            raise
+
+    def _stacked(self, samples: list[Any], rows: _Rows) -> Any:
+        """The batch that default_collate makes of samples. Raises BatchShapeError where it cannot stack a part."""
+        try:
+            return default_collate(samples)
+        except RuntimeError as error:
+            advice_on(error, samples, rows.indices.tolist(), packed=True)
+            raise
+
+    def _assemble(self, rows: _Rows) -> Any:
+        collate, samples = self._collate, self._samples(rows)
+        if collate is not None:
+            return collate(samples if self._batched else samples[0])
+        if not self._batched:
+            return _as_collated(samples[0])
+        require_one_size({name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist())
+        return self._stacked(samples, rows)
+
+    def _samples(self, rows: _Rows) -> list[Any]:
+        """The samples of a batch, one by one."""
+        first = self._engine.view.datasets[0]
+        values: dict[str, Any] = dict(self._engine.column_values(rows.sources, rows.indices))
+        values |= {name: [row[name] for row in rows.stored] for name in first.stored_fields}
+        values |= {name: _unbound(image) for name, image in rows.images.items()}
+        values |= {name: own.samples() for name, own in rows.native.items()}
+        if isinstance(first, InPlaceDataset):
+            values[first.image_field] = first.typed(values[first.image_field])
+        return [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
+
+    def _columns(self, rows: _Rows) -> dict[str, Any]:
+        """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
+        out: dict[str, Any] = {}
+        for name, kind, columns in self._fields:
+            if kind == "image":
+                out[name] = _whole(rows.images[name])
+            elif name in rows.native:
+                out[name] = _of_form(rows.native[name], self._form)
+            elif columns:
+                out[name] = torch.from_numpy(_gather(columns, rows.sources, rows.indices))
+            else:
+                out[name] = self._joined(name, kind, [row[name] for row in rows.stored])
+        return out
+
+    def _joined(self, name: str, kind: str, values: list[Any]) -> Any:
+        """The values of a field that is stored in records, as a batch has them."""
+        if self._form is None:
+            return default_collate(values)
+        if kind == "value":  # no schema says what it is: its form follows from the values
+            return self._form([{name: value} for value in values])[name]
+        return values
+
+    @cached_property
+    def _fields(self) -> list[tuple[str, str, list[np.ndarray[Any, Any]]]]:
+        """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns for a field stored in records."""
+        datasets = self._engine.view.datasets
+        kinds = datasets[0].kinds
+        native = () if self._engine.row_fields is None else self._engine.row_fields.names
+        column = {name: kinds[name] in ("int", "float", "array") and name not in native for name in datasets[0].fields}
+        return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
+
+
+def _images_of(batch: core.Batch, lease: core.Lease) -> list[torch.Tensor]:
+    """The parts of a leased batch, each (rows, channels, height, width), not copied: channels_last for layout "HWC", contiguous for "CHW".
+
+    The tensors own the slot's lease: the slot is refilled only after the last view of any of them is freed.
+    """
+    rows, out = batch.rows, []
+    for at, width, height, output in batch.parts:
+        channels = output.channels
+        flat = torch.frombuffer(lease, dtype=TORCH_DTYPES[output.dtype], count=rows * height * width * channels, offset=at)
+        if output.layout == "CHW":
+            out.append(flat.view(rows, channels, height, width))
+        else:
+            out.append(flat.view(rows, height, width, channels).permute(0, 3, 1, 2))
+    return out
+
+
+def _unbound(images: Images) -> list[Any]:
+    """The image of each row, or the list of its views."""
+    if isinstance(images, list):
+        return [list(row) for row in zip(*map(_unbound, images), strict=True)]
+    return images.samples() if isinstance(images, SlotImages) else list(images.unbind(0))
+
+
+def _whole(images: Images) -> Any:
+    """The images of all rows as a batch has them, or the list of their views."""
+    if isinstance(images, list):
+        return [_whole(each) for each in images]
+    return images.batch() if isinstance(images, SlotImages) else images
+
+
+def _of_form(values: NativeValues, form: Collate | None) -> Any:
+    """The rows of a field as a batch has them."""
+    if form is None:
+        return values.batch()
+    if values.rows.native.field.kind == "polygons":
+        return values.samples()
+    return values.flat() if form.form == "flat" else values.padded()
+
+
+def _as_collated(values: Any) -> Any:
+    """A pair as a list: default_collate and default_convert turn tuples into lists."""
+    return list(values) if isinstance(values, tuple) else values
+
+
+def _gather(columns: list[np.ndarray[Any, Any]], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if len(columns) == 1:
+        return np.ascontiguousarray(columns[0][indices])
+    rows = np.empty((len(indices), *columns[0].shape[1:]), columns[0].dtype)
+    for number in np.unique(sources):
+        mine = sources == number
+        rows[mine] = columns[number][indices[mine]]
+    return rows

@@ -1,0 +1,179 @@
+"""BucketPass: what one pass of a loader asks for of datasets in buckets, told to their fetchers ahead of its batches.
+
+BatchFetch: the records of a batch that lie in buckets, on their way into the cache or into the batch.
+
+NOTE [ fetch: a batch waits for its own records only ]
+A batch whose records are not all in the cache is held (core.Batch.hold): it takes its slot in its turn, and its rows are queued for the
+decoders when the fetcher's thread has the last of them. So no decoder waits for the network, and a batch whose records are there is not
+behind one whose are not. The fetcher refers to a batch weakly: one that is dropped is not fetched for.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import ClosedError, RemoteError
+from fastload.remote.files import RemoteFiles, begin_pass
+from fastload.remote.requests import PassShare, Request, Unit
+
+if TYPE_CHECKING:
+    from fastload.dataset.view import PackedView
+    from fastload.engines.threads.coverage import Coverage
+
+_SIGNALS_S = 0.25
+
+
+class Part(NamedTuple):
+    """What a batch needs of one dataset in a bucket.
+
+    Attributes:
+        files: of the dataset.
+        rows: of the batch.
+        indices: the samples in them.
+        missing: their units that are not in the cache.
+        share: what the batch is of a pass.
+    """
+
+    files: RemoteFiles
+    rows: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+    missing: list[Unit]
+    share: PassShare | None
+
+
+class BatchFetch:
+    """What one batch needs of datasets in buckets, and what became of it. See NOTE [ fetch: a batch waits for its own records only ].
+
+    Attributes:
+        error: why a record could not be fetched.
+    """
+
+    def __init__(self, batch: core.Batch, parts: Sequence[Part]) -> None:
+        self.error: RemoteError | None = None
+        self._batch = weakref.ref(batch)
+        self._requests: list[tuple[Part, Request]] = []
+        self._left = 1
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        batch.hold()
+        for part in parts:
+            request = part.files.request(part.indices, batch, partial(self._done, part), self._begin, part.missing, part.share)
+            if request is not None:
+                self._requests.append((part, request))
+        self._end()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._left += 1
+
+    def _done(self, part: Part, request: Request) -> None:
+        """Hands over what a request fetched; in the fetcher's thread."""
+        files, rows, indices = part.files, part.rows, part.indices
+        batch = self._batch()
+        try:
+            if batch is not None and request.error is not None:
+                self.error = self.error or request.error
+            elif batch is not None:
+                for at, record in files.taken(request, indices):
+                    batch.give(int(rows[at]), record)
+        except Exception as failure:  # its loop is to hear of it; the thread goes on for others
+            self.error = self.error or RemoteError(f"{files.name}: what was fetched cannot be used ({failure})")
+        self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        batch = self._batch()
+        if batch is not None:
+            if self.error is not None:
+                for row in range(batch.rows):  # none of them need be made
+                    batch.fail(row, str(self.error))
+            batch.release()
+        self._ended.set()
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until nothing is on its way. Returns False after `timeout` seconds (0: no limit). Raises ClosedError."""
+        waited = 0.0
+        while not self._ended.wait(_SIGNALS_S):
+            waited += _SIGNALS_S
+            if timeout and waited >= timeout:
+                return False
+            if not all(part.files.running for part, _ in self._requests):
+                raise ClosedError("this process fetches nothing any more")
+        return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lets the batch's records be read in the block, where the cache had no room for them."""
+        with ExitStack() as stack:
+            for part, request in self._requests:
+                stack.enter_context(part.files.holding(request, part.indices))
+            yield
+
+
+_Positions = npt.NDArray[np.int64]
+
+
+class BucketPass:
+    """One pass over a view with datasets in buckets. What is fetched ahead for it goes with the last reference to it.
+
+    Args:
+        view: what the loader's positions are.
+        remote: the datasets in buckets, by source.
+        coverage: of the pass.
+    """
+
+    def __init__(self, view: PackedView, remote: Mapping[int, RemoteFiles], coverage: Coverage) -> None:
+        self._view = view
+        self._remote = remote
+        self._block = coverage.block
+        if self._block:
+            self._needed = coverage.needed
+            self._opened = np.zeros(-(-len(view) // self._block), bool)
+            self._passes = {source: begin_pass(files, self, None, coverage.buffer) for source, files in remote.items()}
+        else:
+            self._passes = {source: begin_pass(files, self, self._of(source, coverage.positions)) for source, files in remote.items()}
+
+    def _of(self, source: int, positions: _Positions) -> _Positions:
+        """The samples of a source that lie at some positions."""
+        sources, indices = self._view.rows(self._view.existing(positions))  # type: ignore[arg-type]
+        found: _Positions = indices[sources == source].astype(np.int64)
+        return found
+
+    def opens(self, positions: _Positions) -> _Positions:
+        """The positions of all blocks in which these, those of a batch, are the first."""
+        if not self._block:
+            return positions[:0]
+        blocks = np.unique(positions // self._block)
+        new = blocks[~self._opened[blocks]]
+        self._opened[new] = True
+        found = (new[:, None] * self._block + np.arange(self._block)).ravel()
+        found = found[found < len(self._needed)]
+        needed: _Positions = found[self._needed[found]]
+        return needed
+
+    def share(self, source: int, opens: _Positions, asks: _Positions) -> PassShare:
+        """What a batch is of the pass over one source.
+
+        Args:
+            source: the dataset's.
+            opens: what `opens` says of the batch.
+            asks: the batch's samples of the source.
+        """
+        of, files = self._passes[source], self._remote[source]
+        if not self._block:
+            return PassShare(of)
+        shards, _, units = files.units(asks)
+        used: list[Unit] = list(zip(shards.tolist(), units.tolist(), strict=True))
+        return PassShare(of, files.missing(self._of(source, opens)) if len(opens) else (), used)

@@ -1,0 +1,247 @@
+"""NativeRows: the fields beside the image that lie in a batch's slot, as tensors of single samples or of the whole batch.
+
+SlotImages: the images of a batch whose sizes may differ, as tensors of single samples or of the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import default_collate
+
+from fastload._native import core
+from fastload.batch.containers import Flat, Padded
+from fastload.dataset.native_row import NativeField, NativeFields, Size
+from fastload.dataset.opened import TORCH_DTYPES
+from fastload.engines.threads.image_sizes import LIST, Layout
+
+Alone = tuple[core.Batch, core.Lease]
+"""A batch of one row, and its memory."""
+
+
+class SlotImages:
+    """One part of a batch: an image of each row, or one of its views.
+
+    Args:
+        batch, lease: a ready batch, and its memory, which the tensors keep.
+        part: which of its parts.
+        layout: as its images were asked for; where all happen to have one size they lie as "equal".
+        alone: by row, a batch of that row alone, and its memory: what was made in its place, of any size.
+        keep: the rows that are left; None: all.
+    """
+
+    def __init__(
+        self, batch: core.Batch, lease: core.Lease, part: int, layout: Layout, alone: Mapping[int, Alone], keep: Sequence[int] | None
+    ) -> None:
+        at, width, height, self._output = batch.parts[part]
+        self._lease, self._layout, self._count = lease, layout, batch.rows
+        self._at, self._frame = at, (height, width)
+        self._places = batch.places[part]
+        self._keep = range(batch.rows) if keep is None else keep
+        self._all = keep is None and not alone
+        self._alone = {row: SlotImages(*one, part, LIST, {}, None).samples()[0] for row, one in alone.items()}
+
+    def samples(self) -> list[torch.Tensor]:
+        """The image of each row, (channels, height, width), without a copy."""
+        return [self._alone[row] if row in self._alone else self._sample(row) for row in self._keep]
+
+    def _sample(self, row: int) -> torch.Tensor:
+        if self._places is None:
+            return self._whole()[row]
+        if self._layout.kind == "padded":
+            _, width, height = self._places[row].tolist()
+            return self._whole()[row, :, :height, :width]
+        at, width, height = self._places[row].tolist()
+        return self._tensor(at, 1, height, width)[0]
+
+    def batch(self) -> Any:
+        """All rows: Padded; without a copy unless rows were left out, or made alone.
+
+        Images that lie as "equal" are one tensor.
+        """
+        if self._places is None and not self._alone:
+            return self._whole() if self._all else self._whole()[list(self._keep)]
+        if self._all and self._places is not None:
+            return padded_images(self._whole(), self._places[:, :0:-1])
+        return self._relaid(self.samples())
+
+    def _relaid(self, samples: list[torch.Tensor]) -> Padded:
+        """The rows in a new frame, as large as these rows need."""
+        step = self._layout.pad_to
+        sizes = np.array([each.shape[1:] for each in samples], np.int64)
+        height, width = (-(-int(side) // step) * step for side in sizes.max(axis=0))
+        values = torch.zeros((len(samples), samples[0].shape[0], height, width), dtype=samples[0].dtype)
+        if self._output.layout == "HWC":
+            values = values.contiguous(memory_format=torch.channels_last)
+        for row, each in enumerate(samples):
+            values[row, :, : each.shape[1], : each.shape[2]] = each
+        return padded_images(values, sizes)
+
+    def _whole(self) -> torch.Tensor:
+        return self._tensor(self._at, self._count, *self._frame)
+
+    def _tensor(self, at: int, rows: int, height: int, width: int) -> torch.Tensor:
+        """(rows, channels, height, width): channels_last for layout "HWC", contiguous for "CHW"."""
+        channels = self._output.channels
+        flat = torch.frombuffer(self._lease, dtype=TORCH_DTYPES[self._output.dtype], count=rows * channels * height * width, offset=at)
+        if self._output.layout == "CHW":
+            return flat.view(rows, channels, height, width)
+        return flat.view(rows, height, width, channels).permute(0, 3, 1, 2)
+
+
+def padded_images(values: torch.Tensor, sizes: npt.NDArray[np.int64]) -> Padded:
+    """Images or masks in frames, (rows, ..., height, width), with their heights and widths, (rows, 2)."""
+    count, height, width = len(values), *values.shape[-2:]
+    lines = np.zeros((count + 1, width), np.bool_)  # a line within each image, and one below all
+    lines[:count] = np.arange(width) < sizes[:, 1:]
+    which = np.where(np.arange(height) < sizes[:, :1], np.arange(count)[:, None], count)
+    mask = lines.take(which.reshape(-1), axis=0).reshape(count, height, width)  # copies whole lines, where `&` takes pixels
+    return Padded(values, torch.from_numpy(mask), torch.from_numpy(np.ascontiguousarray(sizes)))
+
+
+@dataclass(frozen=True)
+class NativeRows:
+    """One field of a batch.
+
+    Attributes:
+        native: the field.
+        memory: the batch's lease, which the tensors keep; or an array, where the field outgrew its room there.
+        starts: the first byte of each row's values, and the end.
+        kept: how many values of each row there are; None of masks, which have one.
+        sizes: (height, width) of each row's image.
+        frame: of what each row's image lies in the top left corner; None: nothing larger.
+    """
+
+    native: NativeField
+    memory: Any
+    starts: npt.NDArray[np.int64]
+    kept: npt.NDArray[np.uint32] | None
+    sizes: list[Size]
+    frame: Size | None
+
+    def sample(self, row: int) -> Any:
+        """The tensor of one row, without a copy; of polygons the list of its objects."""
+        if self.native.field.kind == "polygons":
+            return self.native.outlines(self.memory, int(self.starts[row]), int(self.starts[row + 1]))
+        count = None if self.kept is None else int(self.kept[row])
+        values = self.native.values(self.memory, int(self.starts[row]), count, self.frame or self.sizes[row])
+        if self.frame is None or not self.native.in_image:
+            return values
+        height, width = self.sizes[row]
+        return values[..., :height, :width]
+
+    def whole(self) -> torch.Tensor | None:
+        """All rows as one view; None where they are not alike, or have gaps between them."""
+        count = 1 if self.kept is None else int(self.kept[0])
+        if (
+            self.native.field.kind == "polygons"
+            or self.frame is not None
+            or self.sizes.count(self.sizes[0]) != len(self.sizes)
+            or (self.kept is not None and (self.kept != count).any())
+        ):
+            return None
+        step = count * int(np.prod(self.native.row_shape(self.sizes[0]), dtype=np.int64)) * self.native.dtype.itemsize
+        if (np.diff(self.starts) != step).any():
+            return None
+        rows = self.native.values(self.memory, int(self.starts[0]), count * len(self.sizes), self.sizes[0])
+        shape = rows.shape[1:]
+        return rows.view(len(self.sizes), *shape) if self.kept is None else rows.view(len(self.sizes), count, *shape)
+
+    def joined(self, count: int) -> torch.Tensor:
+        """The first `count` rows of all samples, (count, ...), as they lie one after another in frames of one size; without a copy."""
+        return self.native.values(self.memory, int(self.starts[0]), count, self.frame or self.sizes[0])
+
+
+@dataclass(frozen=True)
+class NativeValues:
+    """The rows of one field that a batch keeps.
+
+    Attributes:
+        rows: all of them.
+        instead: by row, the rows of a batch of that row alone, which was made in its place.
+        keep: which are kept; None: all.
+    """
+
+    rows: NativeRows
+    instead: Mapping[int, NativeRows]
+    keep: list[int] | None
+
+    def samples(self) -> list[Any]:
+        """The tensor of each row, or its polygons."""
+        keep = range(len(self.rows.sizes)) if self.keep is None else self.keep
+        return [self.instead[row].sample(0) if row in self.instead else self.rows.sample(row) for row in keep]
+
+    def batch(self) -> Any:
+        """The rows as default_collate stacks them; without a copy where they lie next to each other.
+
+        Raises:
+            RuntimeError: they have different numbers of values, as torch raises it.
+        """
+        whole = None if self.instead else self.rows.whole()
+        if whole is not None:
+            return whole if self.keep is None else whole[self.keep]
+        return default_collate(self.samples())
+
+    def padded(self) -> Any:
+        """The rows as Collate pads them, in images of one size or one frame: Padded, or a tensor of masks of one size. They lie evenly."""
+        return self._masks() if self.rows.kept is None else self._padded(self.rows.kept)
+
+    def flat(self) -> Any:
+        """The rows as Collate joins them, in images of one size or one frame: Flat, or masks as padded() has them. They are compact."""
+        if self.rows.kept is None:
+            return self._masks()
+        lengths, values = self.rows.kept, self.rows.joined(int(self.rows.kept.sum()))
+        if self.keep is not None:
+            lengths = self.rows.kept[self.keep]
+            if len(values) != lengths.sum():  # a row that is left out for a field that Python reads has its values here
+                values = values[torch.from_numpy(np.repeat(np.isin(np.arange(len(self.rows.kept)), self.keep), self.rows.kept))]
+        return Flat(values, torch.from_numpy(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))))
+
+    def _masks(self) -> Any:
+        masks = self.rows.joined(len(self.rows.sizes))
+        if self.rows.frame is not None:
+            return padded_images(masks, np.array(self.rows.sizes, np.int64))
+        return masks if self.keep is None else masks[self.keep]
+
+    def _padded(self, kept: npt.NDArray[np.uint32]) -> Padded:
+        rows = self.rows
+        size = rows.native.row_shape(rows.frame or rows.sizes[0])
+        room = int(rows.starts[1] - rows.starts[0]) // (int(np.prod(size, dtype=np.int64)) * rows.native.dtype.itemsize)
+        lengths = torch.from_numpy((kept if self.keep is None else kept[self.keep]).astype(np.int64))
+        most = int(lengths.max())
+        values = rows.joined(room * len(kept)).view(len(kept), room, *size)[:, :most]
+        return Padded(values if self.keep is None else values[self.keep], torch.arange(most) < lengths[:, None], lengths)
+
+
+def native_values(
+    batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: Layout, instead: Mapping[int, Alone], keep: list[int] | None
+) -> dict[str, NativeValues]:
+    """The fields of a batch, by name.
+
+    Args:
+        batch, lease: a batch that was leased, and its memory, which the tensors keep.
+        fields: of its rows.
+        layout: as its images were asked for; where all happen to have one size they lie as "equal".
+        instead: by row, a batch of that row alone, and its memory: what was made in its place.
+        keep: the rows that are left; None: all.
+    """
+    found = _rows_of(batch, lease, fields, layout)
+    others = {row: _rows_of(*one, fields, LIST) for row, one in instead.items()}
+    return {name: NativeValues(rows, {row: other[name] for row, other in others.items()}, keep) for name, rows in found.items()}
+
+
+def _rows_of(batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: Layout) -> dict[str, NativeRows]:
+    (_, width, height, _), places = batch.parts[0], batch.places[0]
+    sizes: list[Size] = [(height, width)] * batch.rows if places is None else [(high, wide) for _, wide, high in places.tolist()]
+    frame = (height, width) if places is not None and layout.kind == "padded" else None
+    found = {}
+    for native, item in zip(fields.fields, batch.items, strict=True):
+        if item is not None:
+            memory, starts, kept = item
+            found[native.field.name] = NativeRows(native, lease if memory is None else memory, starts, kept, sizes, frame)
+    return found

@@ -1,1 +1,0 @@
-"""The thread engine: native threads make batches of packed data without the GIL."""
