@@ -28,7 +28,7 @@ from rich.table import Table
 import fastload
 from fastload.bench.report import number
 from fastload.store import DatasetWriter, Field, Schema
-from fastload.versions.column_files import read_columns
+from fastload.versions.columns import read_columns
 
 LARGE, SMALL, MORE = 1_281_167, 1_000, 1_000
 SCHEMA = Schema((Field("image", "image"), Field("label", "int"), Field("score", "float")))

@@ -179,7 +179,7 @@ def prune(
 ) -> None:
     """Gives up old versions of a packed dataset, and removes the files that only they have."""
     from fastload.packing.progress import human_bytes
-    from fastload.versions.prune import prune as run
+    from fastload.versions.drop import prune as run
 
     summary = run(dataset, keep=keep)
     numbers = ", ".join(map(str, summary.versions))

@@ -3,8 +3,7 @@
 from fastload.versions.append import AppendSummary, append
 from fastload.versions.columns import ColumnsSummary, add_columns, drop_columns
 from fastload.versions.concat import ConcatSummary, concat
-from fastload.versions.drop import DropSummary, drop
-from fastload.versions.prune import PruneSummary, prune
+from fastload.versions.drop import DropSummary, PruneSummary, drop, prune
 
 __all__ = [
     "AppendSummary",
