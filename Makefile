@@ -116,8 +116,8 @@ pytest: build
 SPREAD = -n $(shell expr $(JOBS) + 2) --dist worksteal
 
 # Whole rooms that take seconds, and of the others the files that touch most of the package.
-QUICK := $(addprefix tests/,dataset explain health native plan store system conformance/test_argument_table.py device/test_image_form.py \
-    loader/test_iterators.py loader/test_packed.py loader/test_seed_and_epoch.py packing/test_pack.py resume/test_resume_states.py)
+QUICK := $(wildcard tests/dataset/test_*.py) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py device/test_image_form.py \
+    loader/test_iterators.py loader/test_packed.py loader/test_seed_and_epoch.py packing/test_pack.py engines/resume/test_resume_states.py)
 quick: export PYTHONDONTWRITEBYTECODE :=
 quick: build lint-ruff lint-format lint-imports
 	$(PY) -m pytest -q -m "not slow" $(SPREAD) $(QUICK)

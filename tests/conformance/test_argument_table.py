@@ -323,7 +323,7 @@ def snapshot_every_n_steps(on: Engine) -> bool:
 
 
 def index_cache(on: Engine) -> bool:
-    """Of files in place only: tests/in_place/test_index_cache.py."""
+    """Of files in place only: tests/dataset/in_place/test_index_cache.py."""
     raise NotImplementedError
 
 

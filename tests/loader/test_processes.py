@@ -172,7 +172,7 @@ def test_shortage_of_memory_is_an_error_at_construction(packed: Path) -> None:
 
 
 def test_cpus_follow_affinity(packed: Path) -> None:
-    """num_workers=None is the affinity mask's size; what quotas cut is tested in tests/system."""
+    """num_workers=None is the affinity mask's size; what quotas cut is tested in tests/common."""
     done = run(packed, "os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})\nprint(FastLoader(ds).num_workers)")
     assert done.stdout.strip() == "1", done.stderr
 
