@@ -86,7 +86,7 @@ typedef struct fl_geometry {
 
 /* Runs the program for a sample whose image has width x height pixels. `boxes`: those of the sample, taken through the steps in place; NULL:
  * none, then FL_OP_IOU_CROP is FL_EARG. FL_EARG when a crop does not fit; FL_ELIMIT for a canvas too large; FL_EUNSUPPORTED for a resize
- * after a resize (fastload/plan refuses those lists before; this is the second lock). On an error the boxes hold no meaning. */
+ * after a resize (fastload/transforms refuses those lists before; this is the second lock). On an error the boxes hold no meaning. */
 fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key, fl_boxes *boxes, fl_geometry *out,
                             fl_error *err);
 

@@ -140,7 +140,7 @@ static int scale_of(const fl_geometry *g) {
     return fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
 }
 
-/* Fills a sink around `keep`. A colour of three is one of all channels, where these are not three: fastload/plan sees to it. */
+/* Fills a sink around `keep`. A colour of three is one of all channels, where these are not three: fastload/transforms sees to it. */
 static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3]) {
     const uint16_t values[FL_PLANES_CHANNELS] = {colour[0], colour[1], colour[2], colour[2]};
     if (sink->channels) fl_resize_planes_fill(sink, keep, values);

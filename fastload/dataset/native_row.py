@@ -99,7 +99,7 @@ class NativeImages:
         return [(each.name, each.number, plan.programs) for each in self.images[1:]]
 
     def outputs(self, plan: Plan, dtype: str | None, layout: str) -> list[core.Output]:
-        """What each part becomes; see `fastload.plan.outputs_of`."""
+        """What each part becomes; see `fastload.transforms.spec.outputs_of`."""
         return [output for each in self.images for output in outputs_of(plan, dtype, layout, each.planes)]
 
     def sizes(self, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int) -> tuple[Size, ...]:

@@ -125,7 +125,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             which gives the same samples, bit for bit.
         transform: of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables may follow.
             What the decoder does not do runs per sample in Python, over whole samples of tv_tensors where there are masks, boxes and the
-            like (`fastload.dataset.values`); `fastload.plan.compile_plan` has the rules.
+            like (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
         fields: names of the fields to deliver, in order; default: all. A list or a mapping among them makes a dict of a sample's part:
             ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the
             rules.

@@ -329,8 +329,9 @@ class Resolver:
                 "make a Mixture of Subsets, or of ConcatDatasets"
             )
         if isinstance(dataset, PackedDataset):
-            self.replaced = self.replaced or _OWN.replaced()
-            return _Leaf(dataset) if is_plain(dataset) else None
+            changed = _OWN.replaced()
+            self.replaced = self.replaced or changed
+            return _Leaf(dataset) if not changed and is_plain(dataset) else None
         if (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and (changed := _part_replaced(dataset)):
             self.replaced = changed
             return None
@@ -384,9 +385,9 @@ def is_plain_subset(dataset: Any) -> bool:
 
 
 def is_plain(dataset: PackedDataset) -> bool:
-    """Whether neither a subclass nor the object itself has other code for anything that samples are made by, and the class has its own."""
+    """Returns True if neither a subclass nor the object itself overrides what PackedDataset makes samples by."""
     kind, own = type(dataset), vars(dataset)
-    return not _OWN.replaced() and not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)
+    return not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)
 
 
 def _same(kept: Any, indices: Any) -> bool:

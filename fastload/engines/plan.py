@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sized
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -175,7 +176,7 @@ class Planner:
         device, allowed = why_not_device(settings) is None, settings.engine != "python"
         data = self._reader.read(settings.dataset, device, allowed, settings.index_cache)
         self.reads_packed = data is not None
-        size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, len(data.view))
+        size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, data.view)
         last, listed = self._last, tuple(settings.batch_transforms)
         if (
             last is not None
@@ -276,11 +277,11 @@ def _has_kornia() -> bool:
     return find_spec("kornia") is not None
 
 
-def epoch_size(settings: Settings, samples: int) -> EpochSize:
-    """What the samplers tell of an epoch over a dataset of that many samples."""
+def epoch_size(settings: Settings, dataset: Sized) -> EpochSize:
+    """What the samplers tell of an epoch over a dataset, whose length counts where the sampler has none."""
     batch_sampler = settings.batch_sampler
     drawn = _length(getattr(batch_sampler, "sampler", settings.sampler))
-    samples = max(1, samples if drawn is None else drawn)
+    samples = max(1, len(dataset) if drawn is None else drawn)
     asked = getattr(batch_sampler, "batch_size", None) or settings.batch_size or 1
     rows = min(samples, asked) if isinstance(asked, int) and asked > 0 else 1
     batches = None if batch_sampler is None else _length(batch_sampler)

@@ -140,14 +140,15 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
         private: a generator that is seeded anew for every pass, and that nothing else draws from.
     """
     sampler = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
-    is_own = not _replaced(sampler) and (sampler is index_sampler or not _replaced(index_sampler))
+    kinds: tuple[type, type] = (type(index_sampler), type(sampler))
+    is_own = not _iteration(*kinds).replaced()
     return SamplerFacts(
         deciding=sampler,
         is_own=is_own,
         draws=_draws_of(sampler, private) if is_own else Draws.ANY,
         can_be_undone=is_own and _can_be_undone(sampler),
-        draws_nothing=_iterates_as(sampler, _NOTHING),
-        draws_at_first=_iterates_as(sampler, _FIRST),
+        draws_nothing=is_own and _iterates_as(sampler, _NOTHING),
+        draws_at_first=is_own and _iterates_as(sampler, _FIRST),
         is_stateful=is_stateful(sampler),
     )
 
@@ -180,15 +181,11 @@ def _can_be_undone(sampler: Any) -> bool:
 
 
 def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
-    return any(getattr(type(sampler), "__iter__", None) is kind.__iter__ for kind in kinds) and not _replaced(sampler)
-
-
-def _replaced(sampler: Any) -> str:
-    """What of the iteration of a sampler is not its library's own, as a clause; "" where all is."""
-    kind: type = type(sampler)
-    return _iteration(kind).replaced()
+    return any(getattr(type(sampler), "__iter__", None) is kind.__iter__ for kind in kinds)
 
 
 @cache
-def _iteration(kind: type) -> OwnCode:
-    return OwnCode(*((each, ("__iter__",)) for each in kind.__mro__ if "__iter__" in vars(each) and each is not object))
+def _iteration(*kinds: type) -> OwnCode:
+    """The iteration of samplers' classes."""
+    bases = {base: None for kind in kinds for base in kind.__mro__ if "__iter__" in vars(base) and base is not object}
+    return OwnCode(*((base, ("__iter__",)) for base in bases))

@@ -1,6 +1,6 @@
 """What the native decoder can do to an image, as plain values: parameters and meaning are torchvision's (transforms v2).
 
-They hold parameters only; `fastload.plan` turns a list of them into a program for the engine. Random ones draw from
+They hold parameters only; `fastload.transforms.compiler` turns a list of them into a program for the engine. Random ones draw from
 (seed, epoch, index in the dataset), each from a stream of its own, so the same list gives the same pixels in any loader.
 
 Arguments of transforms, checked: each function returns the value in one form, or raises TransformError in the name of the transform.

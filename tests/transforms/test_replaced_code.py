@@ -220,7 +220,7 @@ from torchvision.transforms import functional
 import functools
 original = functional.center_crop
 functional.center_crop = functools.wraps(original)(lambda *args: original(*args))
-from fastload.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 print([stage.why for stage in compile_plan(transforms.Compose([transforms.CenterCrop(8), transforms.ToTensor()])).stages])
 """
     tests = str(Path(__file__).parents[1])

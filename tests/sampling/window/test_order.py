@@ -134,7 +134,7 @@ def test_known_orders() -> None:
 
 def test_equal_in_another_process() -> None:
     """Nothing of the process decides."""
-    program = "from fastload.window import WindowOrder; print(WindowOrder(3000, 7, 90, 41).indices().tolist())"
+    program = "from fastload.sampling.window import WindowOrder; print(WindowOrder(3000, 7, 90, 41).indices().tolist())"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert out.stdout.strip() == str(WindowOrder(3000, 7, 90, 41).indices().tolist())
 
