@@ -33,7 +33,7 @@ for engine in ("python", "native", "native", None):
 
 def test_it_is_said_once_in_a_process(tmp_path: Path) -> None:
     """The first loader that reads files in place says it, and none after it; engine="python" says nothing."""
-    done = warm.run(PROGRAM, image_folder(tmp_path), HERE, HERE.parent)
+    done = warm.run(PROGRAM, image_folder(tmp_path), HERE, HERE.parents[1])
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     said = [line for line in lines if line.startswith("WARNING")]
@@ -49,7 +49,7 @@ def test_a_program_may_silence_it(tmp_path: Path) -> None:
         PROGRAM.replace("for engine", 'logging.getLogger("fastload").setLevel("ERROR")\nfor engine'),
         image_folder(tmp_path),
         HERE,
-        HERE.parent,
+        HERE.parents[1],
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stdout
