@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.device.to_float_kernel import divides, inverses
+from fastload.device.exact_division import divides, inverses
 
 KNOWN = {
     "ImageNet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
