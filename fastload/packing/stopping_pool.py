@@ -21,5 +21,7 @@ class StoppingPool(ThreadPoolExecutor):
             raise CancelledError
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stopping = kind is not None
-        self.shutdown(wait=True, cancel_futures=self._stopping)
+        if kind is not None:
+            self.shutdown(wait=False, cancel_futures=True)  # first: a thread whose call ends finds no other
+            self._stopping = True
+        self.shutdown(wait=True)

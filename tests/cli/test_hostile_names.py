@@ -161,7 +161,7 @@ def test_images_are_opened_in_one_place() -> None:
     calls = [
         name for name, node in nodes if isinstance(node, ast.Attribute) and node.attr == "open" and getattr(node.value, "id", "") in names
     ]
-    assert calls == ["pillow_images.py"]
+    assert calls == ["images.py"]
 
 
 def test_formats_that_are_read(tmp_path: Path) -> None:
