@@ -27,7 +27,7 @@ THREADS = """
 """
 MEMORY = """
     import ctypes
-    from fastload.remote import runtime
+    from fastload.remote import obstore_process as runtime
 
     class Info(ctypes.Structure):
         names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
