@@ -9,12 +9,12 @@ images, targets = A.MixUp(0.2, num_classes=1000)(images, labels, seed=0, epoch=3
 
 from __future__ import annotations
 
+from fastload.augment.annotations import Augmented
 from fastload.augment.batch import AugmentBatch, Seeded
 from fastload.augment.by_params import KorniaOp
 from fastload.augment.jitter import ColorJitter
 from fastload.augment.kornia_ops import MissingKornia
 from fastload.augment.mix import CutMix, MixUp, RandomChoice
-from fastload.augment.objects import Augmented
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
 from fastload.augment.specs import (
     GaussianBlur,

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from fastload import transforms as T
 from fastload.augment import space
+from fastload.augment.annotations import Annotations, Augmented
 from fastload.augment.by_params import KorniaOp, is_kornia
 from fastload.augment.jitter import ColorJitter, at_once, fused
 from fastload.augment.labels import LABEL_MOST
-from fastload.augment.objects import Augmented, Objects
 from fastload.augment.philox import Draw, as_indices, words, words_of
 from fastload.augment.policies import AutoAugment, RandAugment, TrivialAugmentWide
 from fastload.augment.specs import Op, RandomAffine, RandomRotation
@@ -205,7 +205,7 @@ class AugmentBatch:
             raise ArgumentError(f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}")
         if len(rows) != len(images):
             raise ArgumentError(f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row")
-        objects = Objects(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
+        objects = Annotations(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
         if not len(rows) and not any(isinstance(op, T.RandomCrop) for op in self.ops):
             return Augmented(images, masks, boxes, keypoints) if objects else images
         steps = self._drawn(images, seed, epoch, rows)

@@ -1,6 +1,6 @@
 """A loader's packed data, or images in place, as one epoch reads them: snapshots, and whether the native engine reads them.
 
-PackedView: a loader's dataset resolved to rows of packed datasets, anew for every pass.
+NativeView: a loader's dataset resolved to rows of packed datasets, anew for every pass.
 
 NOTE [ view: read at every pass ]
 A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the next iter() finds. So a Resolver
@@ -84,7 +84,7 @@ class MixedRows:
     """
 
     order: MixtureOrder
-    parts: tuple[tuple[int, PackedView], ...]
+    parts: tuple[tuple[int, NativeView], ...]
     epoch: int = 0
 
     def rows(self, positions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
@@ -94,13 +94,13 @@ class MixedRows:
         for number in np.unique(numbers).tolist():
             mine = numbers == number
             first, view = self.parts[number]
-            of, at = view.rows(places[mine])
-            source[mine], index[mine] = of + np.uint32(first), at
+            datasets, at = view.rows(places[mine])
+            source[mine], index[mine] = datasets + np.uint32(first), at
         return source, index
 
 
 @dataclass(frozen=True, eq=False)
-class PackedView:
+class NativeView:
     """Positions of a loader's dataset, resolved: which native dataset (source) and which index there.
 
     Attributes:
@@ -123,7 +123,7 @@ class PackedView:
             return len(self.mixed.order)
         return len(self.datasets[0]) if self.index is None else len(self.index)
 
-    def at(self, epoch: int) -> PackedView:
+    def at(self, epoch: int) -> NativeView:
         """The view of one epoch's pass: itself, but for a Mixture."""
         return self if self.mixed is None else replace(self, mixed=replace(self.mixed, epoch=epoch))
 
@@ -291,12 +291,12 @@ class Resolver:
 
     def __init__(self) -> None:
         self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
-        self._last: tuple[tuple[Any, ...], PackedView] | None = None
+        self._last: tuple[tuple[Any, ...], NativeView] | None = None
         self.files = InPlaceDatasets()
         self.in_place = True  # whether datasets in place are looked for
         self.replaced = ""  # why a dataset of a known class is Python's: what of it was replaced, as a clause
 
-    def view(self, dataset: Any) -> PackedView | None:
+    def view(self, dataset: Any) -> NativeView | None:
         """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
 
         Subclasses of PackedDataset that change how samples are made are not packed: their own code has to run. Unchanged, it is the
@@ -398,10 +398,10 @@ def _same(kept: Any, indices: Any) -> bool:
     return found is not None and np.array_equal(kept, found)
 
 
-def _view(node: _Node) -> PackedView | None:
+def _view(node: _Node) -> NativeView | None:
     datasets: list[NativeDataset] = []
     if isinstance(node, _Leaf):
-        return PackedView((node.dataset,))
+        return NativeView((node.dataset,))
     if isinstance(node, _Mixed):
         return _mixed_view(node)
     source, index = (None, None) if node.is_asked else _rows(node, datasets)
@@ -409,7 +409,7 @@ def _view(node: _Node) -> PackedView | None:
         datasets = _datasets(node)
     if not datasets or len(set(map(_form, datasets))) != 1:
         return None
-    return PackedView(tuple(datasets), source, index, asked=node if node.is_asked else None)
+    return NativeView(tuple(datasets), source, index, asked=node if node.is_asked else None)
 
 
 def _datasets(node: _Part) -> list[NativeDataset]:
@@ -419,7 +419,7 @@ def _datasets(node: _Part) -> list[NativeDataset]:
     return [each for part in (node.parts if isinstance(node, _Joined) else [node.inner]) for each in _datasets(part)]
 
 
-def _mixed_view(node: _Mixed) -> PackedView | None:
+def _mixed_view(node: _Mixed) -> NativeView | None:
     datasets: list[NativeDataset] = []
     parts = []
     for part in node.parts:
@@ -430,7 +430,7 @@ def _mixed_view(node: _Mixed) -> PackedView | None:
         datasets += found.datasets
     if len(set(map(_form, datasets))) != 1:
         return None
-    return PackedView(tuple(datasets), mixed=MixedRows(node.order, tuple(parts)))
+    return NativeView(tuple(datasets), mixed=MixedRows(node.order, tuple(parts)))
 
 
 def _form(dataset: NativeDataset) -> tuple[Any, ...]:
@@ -513,7 +513,7 @@ SIDES = 64
 
 
 @dataclass(frozen=True, eq=False)
-class PackedData:
+class NativeData:
     """Rows of packed datasets, or of images in place, fixed: nothing that the user changes later changes them.
 
     Attributes:
@@ -522,8 +522,8 @@ class PackedData:
         snapshots: by id of the user's dataset, the snapshot that was made of it.
     """
 
-    view: PackedView
-    native: PackedView | None
+    view: NativeView
+    native: NativeView | None
     snapshots: dict[int, NativeDataset]
 
     @property
@@ -563,8 +563,8 @@ class PackedData:
         return out
 
 
-class PackedDataReader:
-    """Reads a loader's dataset at every iter(); unchanged, it gives the same PackedData. See NOTE [ view: read at every pass ].
+class NativeDataReader:
+    """Reads a loader's dataset at every iter(); unchanged, it gives the same NativeData. See NOTE [ view: read at every pass ].
 
     Attributes:
         data: what was read last.
@@ -576,13 +576,13 @@ class PackedDataReader:
     def __init__(self) -> None:
         self._resolver = Resolver()
         self._made_from: dict[int, tuple[Any, ...]] = {}
-        self._found: PackedView | None = None
+        self._found: NativeView | None = None
         self._asked = (False, True)
-        self.data: PackedData | None = None
+        self.data: NativeData | None = None
         self.why_not = self.replaced = ""
         self.by_transform = False
 
-    def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> PackedData | None:
+    def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> NativeData | None:
         """The dataset as it is now; None if it is neither packed nor one that the native engine reads in place.
 
         Args:
@@ -613,7 +613,7 @@ class PackedDataReader:
         asked = device, native
         if self.data is None or found is not self._found or asked != self._asked or not unchanged:
             view = replace(found, datasets=tuple(snapshots[id(each)] for each in found.datasets))
-            self.data = PackedData(view, _native(view, device) if native else None, snapshots)
+            self.data = NativeData(view, _native(view, device) if native else None, snapshots)
         self._found, self._asked = found, asked
         if self.data.in_place and self.data.native is None:
             self.why_not, self.by_transform = _why_not_in_place(self.data.view), True
@@ -631,7 +631,7 @@ class SentToWorkers:
     def __init__(self) -> None:
         self._sent: tuple[Any, ...] | None = None
 
-    def note(self, data: PackedData) -> bool:
+    def note(self, data: NativeData) -> bool:
         """Notes the rows and transforms; returns whether they differ from those noted before."""
         view = data.view
         try:
@@ -650,7 +650,7 @@ def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(x is y or (type(x) is type(y) and isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True))
 
 
-def _why_not_in_place(view: PackedView) -> str:
+def _why_not_in_place(view: NativeView) -> str:
     reasons = [each.refusal() for each in view.datasets if isinstance(each, InPlaceDataset)]
     return next(filter(None, reasons), "the transforms of its parts differ")
 
@@ -680,7 +680,7 @@ def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
     return of_boxes, *boxes, *(str(schema[name]) for name in dataset.fields if name != dataset.image_field)
 
 
-def _native(view: PackedView, device: bool) -> PackedView | None:
+def _native(view: NativeView, device: bool) -> NativeView | None:
     """The rows with what the native engine does; None if another engine has to run.
 
     Raises:

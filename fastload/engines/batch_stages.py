@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fastload.dataset.view import PackedData
+from fastload.dataset.view import NativeData
 from fastload.device.stages import BatchStage, StageCall, has_numbers, numbered, one_by_one, stage_calls
 from fastload.device.to_float import DTYPES, Floats, Form
 from fastload.engines.settings import Settings
@@ -29,7 +29,7 @@ class BatchStages:
         self._made_from: tuple[Any, ...] = ()
         self._calls: tuple[StageCall, ...] = ()
 
-    def calls(self, settings: Settings, data: PackedData | None) -> tuple[StageCall, ...]:
+    def calls(self, settings: Settings, data: NativeData | None) -> tuple[StageCall, ...]:
         """The callables of all stages, in order.
 
         Raises:
@@ -46,13 +46,13 @@ class BatchStages:
         return self._calls
 
 
-def explained_stages(settings: Settings, data: PackedData | None) -> list[tuple[BatchStage, StageCall]]:
+def explained_stages(settings: Settings, data: NativeData | None) -> list[tuple[BatchStage, StageCall]]:
     """The same stages for explain(), with one stage for each op, even where the loop runs several ops in one call."""
     stages = one_by_one(numbered(stages_of(settings, data), _augment))
     return list(zip(stages, _stage_calls(stages), strict=True))
 
 
-def stages_of(settings: Settings, data: PackedData | None) -> list[BatchStage]:
+def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
     """The stages of whole batches, in order.
 
     Raises:
@@ -100,8 +100,8 @@ def _of_view(stages: Sequence[BatchStage], view: int) -> list[BatchStage]:
 
 
 def _named(name: str, view: int) -> str:
-    of = f"view {view + 1}: "
-    return name if of in name else f"{of}{name}"
+    prefix = f"view {view + 1}: "
+    return name if prefix in name else f"{prefix}{name}"
 
 
 def _check_views(settings: Settings, count: int) -> None:
@@ -124,7 +124,7 @@ def _stage_calls(stages: Sequence[BatchStage]) -> tuple[StageCall, ...]:
     return tuple(call if stage.view is None else replace(call, view=stage.view) for stage, call in zip(stages, calls, strict=True))
 
 
-def form_of(settings: Settings, data: PackedData | None) -> Form | None:
+def form_of(settings: Settings, data: NativeData | None) -> Form | None:
     """Conversion that dtype= and memory_format= request for images of packed data made in Python.
 
     Returns None if neither is given, or if another stage or the native pass does the conversion.

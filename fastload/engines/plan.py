@@ -22,7 +22,7 @@ from torch.utils.data import IterableDataset
 from fastload._native import core
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.mixture import Mixture
-from fastload.dataset.view import Draws, NativeDataset, PackedData, PackedDataReader, PackedView, same_objects
+from fastload.dataset.view import Draws, NativeData, NativeDataReader, NativeDataset, NativeView, same_objects
 from fastload.device import pinning
 from fastload.device.stages import IN_IMAGE, BatchFields, FormedSamples
 from fastload.device.to_float import Floats
@@ -80,14 +80,14 @@ class ExecutionPlan:
     engine: Engine
     why: str
     mend: str
-    data: PackedData | None
+    data: NativeData | None
     transfer: TransferPlan
     collate_fn: Any
     outputs: list[core.Output] | None
     size: EpochSize
 
     @property
-    def native(self) -> PackedView | None:
+    def native(self) -> NativeView | None:
         """The rows that the native engine reads; None on other engines."""
         return None if self.data is None else self.data.native
 
@@ -149,7 +149,7 @@ class Planner:
 
     def __init__(self, timer: StageTimer) -> None:
         self._timer = timer
-        self._reader = PackedDataReader()
+        self._reader = NativeDataReader()
         self._stages = BatchStages()
         self._last: ExecutionPlan | None = None
         self._listed: tuple[Any, ...] = ()
@@ -205,14 +205,14 @@ class Planner:
         self._last = ExecutionPlan(settings, engine, why, mend, data, transfer, collate, outputs, size)
         return self._last
 
-    def _transfer(self, settings: Settings, data: PackedData | None) -> TransferPlan:
+    def _transfer(self, settings: Settings, data: NativeData | None) -> TransferPlan:
         pin = settings.pin_memory and torch.accelerator.is_available()
         stages = self._stages.calls(settings, data)
         if data is not None and any(stage.objects for stage in stages):
             _check_formats(data)
         return TransferPlan(settings.device, pin, stages, _fields_of(data), settings.device_prefetch, self._timer)
 
-    def _why(self, settings: Settings, data: PackedData | None) -> tuple[str, str]:
+    def _why(self, settings: Settings, data: NativeData | None) -> tuple[str, str]:
         """The reason for the engine, and what to change so that native threads make the batches."""
         if settings.engine == "python":
             other = "" if data is None else _to_native(data)
@@ -234,7 +234,7 @@ _OR_BATCHES = (
 )
 
 
-def _to_native(data: PackedData) -> str:
+def _to_native(data: NativeData) -> str:
     """What to change so that native threads make batches of packed data; "" where nothing is known."""
     for dataset in data.view.datasets:
         if not dataset.plan.native:
@@ -265,10 +265,10 @@ def why_not_device(settings: Settings) -> str | None:
     if not settings.auto_collation:
         return "batch_size=None makes no batches"
     if not settings.stacks_images:
-        of = settings.collation
+        collation = settings.collation
         if settings.default_replaced:
             return f"default_collate takes finished samples: {settings.collate_replaced}"
-        return "your collate_fn takes finished samples" if of is None else f"{of} leaves images of several sizes"
+        return "your collate_fn takes finished samples" if collation is None else f"{collation} leaves images of several sizes"
     return None if _has_kornia() else "Kornia is not installed: pip install 'fastload[augment]'"
 
 
@@ -296,7 +296,7 @@ def _length(sampler: Any) -> int | None:
         return None
 
 
-def _fields_of(data: PackedData | None) -> BatchFields:
+def _fields_of(data: NativeData | None) -> BatchFields:
     """Where the images, and what lies in them, are in a batch; known of packed data, else their usual keys."""
     if data is None:
         return BatchFields()
@@ -311,7 +311,7 @@ def _fields_of(data: PackedData | None) -> BatchFields:
     return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))
 
 
-def _known_pairs(data: PackedData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """By name of keypoints, the numbers of those that mirror each other, where all packed datasets agree."""
     found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
     for dataset in data.view.datasets:
@@ -321,7 +321,7 @@ def _known_pairs(data: PackedData) -> tuple[tuple[str, tuple[tuple[int, int], ..
     return tuple((name, pairs.pop()) for name, pairs in found.items() if len(pairs) == 1)
 
 
-def _check_formats(data: PackedData) -> None:
+def _check_formats(data: NativeData) -> None:
     """Raises ArgumentError if boxes of one name have several formats: what moves those of whole batches reads them all in one."""
     first: dict[str, str] = {}
     for dataset in data.view.datasets:
@@ -335,7 +335,7 @@ def _check_formats(data: PackedData) -> None:
                 )
 
 
-def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) -> list[core.Output]:
+def outputs_for(settings: Settings, view: NativeView, transfer: TransferPlan) -> list[core.Output]:
     """What the native engine writes into each tensor of a batch.
 
     Raises:
@@ -343,14 +343,16 @@ def outputs_for(settings: Settings, view: PackedView, transfer: TransferPlan) ->
     """
     dtype, first = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype], view.datasets[0]
     outputs = first.images.outputs(first.plan, dtype, _LAYOUTS[settings.memory_format])
-    of = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}  # those stages convert bytes to floats
-    if not of:
+    converted = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}  # those stages convert bytes to floats
+    if not converted:
         return outputs
     own, planes = len(first.plan.programs), first.images.images[0].planes  # the stages convert the first image; others are floats already
-    return [stored_output(out.layout, planes) if n < own and (None in of or n in of) else out for n, out in enumerate(outputs)]
+    return [
+        stored_output(out.layout, planes) if n < own and (None in converted or n in converted) else out for n, out in enumerate(outputs)
+    ]
 
 
-def _why(settings: Settings, data: PackedData | None) -> str:
+def _why(settings: Settings, data: NativeData | None) -> str:
     if data is None:
         kind = "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
         return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"

@@ -222,8 +222,8 @@ class Settings:
     @property
     def stacks_images(self) -> bool:
         """Whether the images of a batch are one tensor, of one size."""
-        of = self.collation
-        return self.by_default_collate or (of is not None and of.form != "list" and of.pad_to is None)
+        collation = self.collation
+        return self.by_default_collate or (collation is not None and collation.form != "list" and collation.pad_to is None)
 
     @property
     def iterable(self) -> bool:

@@ -27,7 +27,7 @@ from fastload.engines.processes.scheduler import LoaderCounters
 from fastload.engines.resume.position import Progress
 from fastload.engines.resume.start import begin
 from fastload.engines.settings import Settings
-from fastload.engines.threads.epochs import PackedIterator, ThreadEpochs
+from fastload.engines.threads.epochs import NativeIterator, ThreadEpochs
 from fastload.errors import ClosedError, Computed
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class LoaderState:
         return iterator
 
     def _new_iterator(self, plan: ExecutionPlan, length_called: int | None) -> LoaderIterator:
-        iterator: PackedIterator | WorkerIterator
+        iterator: NativeIterator | WorkerIterator
         if plan.engine == "threads":
             iterator = self.epochs.iterate(plan)
         else:
@@ -119,17 +119,17 @@ class LoaderState:
         self._kept = self._made
 
     @property
-    def kept(self) -> PackedIterator | WorkerIterator | None:
+    def kept(self) -> NativeIterator | WorkerIterator | None:
         """The iterator that the loader keeps, maybe within one of a subclass's; None: one that the loader has not made."""
         found = None if self._kept is None else self._kept()
-        return found if isinstance(found, PackedIterator | WorkerIterator) else None
+        return found if isinstance(found, NativeIterator | WorkerIterator) else None
 
     def goes_on(self, plan: ExecutionPlan) -> bool:
         """Whether the kept iterator can make the next epoch; if its workers cannot, they are ended."""
         iterator = self.kept
         if iterator is None:
             return True  # what the loader keeps is a subclass's own
-        if isinstance(iterator, PackedIterator):
+        if isinstance(iterator, NativeIterator):
             return plan.engine == "threads" and iterator.usable
         if plan.engine == "threads":
             return False
@@ -140,7 +140,7 @@ class LoaderState:
         iterator.close()
         return False
 
-    def reset(self, iterator: PackedIterator | WorkerIterator, loader: DataLoader[Any]) -> None:
+    def reset(self, iterator: NativeIterator | WorkerIterator, loader: DataLoader[Any]) -> None:
         """Begins the next epoch in an iterator of this loader.
 
         Raises:
@@ -149,10 +149,10 @@ class LoaderState:
         began = time.perf_counter()
         fresh, self.fresh = self.fresh, None
         plan, began = fresh or (self.read(loader), began)
-        engine = "threads" if isinstance(iterator, PackedIterator) else "processes"
+        engine = "threads" if isinstance(iterator, NativeIterator) else "processes"
         if plan.engine != engine or not iterator.usable:
             raise ClosedError("this iterator cannot begin another epoch: iterate the loader anew")
-        if isinstance(iterator, PackedIterator):
+        if isinstance(iterator, NativeIterator):
             iterator.drop()
             iterator.go_on_as(self.epochs.iterate(plan, iterator))
         else:

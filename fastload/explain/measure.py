@@ -20,7 +20,7 @@ from fastload.batch.bad_samples import NOTHING, Counts, kept_state
 from fastload.batch.containers import to_device
 from fastload.dataset.packed import PackedDataset
 from fastload.dataset.values import steps_of, word_flips, wrapped
-from fastload.dataset.view import NativeDataset, PackedView
+from fastload.dataset.view import NativeDataset, NativeView
 from fastload.device.stages import BatchKey, StageCall
 from fastload.device.transfer import TransferPlan
 from fastload.engines.plan import ExecutionPlan
@@ -213,7 +213,7 @@ def _steps(plan: Plan, dataset: PackedDataset) -> Sequence[Callable[[Any], Any]]
 
 def _native(dataset: NativeDataset, indices: list[int], outputs: list[core.Output]) -> tuple[float | None, float | None, float | None]:
     """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
-    engine = ThreadEngine(PackedView((dataset,)), 0, outputs, 1, 1)
+    engine = ThreadEngine(NativeView((dataset,)), 0, outputs, 1, 1)
     try:
         before = engine.core.counters()
         for index in indices[:WARM]:

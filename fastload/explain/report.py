@@ -11,7 +11,7 @@ from typing import Any
 
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.packed import PackedDataset
-from fastload.dataset.view import NativeDataset, PackedData
+from fastload.dataset.view import NativeData, NativeDataset
 from fastload.device.stages import BatchStage, StageCall
 from fastload.engines.batch_stages import explained_stages
 from fastload.engines.plan import ExecutionPlan
@@ -178,7 +178,7 @@ def _may_pin(settings: Settings) -> bool:
     return device is not None and device.type not in ("cpu", "cuda") and not settings.pin_memory
 
 
-def _longer_sides(data: PackedData | None) -> tuple[int, ...]:
+def _longer_sides(data: NativeData | None) -> tuple[int, ...]:
     try:
         return () if data is None else data.longer_sides
     except (FastloadError, OSError):  # a dataset that was closed: the report is of figures that are known
@@ -285,7 +285,7 @@ def _order(plan: ExecutionPlan) -> str:
     return f"{name}, {count} batch{'es' * (count > 1)} drawn at iter(), one more at each next(){why}"
 
 
-def _learnt(data: PackedData) -> str:
+def _learnt(data: NativeData) -> str:
     """The entropy indexes of images in place: how many are held, and where."""
     datasets = [dataset for dataset in data.view.datasets if isinstance(dataset, InPlaceDataset)]
     found, most = [dataset.learnt() for dataset in datasets], sum(dataset.room for dataset in datasets)
@@ -293,7 +293,7 @@ def _learnt(data: PackedData) -> str:
     return f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt when a file is first read"
 
 
-def _buckets(data: PackedData | None) -> list[RemoteStatus]:
+def _buckets(data: NativeData | None) -> list[RemoteStatus]:
     """The datasets in buckets."""
     datasets = [] if data is None else [each for each in data.view.datasets if not isinstance(each, InPlaceDataset)]
     found = [dataset.opened.reader.files for dataset in datasets]

@@ -311,8 +311,8 @@ class PackJob:
             return
         found = survey(self.source, self.order[begin or 0 :], by_name=begin is None)
         if found.deep:
-            of = f"{found.looked:,} images looked at{' (those that are not named as JPEGs)' if begin is None else ''}"
-            raise PackStoppedError(f"{found.first}: {found.reason}. {found.deep:,} of the {of} are such")
+            images = f"{found.looked:,} images looked at{' (those that are not named as JPEGs)' if begin is None else ''}"
+            raise PackStoppedError(f"{found.first}: {found.reason}. {found.deep:,} of the {images} are such")
 
     def write(self, writer: SampleWriter, outcome: Outcome, tally: Tally) -> None:
         """Writes one sample, or leaves it out, and counts it. Raises PackStoppedError for a bad one where on_error is "raise"."""

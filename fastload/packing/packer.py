@@ -182,8 +182,8 @@ def pack(
     job = PackJob(open_source(source, reading), options)
     if run.ray is None:
         return run_job(job, out, run)
+    from fastload.packing.cluster.cluster_plan import SourceSpec
     from fastload.packing.cluster.driver import run_on_cluster
-    from fastload.packing.cluster.plan import SourceSpec
 
     return run_on_cluster(job, SourceSpec.of(source, reading), out, run)
 

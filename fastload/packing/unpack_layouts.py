@@ -46,18 +46,18 @@ def exact(reader: DatasetReader) -> bool:
     """Whether a dataset's fields are those that packing COCO gives, so that all come back when the layout is packed again."""
     schema, names = reader.schema, {field.name for field in reader.schema}
     points = next((field.shape for field in schema if field.kind == "keypoints"), ())
-    of = BOXES if BOXES in names else ""
+    boxes = BOXES if BOXES in names else ""
     known = (
         Field(_IMAGE_ID, "int"),
         Field(BOXES, "boxes", format="xywh"),
-        *(rows(name, dtype, of) for name, dtype in ((LABELS, "int64"), (CATEGORY_ID, "int64"), (_AREA, "float32"), (_CROWD, "int64"))),
-        Field("instances", "instances", of=of),
-        *([Field("keypoints", "keypoints", shape=points, of=of)] if points[1:] == (3,) else []),
+        *(rows(name, dtype, boxes) for name, dtype in ((LABELS, "int64"), (CATEGORY_ID, "int64"), (_AREA, "float32"), (_CROWD, "int64"))),
+        Field("instances", "instances", of=boxes),
+        *([Field("keypoints", "keypoints", shape=points, of=boxes)] if points[1:] == (3,) else []),
         Field(_CAPTIONS, "json"),
     )
     if schema.image != schema.fields[0] or not schema.image.is_rgb or schema.fields[1:] != tuple(f for f in known if f.name in names):
         return False
-    if not {_IMAGE_ID} < names or (LABELS in names) != (reader.manifest.classes is not None) or (_AREA in names) != bool(of):
+    if not {_IMAGE_ID} < names or (LABELS in names) != (reader.manifest.classes is not None) or (_AREA in names) != bool(boxes):
         return False
     objects = [reader.column(f"{COUNT_COLUMN}:{field.name}") for field in schema if field.is_varying]
     return _unique(reader.column(_IMAGE_ID)) is not None and all(bool(counts.any()) for counts in objects)

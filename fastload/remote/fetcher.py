@@ -189,7 +189,7 @@ class Span:
         start, stop: their bytes in the file.
         kept: there is room for them in the cache.
         heals: who wants them from memory, whatever the cache says.
-        of: the pass that they are fetched for.
+        owner: the pass that they are fetched for.
         reserved: bytes of room for what the pass is to hold of them.
     """
 
@@ -200,22 +200,22 @@ class Span:
     stop: int
     kept: bool = False
     heals: Request | None = None
-    of: Pass | None = None
+    owner: Pass | None = None
     reserved: int = 0
 
     def hold(self, shard: CachedShard, units: Iterable[int], data: memoryview) -> None:
         """Lets the pass hold what it has not asked for yet of some units of the span, whose bytes came."""
         self.give_back()
-        if self.of is None:
+        if self.owner is None:
             return
         for unit in units:
             start, stop = shard.range_of(unit)
-            self.of.hold((self.shard, unit), start, data[start - self.start : stop - self.start])
+            self.owner.hold((self.shard, unit), start, data[start - self.start : stop - self.start])
 
     def give_back(self) -> None:
         """Gives the reserved room back; idempotent."""
-        if self.of is not None:
-            self.of.reserve(-self.reserved)
+        if self.owner is not None:
+            self.owner.reserve(-self.reserved)
         self.reserved = 0
 
 
@@ -303,7 +303,7 @@ class LargeRequests:
         """Takes bytes that nobody asked for off the credit."""
         self._credit -= size
 
-    def may(self, of: Pass) -> bool:
+    def may(self, owner: Pass) -> bool:
         """Whether the next one for a pass may be large."""
         if self._credit < RANGE_BYTES:
             return False
@@ -311,7 +311,7 @@ class LargeRequests:
             self._requests.popleft()
         unused = [request for each in self._requests if (request := each()) is not None and request.wanted]
         finished = sum(request.finished for request in unused)
-        return len(unused) > 1 and (2 * finished >= len(unused) or (of.begun and self.pace.large_is_better()))
+        return len(unused) > 1 and (2 * finished >= len(unused) or (owner.begun and self.pace.large_is_better()))
 
 
 NEAR = 64
@@ -398,11 +398,11 @@ class Fetcher:
         self._looking = False
         self._error = partial(remote_error, objects.url)
 
-    def begin(self, of: Pass) -> None:
+    def begin(self, owner: Pass) -> None:
         """Begins a pass, which ends with the fetcher, or before."""
-        self._passes.add(of)
+        self._passes.add(owner)
         if self._stopped is not None:
-            of.end()
+            owner.end()
 
     def add(self, request: Request) -> None:
         """Begins to fetch what a request lacks."""
@@ -420,15 +420,15 @@ class Fetcher:
         self._large.note(request)
         share = request.share
         if share is not None:
-            share.of.start(request)
-            share.of.open(share.opens)
+            share.owner.start(request)
+            share.owner.open(share.opens)
         for shard in {shard for shard, _ in request.units}:
             self.cache.look(self._shards[shard])
         for unit in request.units:
             if self._shards[unit[0]].state[unit[1]]:
                 request.arrived(unit)
                 continue
-            if share is not None and (held := share.of.held(unit)) is not None:
+            if share is not None and (held := share.owner.held(unit)) is not None:
                 request.arrived(unit, held)
                 continue
             waiting = self._waiting.setdefault(unit, [])
@@ -436,7 +436,7 @@ class Fetcher:
             if len(waiting) == 1:
                 self._queue.append(unit)
         if share is not None:
-            share.of.use(share.asks)
+            share.owner.use(share.asks)
         if not request.units:
             request.finish()
         self._pump()
@@ -461,8 +461,8 @@ class Fetcher:
                 span.heals.finish(error)
         for task in list(self._tasks):
             task.cancel()
-        for of in list(self._passes):
-            of.end()
+        for owner in list(self._passes):
+            owner.end()
         waiting = [request for requests in self._waiting.values() for request in requests]
         self._queue.clear()
         self._waiting.clear()
@@ -475,10 +475,10 @@ class Fetcher:
     def _pump(self) -> None:
         """Starts requests while there is room for them."""
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
-            of = self._pass_of(self._queue.first)
-            if of is not None and self._flying and self._waits_to_learn(of, self._queue.first):
+            owner = self._pass_of(self._queue.first)
+            if owner is not None and self._flying and self._waits_to_learn(owner, self._queue.first):
                 return
-            unit = self._queue.take(in_order=of is not None and not of.begun)
+            unit = self._queue.take(in_order=owner is not None and not owner.begun)
             if unit in self._waiting and unit not in self._flying and self._is_wanted(unit):
                 try:
                     self._start(unit)
@@ -534,31 +534,31 @@ class Fetcher:
 
     def _span(self, unit: Unit) -> Span:
         """The range to fetch for a unit into the cache."""
-        of = self._pass_of(unit)
-        if of is None or not self._large.may(of):
+        owner = self._pass_of(unit)
+        if owner is None or not self._large.may(owner):
             return self._run(unit, self._asked_for)
-        span = self._run(unit, lambda *other: self._asked_for(*other) or of.needs(*other), BLOCK_MOST if of.blocks else 0)
+        span = self._run(unit, lambda *other: self._asked_for(*other) or owner.needs(*other), BLOCK_MOST if owner.blocks else 0)
         return self._paid(span, unit)
 
     def _past_cache(self, unit: Unit) -> Span:
         """The range to fetch for a unit that finds no room in the cache; its pass holds what nobody asks for yet."""
-        of, shard = self._pass_of(unit), self._shards[unit[0]]
-        if of is None or not of.blocks:
+        owner, shard = self._pass_of(unit), self._shards[unit[0]]
+        if owner is None or not owner.blocks:
             return self._run(unit, self._asked_for)
-        room = free = of.free if self._large.may(of) else 0
+        room = free = owner.free if self._large.may(owner) else 0
 
         def takes(number: int, other: int) -> bool:
             nonlocal free
             if not self._asked_for(number, other):
                 start, stop = shard.range_of(other)
-                if not of.needs(number, other) or stop - start > free:
+                if not owner.needs(number, other) or stop - start > free:
                     return False
                 free -= stop - start
             return True
 
         span = self._paid(self._run(unit, takes, BLOCK_MOST), unit)
-        span.of, span.reserved = of, room - free
-        of.reserve(span.reserved)
+        span.owner, span.reserved = owner, room - free
+        owner.reserve(span.reserved)
         return span
 
     def _paid(self, span: Span, unit: Unit) -> Span:
@@ -570,13 +570,13 @@ class Fetcher:
     def _pass_of(self, unit: Unit) -> Pass | None:
         """The pass that asks for a unit; None: nobody does, or nothing is known of it."""
         waiting = self._waiting.get(unit)
-        return waiting[0].share.of if waiting and waiting[0].share is not None else None
+        return waiting[0].share.owner if waiting and waiting[0].share is not None else None
 
-    def _waits_to_learn(self, of: Pass, unit: Unit) -> bool:
+    def _waits_to_learn(self, owner: Pass, unit: Unit) -> bool:
         """Whether nothing more is asked for yet: the first request comes first, and then it is found how the rest is fetched best."""
-        if self.cache.full and not of.blocks:
+        if self.cache.full and not owner.blocks:
             return False  # nothing is fetched but what is asked for
-        return self._large.pace.learning if of.begun else not of.waits_first_for(unit)
+        return self._large.pace.learning if owner.begun else not owner.waits_first_for(unit)
 
     def _asked_for(self, shard: int, number: int) -> bool:
         return (shard, number) in self._waiting

@@ -255,7 +255,7 @@ class RemoteFiles(DatasetFiles):
 
     def note(self, share: PassShare | None) -> None:
         """Tells a pass what is asked for, where the cache lacks none of it."""
-        if share is not None and (share.opens or share.of.holds):
+        if share is not None and (share.opens or share.owner.holds):
             self.session.call(share.note)
 
     def cached(self) -> int:

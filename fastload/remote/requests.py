@@ -250,16 +250,16 @@ class PassShare:
     """What a request is of a pass.
 
     Attributes:
-        of: the pass.
+        owner: the pass.
         opens: the units of the samples of all blocks that it is the first to ask for, as far as the cache lacks them.
         asks: the units of all its samples; both once for each sample.
     """
 
-    of: Pass
+    owner: Pass
     opens: Sequence[Unit] = ()
     asks: Sequence[Unit] = ()
 
     def note(self) -> None:
         """Tells the pass, where there is nothing to fetch for the request."""
-        self.of.open(self.opens)
-        self.of.use(self.asks)
+        self.owner.open(self.opens)
+        self.owner.use(self.asks)

@@ -191,8 +191,8 @@ class Schema:
         """Checks that fields whose rows belong to boxes have as many rows as there are boxes."""
         for field in self.fields:
             if field.of and counts[field.name] != counts[field.of]:
-                of = f"the {counts[field.of]} rows of {field.of!r}, to which they belong"
-                raise PackError(f"field {field.name!r} has {counts[field.name]} rows for {of}")
+                owners = f"the {counts[field.of]} rows of {field.of!r}, to which they belong"
+                raise PackError(f"field {field.name!r} has {counts[field.name]} rows for {owners}")
 
 
 def _put_image(entries: list[Entry], number: int, field: Field, value: object) -> list[int]:

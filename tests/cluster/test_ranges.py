@@ -13,8 +13,8 @@ from packing_helpers import encoded, picture
 
 import fastload
 from fastload.errors import DatasetError, PackError
+from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, probe, schema_of
 from fastload.packing.cluster.out import open_out
-from fastload.packing.cluster.plan import ClusterPlan, SourceSpec, probe, schema_of
 from fastload.packing.cluster.records import ClusterJournal, job_identity
 from fastload.packing.cluster.task import RangeDone, RangeFailed, RangePacker
 from fastload.packing.job import VARYING, PackJob

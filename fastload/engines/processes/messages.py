@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fastload.batch.bad_samples import Lost
     from fastload.dataset.view import Draws
-    from fastload.engines.processes.row_collate import Layout
+    from fastload.engines.processes.row_collate import SampleLayout
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class DropSlots(NamedTuple):
 class UseLayout(NamedTuple):
     """The layout of a batch's rows. From now on the workers share the rows of each batch."""
 
-    layout: Layout
+    layout: SampleLayout
 
 
 class BeginEpoch(NamedTuple):
@@ -207,7 +207,7 @@ class LayoutFound(NamedTuple):
     """The layout of the first sample that the worker has made."""
 
     worker: int
-    layout: Layout
+    layout: SampleLayout
     batch: int = -1
 
 

@@ -43,7 +43,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SampleLayout:
     """Structure of a sample and its batch: containers as (kind, keys, children), leaves by their number."""
 
     template: Any
@@ -70,11 +70,11 @@ class Layout:
         return [*out, at]
 
 
-def describe(sample: Any) -> Layout | None:
+def describe(sample: Any) -> SampleLayout | None:
     """The layout of batches of samples like this one; None if they cannot be collated row by row."""
     leaves: list[Leaf] = []
     template = _describe(sample, leaves)
-    return None if template is None or not any(leaf.code >= 0 for leaf in leaves) else Layout(template, tuple(leaves))
+    return None if template is None or not any(leaf.code >= 0 for leaf in leaves) else SampleLayout(template, tuple(leaves))
 
 
 def _describe(value: Any, leaves: list[Leaf]) -> Any:
@@ -114,7 +114,7 @@ def _leaf(value: Any) -> Leaf | None:
     return Leaf(kind, -1, ()) if kind in (str, bytes) else None
 
 
-def flatten(sample: Any, layout: Layout) -> list[Any] | None:
+def flatten(sample: Any, layout: SampleLayout) -> list[Any] | None:
     """The leaves of a sample in the layout's order; None if the sample has another layout."""
     values: list[Any] = []
     if not _flatten(sample, layout.template, values):
@@ -144,7 +144,7 @@ def _flatten(value: Any, template: Any, out: list[Any]) -> bool:
 class RowWriter:
     """Views of one batch's slot as arrays that rows are written into."""
 
-    def __init__(self, layout: Layout, slot: core.SharedSlot, rows: int) -> None:
+    def __init__(self, layout: SampleLayout, slot: core.SharedSlot, rows: int) -> None:
         self.layout = layout
         self._views: list[Any] = []
         for leaf, at in zip(layout.leaves, layout.offsets(rows), strict=False):
@@ -168,7 +168,7 @@ class RowWriter:
         return strings
 
 
-def batch_of(layout: Layout, rows: int, strings: list[list[Any]], keep: list[int] | None = None) -> Any:
+def batch_of(layout: SampleLayout, rows: int, strings: list[list[Any]], keep: list[int] | None = None) -> Any:
     """Builds the finished batch, as default_collate would return it. Called inside opened() of its slot.
 
     Args:

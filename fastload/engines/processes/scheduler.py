@@ -225,7 +225,7 @@ class TaskScheduler:
         self.turn = 0
         self.begun: dict[int, DatasetState | None] = {}
         self.ends: dict[int, DatasetState] = {}
-        self._layout: rows.Layout | None = None
+        self._layout: rows.SampleLayout | None = None
         self._tickets = itertools.count(1)
         self._made_slots = itertools.count(1)
         me = weakref.ref(self)
@@ -297,7 +297,7 @@ class TaskScheduler:
         self.turn = (turn + 1) % self._workers
         return turn
 
-    def _dispatch_rows(self, task: Task, layout: rows.Layout) -> None:
+    def _dispatch_rows(self, task: Task, layout: rows.SampleLayout) -> None:
         size = layout.bytes(len(task.index))
         self.sizes.append(size)
         task.slot = self.slots.take(size, most=OVERSIZE * max(self.sizes))
@@ -442,7 +442,7 @@ def _nothing() -> None:
     """`made` of a task without rows."""
 
 
-def _built(memory: core.SharedSlot, layout: rows.Layout, count: int, strings: list[list[Any]], kept: list[int] | None) -> Any:
+def _built(memory: core.SharedSlot, layout: rows.SampleLayout, count: int, strings: list[list[Any]], kept: list[int] | None) -> Any:
     with opened(memory):
         return rows.batch_of(layout, count, strings, kept)
 

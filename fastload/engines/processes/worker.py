@@ -113,7 +113,7 @@ class Worker:
         self._slots: dict[int, core.SharedSlot] = {}
         self._pickler = BatchPickler()
         self._arena = Arena(None)
-        self._layout: rows.Layout | None = None
+        self._layout: rows.SampleLayout | None = None
         self._described = not job.rowwise
         self._made = 0  # slots made here
         self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task

@@ -18,7 +18,7 @@ from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import substitutes
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.opened import TORCH_DTYPES
-from fastload.dataset.view import PackedView
+from fastload.dataset.view import NativeView
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.engines.plan import ExecutionPlan
@@ -66,7 +66,7 @@ class _Rows(NamedTuple):
 class BatchAssembler:
     """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at a time."""
 
-    def __init__(self, engine: ThreadEngine, view: PackedView, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
+    def __init__(self, engine: ThreadEngine, view: NativeView, plan: ExecutionPlan, counts: Counts, seed: int, epoch: int) -> None:
         self._engine = engine
         self._view = view
         self._seed = seed

@@ -26,13 +26,13 @@ from fastload.remote.files import RemoteFiles, begin_pass
 from fastload.remote.requests import PassShare, Request, Unit
 
 if TYPE_CHECKING:
-    from fastload.dataset.view import PackedView
+    from fastload.dataset.view import NativeView
     from fastload.engines.threads.coverage import Coverage
 
 _SIGNALS_S = 0.25
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """What a batch needs of one dataset in a bucket.
 
     Attributes:
@@ -57,10 +57,10 @@ class BatchFetch:
         error: why a record could not be fetched.
     """
 
-    def __init__(self, batch: core.Batch, parts: Sequence[Part]) -> None:
+    def __init__(self, batch: core.Batch, parts: Sequence[BatchPart]) -> None:
         self.error: RemoteError | None = None
         self._batch = weakref.ref(batch)
-        self._requests: list[tuple[Part, Request]] = []
+        self._requests: list[tuple[BatchPart, Request]] = []
         self._left = 1
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -75,7 +75,7 @@ class BatchFetch:
         with self._lock:
             self._left += 1
 
-    def _done(self, part: Part, request: Request) -> None:
+    def _done(self, part: BatchPart, request: Request) -> None:
         """Hands over what a request fetched; in the fetcher's thread."""
         files, rows, indices = part.files, part.rows, part.indices
         batch = self._batch()
@@ -134,7 +134,7 @@ class BucketPass:
         coverage: of the pass.
     """
 
-    def __init__(self, view: PackedView, remote: Mapping[int, RemoteFiles], coverage: Coverage) -> None:
+    def __init__(self, view: NativeView, remote: Mapping[int, RemoteFiles], coverage: Coverage) -> None:
         self._view = view
         self._remote = remote
         self._block = coverage.block
@@ -143,9 +143,11 @@ class BucketPass:
             self._opened = np.zeros(-(-len(view) // self._block), bool)
             self._passes = {source: begin_pass(files, self, None, coverage.buffer) for source, files in remote.items()}
         else:
-            self._passes = {source: begin_pass(files, self, self._of(source, coverage.positions)) for source, files in remote.items()}
+            self._passes = {
+                source: begin_pass(files, self, self._in_source(source, coverage.positions)) for source, files in remote.items()
+            }
 
-    def _of(self, source: int, positions: _Positions) -> _Positions:
+    def _in_source(self, source: int, positions: _Positions) -> _Positions:
         """The samples of a source that lie at some positions."""
         sources, indices = self._view.rows(self._view.existing(positions))  # type: ignore[arg-type]
         found: _Positions = indices[sources == source].astype(np.int64)
@@ -171,9 +173,9 @@ class BucketPass:
             opens: what `opens` says of the batch.
             asks: the batch's samples of the source.
         """
-        of, files = self._passes[source], self._remote[source]
+        owner, files = self._passes[source], self._remote[source]
         if not self._block:
-            return PassShare(of)
+            return PassShare(owner)
         shards, _, units = files.units(asks)
         used: list[Unit] = list(zip(shards.tolist(), units.tolist(), strict=True))
-        return PassShare(of, files.missing(self._of(source, opens)) if len(opens) else (), used)
+        return PassShare(owner, files.missing(self._in_source(source, opens)) if len(opens) else (), used)

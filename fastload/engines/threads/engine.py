@@ -18,13 +18,13 @@ from fastload.common.positions import as_positions
 from fastload.common.system import available_memory
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.packed import PackedDataset
-from fastload.engines.threads.bucket import BatchFetch, BucketPass, Part
-from fastload.engines.threads.image_sizes import EQUAL, LIST, Layout, batch_sizes
+from fastload.engines.threads.bucket import BatchFetch, BatchPart, BucketPass
+from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch_sizes
 from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
-    from fastload.dataset.view import NativeDataset, PackedView
+    from fastload.dataset.view import NativeDataset, NativeView
     from fastload.engines.threads.coverage import Coverage
 
 QUEUE = 4096
@@ -51,7 +51,7 @@ class ThreadEngine:
         row_fields: what rows have natively beside the images; None: nothing.
     """
 
-    def __init__(self, view: PackedView, threads: int, outputs: list[core.Output], depth: int, batch_size: int) -> None:
+    def __init__(self, view: NativeView, threads: int, outputs: list[core.Output], depth: int, batch_size: int) -> None:
         self.view = view
         self.outputs = outputs
         self.pid = os.getpid()
@@ -81,11 +81,11 @@ class ThreadEngine:
         positions: Sequence[int],
         seed: int,
         epoch: int,
-        of: BucketPass | None = None,
-        view: PackedView | None = None,
-        layout: Layout = EQUAL,
+        bucket_pass: BucketPass | None = None,
+        view: NativeView | None = None,
+        layout: ImageLayout = EQUAL,
     ) -> core.Batch:
-        """Makes a batch of the samples at these positions of a pass's view, in the pass `of`, and starts to read them ahead.
+        """Makes a batch of the samples at these positions of a pass's view, in the pass `bucket_pass`, and starts to read them ahead.
 
         `layout` says how images of different sizes lie.
 
@@ -103,11 +103,11 @@ class ThreadEngine:
         else:
             batch = self._different(sources, indices, seed, epoch, layout)
         if self._remote:
-            self._fetch(batch, sources, indices.astype(np.int64), positions, of)
+            self._fetch(batch, sources, indices.astype(np.int64), positions, bucket_pass)
         return batch
 
     def _different(
-        self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64], seed: int, epoch: int, layout: Layout
+        self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64], seed: int, epoch: int, layout: ImageLayout
     ) -> core.Batch:
         """Makes a batch whose images may have different sizes."""
         found = batch_sizes(self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout)
@@ -122,11 +122,11 @@ class ThreadEngine:
         """Whether a batch is larger than all before it, or than all slots that are left, since the ring gives back what a huge one took."""
         return batch.bytes > self._largest or (batch.bytes >= ASKED_FROM and batch.bytes > self.ring.counts()["bytes"])
 
-    def _require_room(self, batch: core.Batch, of: str) -> None:
+    def _require_room(self, batch: core.Batch, described: str) -> None:
         """Raises ResourceError where a batch for which memory must be mapped needs more than is free: the system may not refuse it."""
         free = available_memory()
         if free is not None and batch.bytes > free:
-            need = f"a batch of {batch.rows} images {of} needs {batch.bytes} bytes"
+            need = f"a batch of {batch.rows} images {described} needs {batch.bytes} bytes"
             raise ResourceError(f"{need} and {free} are available: lower batch_size")
         self._largest = max(self._largest, batch.bytes)
 
@@ -158,16 +158,16 @@ class ThreadEngine:
         sources: npt.NDArray[np.uint32],
         indices: npt.NDArray[np.int64],
         positions: Sequence[int],
-        of: BucketPass | None,
+        bucket_pass: BucketPass | None,
     ) -> None:
         """Begins to fetch what a batch needs of datasets in buckets."""
         parts = []
-        opens = None if of is None else of.opens(as_positions(positions))
+        opens = None if bucket_pass is None else bucket_pass.opens(as_positions(positions))
         for source, files in self._remote.items():
             rows = np.flatnonzero(sources == source)
             mine = indices[rows]
-            share = None if of is None or opens is None else of.share(source, opens, mine)
-            parts.append(Part(files, rows, mine, files.missing(mine), share))
+            share = None if bucket_pass is None or opens is None else bucket_pass.share(source, opens, mine)
+            parts.append(BatchPart(files, rows, mine, files.missing(mine), share))
         if any(part.missing for part in parts):
             batch.fetch = BatchFetch(batch, parts)
         else:
@@ -179,7 +179,7 @@ class ThreadEngine:
         """Samples that are read ahead before their turn; from buckets, as many as make READ_AHEAD_BYTES."""
         return max([READ_AHEAD, *(READ_AHEAD_BYTES // files.mean_bytes for files in self._remote.values())])
 
-    def bucket_pass(self, coverage: Coverage | None, view: PackedView) -> BucketPass | None:
+    def bucket_pass(self, coverage: Coverage | None, view: NativeView) -> BucketPass | None:
         """Begins a pass of which something is known, over datasets in buckets."""
         return None if coverage is None or not self._remote else BucketPass(view, self._remote, coverage)
 

@@ -12,7 +12,7 @@ Files outside of packed data, in place or attached, may change between the early
 iter() are marked, and rows of theirs whose files have another stamp (inode, size, times of change) are made again when their batch is
 finished. Only the files of those batches are asked for their status; batches that are submitted later read the files as they are then.
 
-PackedIterator: iterates packed data by the thread engine, with a number of batches in flight.
+NativeIterator: iterates packed data by the thread engine, with a number of batches in flight.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class IndexQueue:
             self._drawn.append((self._epoch_state.at, index))
 
 
-class PackedIterator(LoaderIterator):
+class NativeIterator(LoaderIterator):
     """Iterator over one epoch of packed data, or, with persistent_workers, over one after another.
 
     1. The loader creates it, with a seed and an epoch. It draws from the sampler as IndexQueue says.
@@ -128,7 +128,7 @@ class PackedIterator(LoaderIterator):
         counts: Counts,
         seed: int,
         epoch: int,
-        successor: Callable[[], PackedIterator | None],
+        successor: Callable[[], NativeIterator | None],
         epoch_state: EpochState,
         bucket_pass: BucketPass | None,
     ) -> None:
@@ -140,7 +140,7 @@ class PackedIterator(LoaderIterator):
         self.epoch = epoch
         self.epoch_state = epoch_state
         self._make_successor = successor
-        self._successor: PackedIterator | None = None
+        self._successor: NativeIterator | None = None
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
         self._in_flight: deque[core.Batch | Exception] = deque()
@@ -153,12 +153,12 @@ class PackedIterator(LoaderIterator):
         self._closing: weakref.finalize[..., Any] | None = None
         self._appear_as_torchs(batches)
 
-    def begin(self) -> PackedIterator:
+    def begin(self) -> NativeIterator:
         """Draws the index batches that are due at iter(). Returns the iterator itself."""
         self._index_queue.begin()
         return self
 
-    def start(self, depth: int | None = None) -> PackedIterator:
+    def start(self, depth: int | None = None) -> NativeIterator:
         """Submits batches until `depth` are in flight. Returns the iterator itself."""
         if depth is None and self._threaded:
             return self._start_prefetcher()
@@ -171,7 +171,7 @@ class PackedIterator(LoaderIterator):
         self._announce(self._engine.read_ahead)
         return self
 
-    def _start_prefetcher(self) -> PackedIterator:
+    def _start_prefetcher(self) -> NativeIterator:
         """Gives announced batches to the prefetcher's thread, as many as it may hold."""
         if self._prefetcher is None:
             depth, most = self._depth, self._plan.transfer.ahead
@@ -187,7 +187,7 @@ class PackedIterator(LoaderIterator):
         self._announce(self._engine.read_ahead)
         return self
 
-    def taken(self) -> PackedIterator:
+    def taken(self) -> NativeIterator:
         """Marks the batches in flight as read before iter(), which now returns this iterator, begun early. Returns the iterator itself."""
         for batch in self._in_flight:
             if isinstance(batch, core.Batch):
@@ -223,7 +223,7 @@ class PackedIterator(LoaderIterator):
         self._numbers.clear()
         self._prefetcher = self._successor = None
 
-    def go_on_as(self, other: PackedIterator) -> None:
+    def go_on_as(self, other: NativeIterator) -> None:
         """Takes over the pass of another iterator, which nobody uses afterwards: a kept iterator is one object in all passes."""
         if other._closing is not None:
             other._closing.detach()
@@ -332,7 +332,7 @@ class PackedIterator(LoaderIterator):
 class EarlyEpoch:
     """An epoch begun before its iter(), with the values that it was made from."""
 
-    iterator: PackedIterator
+    iterator: NativeIterator
     plan: ExecutionPlan
     drawn_from: tuple[Any, ...]
     before: tuple[torch.Tensor, ...]
@@ -352,9 +352,9 @@ class ThreadEpochs:
         self._made_from: tuple[Any, ...] = ()
         self._plan: ExecutionPlan | None = None  # the plan of the last call of engine()
         self._early: EarlyEpoch | None = None
-        self._iterators: weakref.WeakSet[PackedIterator] = weakref.WeakSet()
+        self._iterators: weakref.WeakSet[NativeIterator] = weakref.WeakSet()
 
-    def iterate(self, plan: ExecutionPlan, kept: PackedIterator | None = None) -> PackedIterator:
+    def iterate(self, plan: ExecutionPlan, kept: NativeIterator | None = None) -> NativeIterator:
         """Begins the loader's next epoch and returns its iterator, with batches in flight.
 
         Without a seed, an epoch draws a base seed. If `kept` is the loader's iterator of persistent_workers, the epoch goes on with its
@@ -424,7 +424,7 @@ class ThreadEpochs:
             self.running.close()
         self._engine = None
 
-    def _start(self, plan: ExecutionPlan, engine: ThreadEngine, epoch_state: EpochState) -> PackedIterator:
+    def _start(self, plan: ExecutionPlan, engine: ThreadEngine, epoch_state: EpochState) -> NativeIterator:
         """Makes an epoch's iterator. It draws as DataLoader does: first the base seed, then, at the first index, the sampler's draws."""
         settings, seed, drawn_epoch = plan.settings, plan.transform_seed, epoch_state.epoch
         settings.seed_order(epoch_state.epoch)
@@ -441,13 +441,13 @@ class ThreadEpochs:
         asked = engine.view.is_asked
         coverage = known_coverage(settings, epoch_state) if engine.in_buckets and not asked else None
         indices = follow(settings, epoch_state, batches, id if coverage is None else coverage.leave_out)
-        of = engine.bucket_pass(coverage, engine.view.at(epoch_state.epoch))
+        bucket_pass = engine.bucket_pass(coverage, engine.view.at(epoch_state.epoch))
         successor = partial(_begin_early, weakref.ref(self), plan, engine, epoch_state)
-        iterator = PackedIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, of)
+        iterator = NativeIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, bucket_pass)
         self._iterators.add(iterator)
         return iterator
 
-    def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> PackedIterator | None:
+    def begin_early(self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> NativeIterator | None:
         """Begins the epoch after `before` for idle threads. Returns None if the draws could not be undone."""
         settings = plan.settings
         if self._early is not None or engine is not self._engine or engine.view.is_asked or not _can_begin_early(settings):
@@ -476,7 +476,7 @@ class ThreadEpochs:
         return all(torch.equal(a, b) for a, b in zip(early.before, _states(_generators(settings)), strict=True))
 
 
-def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> PackedIterator | None:
+def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> NativeIterator | None:
     alive = epochs()
     return None if alive is None else alive.begin_early(plan, engine, before)
 

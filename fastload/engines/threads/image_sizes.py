@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastload.dataset.view import NativeDataset
 
 
-class Layout(NamedTuple):
+class ImageLayout(NamedTuple):
     """How the images of a batch lie in its slot.
 
     Attributes:
@@ -34,15 +34,15 @@ class Layout(NamedTuple):
     bounded: bool = False
 
 
-EQUAL, LIST = Layout(), Layout("list")
+EQUAL, LIST = ImageLayout(), ImageLayout("list")
 
 
-def layout_for(collate_fn: Any) -> Layout:
+def layout_for(collate_fn: Any) -> ImageLayout:
     """How images of different sizes, and rows of any number, lie for a collate_fn other than torch's, which stacks them."""
     if not isinstance(collate_fn, Collate):
         return LIST
     even = collate_fn.form == "padded"
-    return Layout("list", even=even) if collate_fn.pad_to is None else Layout("padded", collate_fn.pad_to, even)
+    return ImageLayout("list", even=even) if collate_fn.pad_to is None else ImageLayout("padded", collate_fn.pad_to, even)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class BatchSizes:
 
     sizes: npt.NDArray[np.uint32]
     failed: list[tuple[int, str]]
-    layout: Layout
+    layout: ImageLayout
 
     @property
     def for_batch(self) -> Any:
@@ -74,7 +74,7 @@ def batch_sizes(
     parts: int,
     seed: int,
     epoch: int,
-    layout: Layout,
+    layout: ImageLayout,
 ) -> BatchSizes:
     """Computes the sizes of all rows of a batch, each of so many parts, in one native call for each dataset and image.
 
@@ -166,8 +166,8 @@ def require_one_size(images: Mapping[str, Sequence[Any]], indices: Sequence[int]
 
 def _different_sizes(part: str, a: tuple[int, Any], b: tuple[int, Any]) -> BatchShapeError:
     """`part`: its name, or ""; `a` and `b`: index, and width and height, of two samples."""
-    of = f"{part} of " if part else ""
-    one, other = (f"{of}index {index} is {size[1]} x {size[0]}" for index, size in (a, b))
+    prefix = f"{part} of " if part else ""
+    one, other = (f"{prefix}index {index} is {size[1]} x {size[0]}" for index, size in (a, b))
     return BatchShapeError(
         f"samples of one batch have different sizes: {one} and {other} (height x width). Add a transform that ends at one size, such as "
         'RandomResizedCrop(224) or Resize(256) + CenterCrop(224); or leave the sizes as they are: collate="list" gives a list of images, '

@@ -18,7 +18,7 @@ from fastload._native import core
 from fastload.batch.containers import Flat, Padded
 from fastload.dataset.native_row import NativeField, NativeFields, Size
 from fastload.dataset.opened import TORCH_DTYPES
-from fastload.engines.threads.image_sizes import LIST, Layout
+from fastload.engines.threads.image_sizes import LIST, ImageLayout
 
 Alone = tuple[core.Batch, core.Lease]
 """A batch of one row, and its memory."""
@@ -36,7 +36,7 @@ class SlotImages:
     """
 
     def __init__(
-        self, batch: core.Batch, lease: core.Lease, part: int, layout: Layout, alone: Mapping[int, Alone], keep: Sequence[int] | None
+        self, batch: core.Batch, lease: core.Lease, part: int, layout: ImageLayout, alone: Mapping[int, Alone], keep: Sequence[int] | None
     ) -> None:
         at, width, height, self._output = batch.parts[part]
         self._lease, self._layout, self._count = lease, layout, batch.rows
@@ -219,7 +219,7 @@ class NativeValues:
 
 
 def native_values(
-    batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: Layout, instead: Mapping[int, Alone], keep: list[int] | None
+    batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: ImageLayout, instead: Mapping[int, Alone], keep: list[int] | None
 ) -> dict[str, NativeValues]:
     """The fields of a batch, by name.
 
@@ -235,7 +235,7 @@ def native_values(
     return {name: NativeValues(rows, {row: other[name] for row, other in others.items()}, keep) for name, rows in found.items()}
 
 
-def _rows_of(batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: Layout) -> dict[str, NativeRows]:
+def _rows_of(batch: core.Batch, lease: core.Lease, fields: NativeFields, layout: ImageLayout) -> dict[str, NativeRows]:
     (_, width, height, _), places = batch.parts[0], batch.places[0]
     sizes: list[Size] = [(height, width)] * batch.rows if places is None else [(high, wide) for _, wide, high in places.tolist()]
     frame = (height, width) if places is not None and layout.kind == "padded" else None

@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastload.errors import ArgumentError, FastloadError, PackError, ResourceError, advised
+from fastload.packing.cluster.cluster_plan import ClusterPlan, SourceSpec, probe, schema_of
 from fastload.packing.cluster.out import ClusterOut, open_out
-from fastload.packing.cluster.plan import ClusterPlan, SourceSpec, probe, schema_of
 from fastload.packing.cluster.records import ClusterJournal, job_identity
 from fastload.packing.cluster.task import RangeDone, RangeFailed, pack_range
 from fastload.packing.job import VARYING, PackJob, finished_summary, write_failure

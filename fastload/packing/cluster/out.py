@@ -15,8 +15,8 @@ from pathlib import Path
 from fastload._native import core
 from fastload.common.files import scratch_folder
 from fastload.errors import DatasetError, PackError
+from fastload.packing.cluster.cluster_plan import absolute
 from fastload.packing.cluster.depot import BucketDepot, Depot, FolderDepot
-from fastload.packing.cluster.plan import absolute
 from fastload.packing.cluster.records import SECTION_MOST, ClusterJournal, section_name
 from fastload.packing.job import place_of
 from fastload.packing.options import RunOptions

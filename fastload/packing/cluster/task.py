@@ -12,8 +12,8 @@ from typing import Any
 
 from fastload._native import core
 from fastload.errors import DatasetError, FastloadError, PackError, PackStoppedError
+from fastload.packing.cluster.cluster_plan import ClusterPlan, open_job, schema_of
 from fastload.packing.cluster.depot import open_depot
-from fastload.packing.cluster.plan import ClusterPlan, open_job, schema_of
 from fastload.packing.cluster.records import ClusterJournal, DoneRecord, done_name, section_name
 from fastload.packing.images import DeepImageError
 from fastload.packing.job import write_failure

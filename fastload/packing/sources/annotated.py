@@ -253,9 +253,9 @@ class AnnotatedFiles:
         return Item(self.name(position), image, values, objects=objects, drawn_on=self.drawn_on(position))
 
 
-def rows(name: str, dtype: str, of: str = "") -> Field:
+def rows(name: str, dtype: str, boxes: str = "") -> Field:
     """The field of one number for each object: labels, areas, ..."""
-    return Field(name, "array", dtype, (None,), of=of)
+    return Field(name, "array", dtype, (None,), of=boxes)
 
 
 def numbers(value: object, count: int | None, what: str) -> npt.NDArray[np.float64]:

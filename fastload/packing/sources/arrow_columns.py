@@ -84,8 +84,8 @@ class ArrowColumns:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of every sample, in the order of their columns."""
-        of = ((self._plain[name],) if name in self._plain else self._objects[name].fields for name in self.names)
-        return tuple(field for fields in of for field in fields)
+        found = ((self._plain[name],) if name in self._plain else self._objects[name].fields for name in self.names)
+        return tuple(field for fields in found for field in fields)
 
     def beside(self, name: str, file: str, path: str | None) -> str:
         """The path of an image that a row names and does not hold: relative to the folder of the row's file.

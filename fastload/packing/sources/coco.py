@@ -115,19 +115,19 @@ class CocoSource(CocoFiles):
         super().__init__(title, index, folder, categories)
         self._keys = index.keys
         self._points = self._keypoints()
-        of = BOXES if self._keys["bbox"] else ""
-        objects = bool(of or self._keys["segmentation"])
+        boxes = BOXES if self._keys["bbox"] else ""
+        objects = bool(boxes or self._keys["segmentation"])
         fields = [Field("image_id", "int")]
-        if of:
+        if boxes:
             fields.append(Field(BOXES, "boxes", format="xywh"))
         if objects and self.categories:
-            fields += [rows(LABELS, "int64", of), rows(CATEGORY_ID, "int64", of)]
+            fields += [rows(LABELS, "int64", boxes), rows(CATEGORY_ID, "int64", boxes)]
         if objects:
-            fields += [rows("area", "float32", of), rows("iscrowd", "int64", of)]
+            fields += [rows("area", "float32", boxes), rows("iscrowd", "int64", boxes)]
         if self._keys["segmentation"]:
-            fields.append(Field("instances", "instances", of=of))
+            fields.append(Field("instances", "instances", of=boxes))
         if self._points:
-            fields.append(Field("keypoints", "keypoints", shape=(self._points, 3), of=of, **self._named_points()))
+            fields.append(Field("keypoints", "keypoints", shape=(self._points, 3), of=boxes, **self._named_points()))
         if self._keys["caption"]:
             fields.append(Field("captions", "json"))
         self.fields = tuple(fields)

@@ -236,7 +236,7 @@ class CocoIndex:
         self.categories: dict[int, Category] = {}
         self.keys: Counter[str] = Counter()
         self._ranges = FileRanges([path])
-        self._ids, self._of, self._offsets, self._sizes = array("q"), array("q"), array("q"), array("q")
+        self._ids, self._image_ids, self._offsets, self._sizes = array("q"), array("q"), array("q"), array("q")
         self._read()
         if not self.images:
             raise PackError(f"{path}: it has no list of images, as an annotation file of COCO's form has")
@@ -261,12 +261,14 @@ class CocoIndex:
 
     def _add_annotation(self, offset: int, size: int, entry: dict[str, Any]) -> None:
         number = len(self._ids)
-        of = entry.get("image_id")
-        if not isinstance(of, int) or not _is_id(of):
-            raise PackError(f"{self.path}: annotation number {number} (from 0) has the image_id {shown(of)}, which is no whole number")
+        image_id = entry.get("image_id")
+        if not isinstance(image_id, int) or not _is_id(image_id):
+            raise PackError(
+                f"{self.path}: annotation number {number} (from 0) has the image_id {shown(image_id)}, which is no whole number"
+            )
         own = entry.get("id")
         self._ids.append(own if isinstance(own, int) and _is_id(own) else -1 - number)
-        self._of.append(of)
+        self._image_ids.append(image_id)
         self._offsets.append(offset)
         self._sizes.append(size)
         for key in _CONTENTS:
@@ -300,33 +302,33 @@ class CocoIndex:
                 other = self.images[first]
                 for one in (other, image):
                     one.wrong = one.wrong or f"the image id {image.id} is there twice ({other.file!r} and {image.file!r})"
-        of = np.empty(len(self._of), np.int64)
+        image_numbers = np.empty(len(self._image_ids), np.int64)
         absent = 0
-        for number, own in enumerate(self._of):
+        for number, own in enumerate(self._image_ids):
             found = position.get(own)
             if found is None:
                 found = position[own] = len(self.images)
                 self.images.append(CocoImage(-1, "", 0, 0, str(own)))
                 absent += 1
-            of[number] = found
-        order = np.argsort(of, kind="stable")
-        starts = np.searchsorted(of[order], np.arange(len(self.images) + 1))
+            image_numbers[number] = found
+        order = np.argsort(image_numbers, kind="stable")
+        starts = np.searchsorted(image_numbers[order], np.arange(len(self.images) + 1))
         for number in range(len(self.images) - absent, len(self.images)):
             ids = [int(self._ids[each]) for each in order[starts[number] : starts[number + 1]]]
             names = ", ".join(map(str, ids[:_NAMES_SHOWN])) + (f" and {len(ids) - _NAMES_SHOWN} more" if len(ids) > _NAMES_SHOWN else "")
             which = f"annotation{'s' if len(ids) > 1 else ''} {names}"
             self.images[number].wrong = f"{which} of image {self.images[number].wrong}, which is not among its images"
-        self._mark_twice(of)
+        self._mark_twice(image_numbers)
         return order, starts
 
-    def _mark_twice(self, of: npt.NDArray[np.int64]) -> None:
+    def _mark_twice(self, image_numbers: npt.NDArray[np.int64]) -> None:
         """Marks the images of annotations with an id that another annotation has."""
         ids = np.array(self._ids, np.int64)
         by_id = np.argsort(ids, kind="stable")
         same = np.flatnonzero(ids[by_id][1:] == ids[by_id][:-1])
         for first, second in zip(by_id[same], by_id[same + 1], strict=True):
             for each in (first, second):
-                image = self.images[of[each]]
+                image = self.images[image_numbers[each]]
                 image.wrong = image.wrong or f"the annotation id {ids[each]} is there twice"
 
     def annotations(self, position: int) -> list[tuple[str, dict[str, Any]]]:

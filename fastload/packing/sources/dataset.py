@@ -119,22 +119,22 @@ def _spatial_field(name: str, values: Sequence[Any], boxes: Sequence[int], owner
         return Field(name, "image", str(_array(first).dtype), (int(first.shape[-3]),))
     if not hasattr(first, "shape") or not hasattr(first, "dtype") or first.ndim == 0:
         return None
-    of = owner if boxes and name != owner and [len(value) for value in values] == list(boxes) else ""
+    rows_of = owner if boxes and name != owner and [len(value) for value in values] == list(boxes) else ""
     ranks = {value.ndim for value in values}
     if kind == "BoundingBoxes" or name == owner:
         return Field(name, "boxes", _box_dtype(values), format=_box_format(name, first))
-    if ranks == {3} and (kind == "Mask" or (of and name == "masks")):
-        single = kind == "Mask" and not of and all(len(value) == 1 for value in values)
-        return _mask_field(name, values) if single else Field(name, "instances", of=of)
+    if ranks == {3} and (kind == "Mask" or (rows_of and name == "masks")):
+        single = kind == "Mask" and not rows_of and all(len(value) == 1 for value in values)
+        return _mask_field(name, values) if single else Field(name, "instances", of=rows_of)
     if kind == "Mask":
         return _mask_field(name, values)
-    if kind == "KeyPoints" or (of and name == "keypoints" and ranks == {3}):
+    if kind == "KeyPoints" or (rows_of and name == "keypoints" and ranks == {3}):
         points, numbers = tuple(first.shape) if first.ndim == 2 else tuple(first.shape[1:])
-        return Field(name, "keypoints", shape=(1 if first.ndim == 2 else int(points), int(numbers)), of=of)
+        return Field(name, "keypoints", shape=(1 if first.ndim == 2 else int(points), int(numbers)), of=rows_of)
     shapes = {tuple(value.shape) for value in values}
     rows = {shape[1:] for shape in shapes}
-    if len(rows) == 1 and (of or len(shapes) > 1):
-        return Field(name, "array", str(_array(first).dtype), (None, *(int(side) for side in rows.pop())), of=of)
+    if len(rows) == 1 and (rows_of or len(shapes) > 1):
+        return Field(name, "array", str(_array(first).dtype), (None, *(int(side) for side in rows.pop())), of=rows_of)
     return None
 
 

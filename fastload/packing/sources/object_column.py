@@ -151,8 +151,8 @@ def object_columns(members: Mapping[str, Mapping[str, str]], names: Mapping[str,
     """
     taken = {IMAGE_FIELD, *(name for column, name in names.items() if column not in members)}
     found = {}
-    for column, of in members.items():
-        found[column] = ObjectColumn(column, of, box_format, taken)
+    for column, kinds in members.items():
+        found[column] = ObjectColumn(column, kinds, box_format, taken)
         taken |= {field.name for field in found[column].fields}
     return found
 

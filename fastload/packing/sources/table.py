@@ -173,7 +173,7 @@ _LOOKED_AT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """The columns of a table.
 
     Attributes:
@@ -213,7 +213,7 @@ def read_rows(path: str) -> tuple[list[int], list[list[str]]]:
     return lines, rows
 
 
-def find_layout(path: str, rows: list[list[str]], options: TableOptions) -> Layout:
+def find_layout(path: str, rows: list[list[str]], options: TableOptions) -> TableLayout:
     """The layout of a table.
 
     Raises:
@@ -250,7 +250,7 @@ class _Table:
             return True
         raise self._unclear("its first line has no column name that is known here, and names no file")
 
-    def with_header(self) -> Layout:
+    def with_header(self) -> TableLayout:
         """The layout of a table whose first line is a header."""
         names: list[str] = []
         kinds: list[str | None] = []
@@ -274,9 +274,9 @@ class _Table:
             if (not name and place) or (name and name in names[:place]) or name == "image":
                 cell = self.first[place]
                 raise PackError(f"{self.path}, line 1: column {cell!r} is empty, twice there, or named image; give it another name")
-        return Layout(True, tuple(names), tuple(kinds))
+        return TableLayout(True, tuple(names), tuple(kinds))
 
-    def without_header(self) -> Layout:
+    def without_header(self) -> TableLayout:
         """The layout of a table that begins with a sample: path, label, column2, ... unless the options say otherwise."""
         count = len(self.first)
         files = [place for place, cell in enumerate(self.first) if self._may_be_path(cell)]
@@ -291,7 +291,7 @@ class _Table:
         if labels is not None:
             names[labels] = "label"
         names[paths] = "path"
-        return Layout(False, tuple(names), (None,) * count)
+        return TableLayout(False, tuple(names), (None,) * count)
 
     def _path_column(self, names: list[str]) -> int:
         if self.options.path_column is not None:

@@ -33,7 +33,7 @@ IMAGES = ("jpg", "jpeg", "png", "webp")
 HEADER_BYTES = 1 << 20
 """Limit on a tar header: long names and pax records take some hundred bytes."""
 
-Part = tuple[str, int, int]
+Member = tuple[str, int, int]
 """(extension, offset of the data, size) of a member."""
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
@@ -58,7 +58,7 @@ class Tars:
         self.title = title_of(patterns)
         self.paths = [path for pattern in patterns for path in expand(pattern)]
         self.left_out = Notices()
-        self.samples: list[tuple[int, str, tuple[Part, ...]]] = []
+        self.samples: list[tuple[int, str, tuple[Member, ...]]] = []
         self.comments: set[str] = set()
         for number, path in enumerate(self.paths):
             found, comment = _index(path, self.left_out)
@@ -174,7 +174,7 @@ class _Headers:
         return self._file.read(size)
 
 
-def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Part, ...]]], str]:
+def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, ...]]], str]:
     """The samples of one tar, without reading their data: neighbouring members of one base name; and its comment.
 
     Raises:
@@ -193,9 +193,9 @@ def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Part, ..
         raise PackError(f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first") from error
 
 
-def _members(path: str, file: BinaryIO, size: int, left_out: Notices) -> tuple[list[tuple[str, tuple[Part, ...]]], str]:
-    samples: list[tuple[str, tuple[Part, ...]]] = []
-    key, parts = "", list[Part]()
+def _members(path: str, file: BinaryIO, size: int, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, ...]]], str]:
+    samples: list[tuple[str, tuple[Member, ...]]] = []
+    key, parts = "", list[Member]()
     last = -1
     with tarfile.open(fileobj=_Headers(file), mode="r:") as tar:  # type: ignore[call-overload]
         for member in tar:
@@ -269,7 +269,7 @@ class ExportedTar(TarSamples):
         self._names = member_names(self.fields)
         self._plain = [field for field in self.fields if field.name not in self._names and not is_label(field)]
 
-    def _found(self, position: int, name: str, endings: tuple[str, ...]) -> Part:
+    def _found(self, position: int, name: str, endings: tuple[str, ...]) -> Member:
         """The member whose extension is `name` and one of the endings; raises PackError if there is none."""
         wanted = [f"{name}.{ending}" if name else ending for ending in endings]
         for part in self.samples[position][2]:

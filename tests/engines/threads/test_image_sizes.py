@@ -23,7 +23,7 @@ from fastload import transforms as T
 from fastload._native import core
 from fastload.batch.collate import Collate
 from fastload.engines.threads import engine as engine_module
-from fastload.engines.threads.image_sizes import Layout, batch_sizes
+from fastload.engines.threads.image_sizes import ImageLayout, batch_sizes
 from fastload.engines.threads.native_batch import SlotImages
 from fastload.errors import ArgumentError, BatchShapeError, ResourceError, SampleError
 
@@ -246,7 +246,7 @@ def test_memory_that_was_given_back_is_asked_for_again(packed: Path, monkeypatch
 def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
     """Of any rows, layout and thread count: each image is its sample's, and in a padded frame all else is zero."""
     rows = data.draw(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=9))
-    layout = data.draw(st.sampled_from([Layout("list"), Layout("padded"), Layout("padded", 7), Layout("padded", 32)]))
+    layout = data.draw(st.sampled_from([ImageLayout("list"), ImageLayout("padded"), ImageLayout("padded", 7), ImageLayout("padded", 32)]))
     order = data.draw(st.sampled_from(["CHW", "HWC"]))
     ds = PackedDataset(packed, transform=data.draw(st.sampled_from([None, JITTER, LISTS["zoom out"]])), seed=6)
     epoch = data.draw(st.integers(0, 3))

@@ -42,7 +42,7 @@ class Augmented(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Objects:
+class Annotations:
     """What is moved along with the images of a batch: of each kind one value, several by name, or None.
 
     Attributes:
@@ -79,7 +79,7 @@ class Objects:
             form = self.formats if isinstance(self.formats, str) else self.formats.get(name, "xyxy")
             if form not in FORMATS:
                 raise ArgumentError(f"{name}: boxes of the format {form!r} are not moved on a device; those of {', '.join(FORMATS)} are")
-            return _moved_rows(value, name, images, motions, _BOX, lambda rows, motion, of: _box(rows, motion, of, form))
+            return _moved_rows(value, name, images, motions, _BOX, lambda rows, motion, per_row: _box(rows, motion, per_row, form))
 
         def keypoints(value: Any, name: str) -> Any:
             own = [motion.exchanging(name, self.pairs) for motion in motions]
@@ -166,12 +166,12 @@ def _forward(inverse: Array | None, size: tuple[int, int]) -> Array:
     return np.concatenate((there, offset[:, :, None]), axis=2)
 
 
-Of = Callable[[Tensor], Tensor]
+PerRow = Callable[[Tensor], Tensor]
 """A parameter a sample, (B, ...), as one that broadcasts with the rows' (..., 2 or 4)."""
 
 
 def _moved_rows(
-    value: Any, name: str, images: Tensor, motions: Sequence[Motion], width: int, move: Callable[[Tensor, Motion, Of], Tensor]
+    value: Any, name: str, images: Tensor, motions: Sequence[Motion], width: int, move: Callable[[Tensor, Motion, PerRow], Tensor]
 ) -> Any:
     """Boxes or keypoints after all motions, in the form that they came in."""
     rows = _Rows.of(value, name, images, width)
@@ -271,15 +271,15 @@ def _wide(values: Tensor) -> Tensor:
     return values.float() if values.device.type == "mps" else values.double()
 
 
-def _keypoint(points: Tensor, motion: Motion, of: Of) -> Tensor:
+def _keypoint(points: Tensor, motion: Motion, per_row: PerRow) -> Tensor:
     """Keypoints after one motion; a visibility goes with its point, and points of visibility 0 stay as they are, as natively."""
     out = points.clone()
     if motion.kind == "flip":
         out[..., motion.axis] = motion.size[1 - motion.axis] - 1 - points[..., motion.axis]
     elif motion.by is not None:
-        out[..., :2] = points[..., :2] - of(motion.by).to(points.dtype)
+        out[..., :2] = points[..., :2] - per_row(motion.by).to(points.dtype)
     elif motion.matrix is not None:
-        out[..., :2] = _placed(_wide(points[..., 0]), _wide(points[..., 1]), of(motion.matrix)).to(points.dtype)
+        out[..., :2] = _placed(_wide(points[..., 0]), _wide(points[..., 1]), per_row(motion.matrix)).to(points.dtype)
     if points.shape[-1] > _POINT:
         out = torch.where(points[..., _POINT:] == 0, points, out)
     return _exchanged(out, motion.pairs)
@@ -301,7 +301,7 @@ def _placed(x: Tensor, y: Tensor, matrix: Tensor) -> Tensor:
     return torch.stack([matrix[..., i, 0] * x + matrix[..., i, 1] * y + matrix[..., i, 2] for i in (0, 1)], dim=-1)
 
 
-def _box(boxes: Tensor, motion: Motion, of: Of, form: str) -> Tensor:
+def _box(boxes: Tensor, motion: Motion, per_row: PerRow, form: str) -> Tensor:
     """Boxes after one motion."""
     if motion.kind == "flip":
         out, near, far, extent = boxes.clone(), motion.axis, motion.axis + 2, motion.size[1 - motion.axis]
@@ -311,11 +311,11 @@ def _box(boxes: Tensor, motion: Motion, of: Of, form: str) -> Tensor:
             out[..., near] = extent - (boxes[..., near] + boxes[..., far] if form == "xywh" else boxes[..., near])
         return out
     if motion.by is not None:
-        by = of(motion.by).to(boxes.dtype)
+        by = per_row(motion.by).to(boxes.dtype)
         corners = _corners(_wide(boxes - torch.cat((by, by if form == "xyxy" else torch.zeros_like(by)), dim=-1)), form)
     else:
         assert motion.matrix is not None
-        matrix, (left, top, right, bottom) = of(motion.matrix), _corners(_wide(boxes), form).unbind(-1)
+        matrix, (left, top, right, bottom) = per_row(motion.matrix), _corners(_wide(boxes), form).unbind(-1)
         places = torch.stack([_placed(x, y, matrix) for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))])
         corners = torch.cat((places.amin(0), places.amax(0)), dim=-1)
     height, width = motion.size
