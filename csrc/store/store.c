@@ -9,15 +9,19 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/buffer.h"
 #include "common/crc32c.h"
+#include "store/open_files.h"
 #include "store/page_cache.h"
 #include "store/tree.h"
 
-enum { NAME_SIZE = 256, SMALL = 16 << 10 };
+enum { SMALL = 16 << 10 };
+
+#define REPLACED "shard %.80s was replaced while it was open: open the dataset again"
 
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of records */
 
@@ -26,17 +30,23 @@ typedef struct shard {
     uint64_t key, stored; /* of the file's samples */
     const uint32_t *rows; /* set before readers read: the stored samples that count; NULL: the first ones */
     char *base; /* owned; NULL: none */
-    int fd;
+    char *path; /* owned */
+    const char *name; /* the file's last name, for messages: a part of path */
+    int fd; /* -1: it is the table's. See NOTE [ store: open files ] */
+    atomic_bool replaced; /* another file lay in its place when it was opened again */
+    dev_t device;
+    ino_t inode;
     fl_store_tree tree;
     const uint32_t *crc; /* set before readers read; NULL: not checked */
-    char name[NAME_SIZE]; /* the file's last name, for messages */
 } shard;
 
 struct fl_store {
     uint32_t process; /* see process_now */
-    uint32_t shards;
+    uint32_t shards, room;
     shard *shard;
     uint64_t count;
+    uint32_t held; /* its part of live_files */
+    fl_open_files *files; /* of all shards; NULL: each has its own descriptor */
     fl_page_cache cache, images;
 };
 
@@ -45,12 +55,16 @@ struct fl_store_reader {
 };
 
 static atomic_uint live_stores, live_readers;
+static atomic_uint live_files; /* files that this process's stores may keep open */
 
 /* A number that differs in every forked child: a cheaper question than getpid. Kept by pthread_atfork. */
 static atomic_uint process_number;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static int process_result;
-static void process_child(void) { atomic_fetch_add_explicit(&process_number, 1, memory_order_relaxed); }
+static void process_child(void) {
+    atomic_fetch_add_explicit(&process_number, 1, memory_order_relaxed);
+    atomic_store_explicit(&live_files, 0, memory_order_relaxed);
+}
 static void process_init(void) { process_result = pthread_atfork(NULL, NULL, process_child); }
 static uint32_t process_now(void) { return atomic_load_explicit(&process_number, memory_order_relaxed); }
 
@@ -71,33 +85,115 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
     return FL_OK;
 }
 
-static fl_code shard_size(const shard *s, fl_error *err) {
+/* Tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
+static void expect_random(int fd) { (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
+
+/* Opens a shard's file. Where the process may open no more, one that the store does not use is closed for it. */
+static int open_file(const fl_store *store, const char *path) {
+    for (;;) {
+        const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
+        const int sys = errno;
+        if (fd >= 0 || (sys != EMFILE && sys != ENFILE)) return fd;
+        if (!store->files || !fl_open_files_spare(store->files)) {
+            errno = sys;
+            return -1;
+        }
+    }
+}
+
+/* Opens a shard's file again, for the table. */
+static fl_code reopen(void *opaque, uint32_t number, int *fd, fl_error *err) {
+    const fl_store *store = opaque;
+    shard *s = &store->shard[number];
     struct stat st;
-    if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "cannot ask for the size of shard %.80s", s->name);
-    if (!S_ISREG(st.st_mode)) return fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
-    if ((uint64_t)st.st_size == s->bytes && s->bytes) return FL_OK;
+    *fd = open_file(store, s->path);
+    if (*fd < 0 && errno == ENOENT)
+        return fl_fail(err, FL_ESHARD, "shard %.80s was removed while it was open: open the dataset again", s->name);
+    if (*fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s again", s->name);
+    const bool known = fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == s->bytes;
+    const bool same = known && st.st_dev == s->device && st.st_ino == s->inode;
+    if (!same && (!known || !s->crc)) {
+        close(*fd);
+        return fl_fail(err, FL_ESHARD, REPLACED, s->name);
+    }
+    if (!same) atomic_store_explicit(&s->replaced, true, memory_order_relaxed);
+    expect_random(*fd);
+    return FL_OK;
+}
+
+/* Has all shards share as many descriptors as they have now. */
+static fl_code share_files(fl_store *store, fl_error *err) {
+    fl_open_files *files;
+    fl_code code = fl_open_files_create(&files, store->shards, reopen, store, err);
+    for (uint32_t i = 0; i < store->shards && !code; i++) code = fl_open_files_add(files, store->shard[i].fd, err);
+    if (code) {
+        fl_open_files_free(files, false); /* the descriptors are still the shards' */
+        return code;
+    }
+    for (uint32_t i = 0; i < store->shards; i++) store->shard[i].fd = -1;
+    store->files = files;
+    return FL_OK;
+}
+
+/* Whether a store may keep one more file open for good. */
+static bool has_room(const fl_store *store) {
+    struct rlimit limit;
+    if (store->shards < FL_OPEN_FILES_LEAST) return true;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+    return limit.rlim_cur == RLIM_INFINITY || atomic_load_explicit(&live_files, memory_order_relaxed) < limit.rlim_cur / 4;
+}
+
+/* Keeps the file of the next shard open: for good where there is room, else until others are used more. */
+static fl_code keep_file(fl_store *store, shard *s, fl_error *err) {
+    fl_code code = store->files || has_room(store) ? FL_OK : share_files(store, err);
+    if (!code && !store->files) {
+        store->held++;
+        atomic_fetch_add_explicit(&live_files, 1, memory_order_relaxed);
+    } else if (!code && !(code = fl_open_files_add(store->files, s->fd, err))) {
+        s->fd = -1;
+    }
+    return code;
+}
+
+static fl_code check_size(const shard *s, const struct stat *st, fl_error *err) {
+    if (!S_ISREG(st->st_mode)) return fl_fail(err, FL_ESHARD, "shard %.80s is not a regular file: copy it again or pack again", s->name);
+    if ((uint64_t)st->st_size == s->bytes && s->bytes) return FL_OK;
     return fl_fail(err, FL_ESHARD, "shard %.80s is %" PRIu64 " bytes long, the manifest says %" PRIu64 ": copy it again or pack again",
-                   s->name, (uint64_t)st.st_size, s->bytes);
+                   s->name, (uint64_t)st->st_size, s->bytes);
 }
 
 /* Opens the file, checks size and trees or what is given in their stead, and notes where the samples and columns are. */
-static fl_code shard_open(shard *s, const fl_shard_spec *spec, fl_error *err) {
-    s->fd = open(spec->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO of that name is not waited for */
+static fl_code shard_open(fl_store *store, shard *s, const fl_shard_spec *spec, fl_error *err) {
+    struct stat st;
+    s->fd = open_file(store, s->path);
+    if (s->fd < 0 && errno == EMFILE && !store->files && store->shards && !share_files(store, NULL)) s->fd = open_file(store, s->path);
     if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
     if (s->fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s", s->name);
-    fl_code code = shard_size(s, err);
+    if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "cannot ask for the size of shard %.80s", s->name);
+    fl_code code = check_size(s, &st, err);
     if (code) return code;
-    /* tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
-    (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM);
-    if (spec->given) return fl_store_tree_given(spec->given, s->bytes, s->stored, s->name, &s->tree, err);
-    return fl_store_tree_read(s->fd, s->bytes, s->key, s->stored, s->name, &s->tree, err);
+    s->device = st.st_dev, s->inode = st.st_ino;
+    expect_random(s->fd);
+    code = spec->given ? fl_store_tree_given(spec->given, s->bytes, s->stored, s->name, &s->tree, err)
+                       : fl_store_tree_read(s->fd, s->bytes, s->key, s->stored, s->name, &s->tree, err);
+    return code ? code : keep_file(store, s, err);
 }
 
 /* In another process the descriptor's number may mean another file by now. */
 static void shard_close(shard *s, bool ours) {
     if (s->fd >= 0 && ours) close(s->fd);
     free(s->base);
+    free(s->path);
     fl_store_tree_free(&s->tree);
+}
+
+static bool fits_one_more(fl_store *store) {
+    if (store->shards < store->room) return true;
+    const uint32_t room = store->room < 8 ? 8 : store->room <= UINT32_MAX / 2 ? 2 * store->room : UINT32_MAX;
+    shard *grown = realloc(store->shard, room * sizeof *grown);
+    if (!grown) return false;
+    store->shard = grown, store->room = room;
+    return true;
 }
 
 fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) {
@@ -111,15 +207,14 @@ fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) 
         return fl_fail(err, FL_EARG, "a shard of %" PRIu64 " stored samples from %" PRIu64 " on does not hold %" PRIu64, spec->stored,
                        spec->key, spec->count);
     }
-    shard *grown = realloc(store->shard, ((size_t)store->shards + 1) * sizeof *grown);
-    if (!grown) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
-    store->shard = grown;
-    shard *s = &grown[store->shards];
+    if (!fits_one_more(store)) return fl_fail(err, FL_ENOMEM, "no memory for %" PRIu32 " shards", store->shards + 1);
+    shard *s = &store->shard[store->shards];
     *s = (shard){.first = spec->first, .count = spec->count, .bytes = spec->bytes, .key = spec->key, .stored = spec->stored, .fd = -1};
-    const char *slash = strrchr(spec->path, '/');
-    strncpy(s->name, slash ? slash + 1 : spec->path, NAME_SIZE - 1);
+    if (!(s->path = strdup(spec->path))) return fl_fail(err, FL_ENOMEM, "no memory for the path of a shard");
+    const char *slash = strrchr(s->path, '/');
+    s->name = slash ? slash + 1 : s->path;
     if (spec->base && !(s->base = strdup(spec->base))) code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);
-    if (!code) code = shard_open(s, spec, err);
+    if (!code) code = shard_open(store, s, spec, err);
     if (code) {
         shard_close(s, true);
         return code;
@@ -133,9 +228,32 @@ void fl_store_close(fl_store *store) {
     if (!store) return;
     bool ours = store->process == process_now();
     for (uint32_t i = 0; i < store->shards; i++) shard_close(&store->shard[i], ours);
+    fl_open_files_free(store->files, ours);
+    if (ours) atomic_fetch_sub_explicit(&live_files, store->held, memory_order_relaxed);
     free(store->shard);
     free(store);
     atomic_fetch_sub(&live_stores, 1);
+}
+
+/* Takes the file of a shard, which give_file() ends. */
+static fl_code take_file(const fl_store *store, const shard *s, fl_open_file *file, fl_error *err) {
+    if (store->files) return fl_open_files_take(store->files, (uint32_t)(s - store->shard), file, err);
+    *file = (fl_open_file){s->fd, 0};
+    return FL_OK;
+}
+
+static void give_file(const fl_store *store, fl_open_file file) {
+    if (store->files) fl_open_files_give(store->files, file);
+}
+
+/* Reads exactly `size` bytes of a shard at `offset`. */
+static fl_code read_file(const fl_store *store, const shard *s, void *into, size_t size, uint64_t offset, fl_error *err) {
+    fl_open_file file;
+    fl_code code = take_file(store, s, &file, err);
+    if (code) return code;
+    code = fl_store_shard_read(file.fd, into, size, offset, s->name, err);
+    give_file(store, file);
+    return code;
 }
 
 /* The shard of that number, and where in it a column's chunk lies. */
@@ -148,7 +266,7 @@ static fl_code find_column(const fl_store *store, uint32_t index, const char *na
     const size_t size = strlen(name);
     for (uint32_t i = 0; i < s->tree.column_count; i++) {
         const fl_store_tree_column *column = &s->tree.columns[i];
-        if (column->name_size != size || memcmp(column->name, name, size) != 0) continue;
+        if (column->name_size != size || memcmp(s->tree.names + column->name_at, name, size) != 0) continue;
         *place = column->place;
         return FL_OK;
     }
@@ -169,7 +287,7 @@ fl_code fl_store_column(const fl_store *store, uint32_t index, const char *name,
     fl_code code = find_column(store, index, name, &s, &place, err);
     if (code) return code;
     if (place.size != size) return fl_fail(err, FL_EARG, "column %.60s has %" PRIu32 " bytes, not %zu", name, place.size, size);
-    return fl_store_shard_read(s->fd, into, size, fl_store_place_offset(place), s->name, err);
+    return read_file(store, s, into, size, fl_store_place_offset(place), err);
 }
 
 const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored) {
@@ -259,6 +377,7 @@ static fl_code find_shard(const fl_store *store, uint64_t index, const shard **s
 
 static fl_code check_record(const shard *s, uint64_t index, fl_span record, fl_error *err) {
     if (!s->crc || fl_crc32c(0, record.bytes, record.size) == s->crc[index - s->first]) return FL_OK;
+    if (atomic_load_explicit(&s->replaced, memory_order_relaxed)) return fl_fail(err, FL_ESHARD, REPLACED, s->name);
     return fl_fail(err, FL_ECHECKSUM, "its bytes in shard %.80s are not those that were packed (CRC32C differs): copy the shard again",
                    s->name);
 }
@@ -280,7 +399,7 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
     const fl_store_place place = place_of(s, index);
     if (!fl_buffer_fit(&reader->buffer, place.size, 1, RULE))
         return fl_fail(err, FL_ENOMEM, "no memory for a record of %" PRIu32 " bytes", place.size);
-    code = fl_store_shard_read(s->fd, reader->buffer.bytes, place.size, fl_store_place_offset(place), s->name, err);
+    code = read_file(store, s, reader->buffer.bytes, place.size, fl_store_place_offset(place), err);
     if (code) return code;
     *record = (fl_span){reader->buffer.bytes, place.size};
     return check_record(s, index, *record, err);
@@ -291,7 +410,7 @@ size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
     const fl_store_place place = place_of(s, index);
     const size_t size = place.size < FL_STORE_HEAD ? place.size : FL_STORE_HEAD;
-    return fl_store_shard_read(s->fd, into, size, fl_store_place_offset(place), s->name, NULL) ? 0 : size;
+    return read_file(store, s, into, size, fl_store_place_offset(place), NULL) ? 0 : size;
 }
 
 fl_page_cache *fl_store_images(fl_store *store) { return &store->images; }
@@ -300,7 +419,11 @@ bool fl_store_ahead(fl_store *store, uint64_t index) {
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
     const fl_store_place place = place_of(s, index);
-    return fl_page_cache_ahead(&store->cache, s->fd, fl_store_place_offset(place), place.size, SMALL);
+    fl_open_file file;
+    if (take_file(store, s, &file, NULL)) return false;
+    const bool there = fl_page_cache_ahead(&store->cache, file.fd, fl_store_place_offset(place), place.size, SMALL);
+    give_file(store, file);
+    return there;
 }
 
 bool fl_store_warm(const fl_store *store) { return fl_page_cache_warm(&store->cache); }

@@ -3,7 +3,7 @@
  * NOTE [ store: processes and threads ]
  * A store is opened by one process (its pid is kept; every call from another returns FL_EFORK, and fl_store_close there
  * frees only memory, touching no descriptor). It is immutable after the last fl_store_add and may be used by any number of threads; each
- * thread reads through its own fl_store_reader, a buffer.
+ * thread reads through its own fl_store_reader, a buffer. Shards share descriptors where they are many: NOTE [ store: open files ].
  * A record's place is known from the walk when its shard was opened (store/tree.h, which also says why nothing is mapped), or was given
  * with it; its bytes are read (pread) into the reader's buffer, so that a span lives until the reader's next fl_store_reader_get. Next to faulting the record's pages in it
  * costs the same CPU time, and a disk that fails or a file that was cut is an error and no signal.
@@ -25,7 +25,7 @@ typedef struct fl_store_reader fl_store_reader;
 
 /* A shard as its dataset describes it. Which of the file's samples the dataset has is fl_store_set_rows' to say; without it, the first `count`. */
 typedef struct fl_shard_spec {
-    const char *path; /* of its file; read by fl_store_add alone */
+    const char *path; /* of its file, copied by fl_store_add */
     uint64_t first, count; /* samples first .. first+count-1 of the dataset; count is at least 1 */
     uint64_t bytes; /* exact size of the file */
     uint64_t key, stored; /* the file's samples have the keys key .. key+stored-1; stored is at least count */

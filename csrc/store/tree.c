@@ -73,7 +73,7 @@ struct walk {
     bool has_samples, has_columns;
     uint64_t first, count;
     fl_store_tree *found; /* samples[count] */
-    size_t columns_room;
+    size_t columns_room, names_room;
 };
 
 #define TREE_FAIL(w, format, ...)                                                                                                          \
@@ -259,10 +259,17 @@ static fl_code visit_column(walk *w, uint64_t page, fl_span key, value data) {
         found->columns = grown;
         w->columns_room = room;
     }
-    fl_store_tree_column *column = &found->columns[found->column_count++];
-    column->place = fl_store_place_at(data.offset, data.size);
-    column->name_size = (uint16_t)key.size;
-    memcpy(column->name, key.bytes, key.size);
+    if (w->names_room - found->names_size < key.size) {
+        const size_t room = 2 * w->names_room + KEY_MAX; /* at most FL_STORE_COLUMNS_MAX names of KEY_MAX bytes, twice: no overflow */
+        char *grown = realloc(found->names, room);
+        if (!grown) return fl_fail(w->err, FL_ENOMEM, "no memory for the columns' names of shard %.80s (%zu bytes)", w->name, room);
+        found->names = grown;
+        w->names_room = room;
+    }
+    found->columns[found->column_count++] =
+        (fl_store_tree_column){fl_store_place_at(data.offset, data.size), (uint32_t)found->names_size, (uint32_t)key.size};
+    memcpy(found->names + found->names_size, key.bytes, key.size);
+    found->names_size += key.size;
     return FL_OK;
 }
 
@@ -305,11 +312,20 @@ static fl_code walk_trees(walk *w, tree_info top) {
 void fl_store_tree_free(fl_store_tree *tree) {
     free(tree->samples);
     free(tree->columns);
-    *tree = (fl_store_tree){NULL, NULL, 0};
+    free(tree->names);
+    *tree = (fl_store_tree){0};
+}
+
+/* Gives back the room that the columns grew for: a dataset may have 100,000 shards. */
+static void fit_columns(fl_store_tree *tree) {
+    fl_store_tree_column *columns = realloc(tree->columns, (tree->column_count + 1) * sizeof *columns);
+    if (columns) tree->columns = columns;
+    char *names = realloc(tree->names, tree->names_size + 1);
+    if (names) tree->names = names;
 }
 
 fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err) {
-    *tree = (fl_store_tree){NULL, NULL, 0};
+    *tree = (fl_store_tree){0};
     walk w = {.fd = fd, .name = name, .err = err, .first = first, .count = count, .found = tree};
     tree_info top;
     fl_code code = newest_meta(&w, bytes, &top);
@@ -323,6 +339,7 @@ fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t coun
     free(w.seen);
     for (int depth = 0; depth <= DEPTH_MAX; depth++) free(w.page[depth]);
     if (code) fl_store_tree_free(tree);
+    else fit_columns(tree);
     return code;
 }
 
@@ -334,7 +351,7 @@ static bool inside(fl_store_place place, uint64_t bytes) {
 
 fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t count, const char *name, fl_store_tree *tree,
                             fl_error *err) {
-    *tree = (fl_store_tree){NULL, NULL, 0};
+    *tree = (fl_store_tree){0};
     uint64_t room = bytes;
     for (uint64_t i = 0; i < count; i++) {
         const fl_store_place place = given->samples[i];
@@ -345,7 +362,8 @@ fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t
     }
     for (uint32_t i = 0; i < given->column_count; i++) {
         const fl_store_tree_column *column = &given->columns[i];
-        if (column->name_size > FL_STORE_COLUMN_NAME || !inside(column->place, bytes))
+        if (column->name_size > FL_STORE_COLUMN_NAME || column->name_at > given->names_size ||
+            column->name_size > given->names_size - column->name_at || !inside(column->place, bytes))
             return fl_fail(err, FL_ESHARD, "the place given for column %" PRIu32 " of shard %.80s is not in its %" PRIu64 " bytes", i, name,
                            bytes);
     }
@@ -355,12 +373,15 @@ fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t
     const size_t samples = count * sizeof *tree->samples, columns = given->column_count * sizeof *tree->columns;
     tree->samples = malloc(samples + 1);
     tree->columns = malloc(columns + 1);
-    if (!tree->samples || !tree->columns) {
+    tree->names = malloc(given->names_size + 1);
+    if (!tree->samples || !tree->columns || !tree->names) {
         fl_store_tree_free(tree);
         return fl_fail(err, FL_ENOMEM, "no memory for where the %" PRIu64 " samples of shard %.80s are", count, name);
     }
     if (samples) memcpy(tree->samples, given->samples, samples);
     if (columns) memcpy(tree->columns, given->columns, columns);
+    if (given->names_size) memcpy(tree->names, given->names, given->names_size);
     tree->column_count = given->column_count;
+    tree->names_size = given->names_size;
     return FL_OK;
 }

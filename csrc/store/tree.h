@@ -26,8 +26,7 @@ enum { FL_STORE_COLUMN_NAME = 511, FL_STORE_COLUMNS_MAX = 1 << 14 };
 /* Where a column's chunk lies. */
 typedef struct fl_store_tree_column {
     fl_store_place place;
-    uint16_t name_size;
-    char name[FL_STORE_COLUMN_NAME]; /* not ended by a zero */
+    uint32_t name_at, name_size; /* of its name in the tree's names, bytes */
 } fl_store_tree_column;
 
 /* What a shard holds. Freed by fl_store_tree_free. */
@@ -35,6 +34,8 @@ typedef struct fl_store_tree {
     fl_store_place *samples; /* in order, as many as were asked for */
     fl_store_tree_column *columns;
     uint32_t column_count;
+    char *names; /* of the columns, one after another */
+    size_t names_size;
 } fl_store_tree;
 
 /* Walks the newest snapshot of a file of `bytes` bytes: the metas, the main tree, `samples`, `columns`. FL_OK promises that every page
@@ -44,7 +45,7 @@ typedef struct fl_store_tree {
 fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err);
 
 /* What a file of `bytes` bytes holds according to someone else, copied to *tree: given->samples has `count` places, of any content, and the names
- * of given->columns have at most FL_STORE_COLUMN_NAME bytes. FL_OK promises that every value lies inside the file, and that the samples
+ * of given->columns lie in given->names, and have at most FL_STORE_COLUMN_NAME bytes. FL_OK promises that every value lies inside the file, and that the samples
  * have no more bytes than it: whatever the places say, no more than the file is read. That they are the samples' is for their checksums to
  * say, and so nothing is lost if two overlap. On failure *tree holds nothing; FL_ESHARD names `name`. */
 fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t count, const char *name, fl_store_tree *tree,

@@ -39,12 +39,14 @@ cdef extern from "store/tree.h" nogil:
     uint64_t fl_store_place_offset(fl_store_place place)
     ctypedef struct fl_store_tree_column:
         fl_store_place place
-        uint16_t name_size
-        char *name
+        uint32_t name_at
+        uint32_t name_size
     ctypedef struct fl_store_tree:
         fl_store_place *samples
         fl_store_tree_column *columns
         uint32_t column_count
+        char *names
+        size_t names_size
 
 cdef extern from "store/store.h" nogil:
     ctypedef struct fl_store:

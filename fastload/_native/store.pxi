@@ -13,16 +13,19 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy
 
 import os as _os
 
 
-cdef int _fill_columns(fl_store_tree *tree, columns) except -1:
-    """Makes a tree's columns of (name, offset, size) each. They are the caller's to free, after an error too."""
+cdef int _fill_columns(fl_store_tree *tree, columns, bytes names) except -1:
+    """Makes a tree's columns of (name, offset, size) each; `names` are all names, one after another. They are the caller's to free, after
+    an error too."""
     cdef uint64_t offset
     cdef uint32_t size
     cdef bytes name
+    cdef size_t at = 0
+    tree.names = PyBytes_AS_STRING(names)
+    tree.names_size = len(names)
     tree.column_count = 0
     tree.columns = <fl_store_tree_column *>malloc((len(columns) + 1) * sizeof(fl_store_tree_column))
     if tree.columns is NULL:
@@ -31,9 +34,10 @@ cdef int _fill_columns(fl_store_tree *tree, columns) except -1:
         if len(name) > FL_STORE_COLUMN_NAME:
             raise _errors.ArgumentError(f"the name of a column has {len(name)} bytes")
         tree.columns[tree.column_count].place = fl_store_place_at(offset, size)
+        tree.columns[tree.column_count].name_at = at
         tree.columns[tree.column_count].name_size = len(name)
-        memcpy(tree.columns[tree.column_count].name, PyBytes_AS_STRING(name), len(name))
         tree.column_count += 1
+        at += len(name)
     return 0
 
 
@@ -120,7 +124,8 @@ cdef class Store:
                 if <uint64_t>places.shape[0] // 3 != spec.stored or places.shape[0] % 3:
                     raise _errors.ArgumentError(f"{places.shape[0]} numbers for the places of {spec.stored} samples")
                 given.samples = <fl_store_place *>&places[0]
-                _fill_columns(&given, columns)
+                names = b"".join([name for name, _, _ in columns])
+                _fill_columns(&given, columns, names)
                 spec.given = &given
             with nogil:
                 code = fl_store_add(self.ptr, &spec, &err)
@@ -143,7 +148,7 @@ cdef class Store:
         cdef const fl_store_tree *tree = fl_store_shard_tree(self.ptr, shard, &stored)
         return [
             (
-                PyBytes_FromStringAndSize(tree.columns[i].name, tree.columns[i].name_size),
+                PyBytes_FromStringAndSize(tree.names + tree.columns[i].name_at, tree.columns[i].name_size),
                 fl_store_place_offset(tree.columns[i].place),
                 tree.columns[i].place.size,
             )

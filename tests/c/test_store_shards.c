@@ -54,8 +54,10 @@ static void test_rows_and_keys(uint64_t bytes) {
 static fl_store_tree copied_tree(const fl_store *store) {
     uint64_t stored;
     const fl_store_tree *tree = fl_store_shard_tree(store, 0, &stored);
-    fl_store_tree copy = {malloc(stored * sizeof *copy.samples), malloc(tree->column_count * sizeof *copy.columns), tree->column_count};
-    CHECK(stored == SAMPLES && tree->column_count == 2 && copy.samples && copy.columns);
+    fl_store_tree copy = {malloc(stored * sizeof *copy.samples), malloc(tree->column_count * sizeof *copy.columns), tree->column_count,
+                          malloc(tree->names_size), tree->names_size};
+    CHECK(stored == SAMPLES && tree->column_count == 2 && copy.samples && copy.columns && copy.names);
+    memcpy(copy.names, tree->names, tree->names_size);
     memcpy(copy.samples, tree->samples, stored * sizeof *copy.samples);
     memcpy(copy.columns, tree->columns, tree->column_count * sizeof *copy.columns);
     return copy;
@@ -128,6 +130,11 @@ static void test_given(uint64_t bytes, int rounds) {
     given.columns[0].name_size = FL_STORE_COLUMN_NAME + 1;
     CHECK(read_given(&given, bytes) == -1);
     given.columns[0].name_size = kept.columns[0].name_size;
+    given.columns[1].name_at = (uint32_t)given.names_size - kept.columns[1].name_size + 1;
+    CHECK(read_given(&given, bytes) == -1); /* a name that ends beyond the names */
+    given.columns[1].name_at = UINT32_MAX;
+    CHECK(read_given(&given, bytes) == -1);
+    given.columns[1].name_at = kept.columns[1].name_at;
     given.column_count = 0;
     CHECK(read_given(&given, bytes) == SAMPLES);
     given.column_count = kept.column_count;
