@@ -116,7 +116,7 @@ class LockedDataset:
         data = manifest.to_bytes()
         try:
             sync_folder(self.path)  # the files' names have to be durable before the manifest that names them
-            manifest.write(self.path)
+            write_atomically(self.path / MANIFEST_NAME, data)
         except OSError as error:
             raise write_error(self.path / MANIFEST_NAME, len(data), error, self.go_on) from None
         self.manifest = manifest

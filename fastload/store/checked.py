@@ -15,6 +15,8 @@ JSON_DEPTH = 200
 """Limit on the nesting of lists and objects. The recursive parser fails at about 1,000 levels, minus those of its callers."""
 _TOO_DEEP = f"lists and objects lie more than {JSON_DEPTH} deep in each other"
 CHECKSUM_KEY = "crc32c"
+_ENCODER = json.JSONEncoder(allow_nan=False)
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class Bad(ValueError):
@@ -92,7 +94,21 @@ def seal(content: Mapping[str, Any]) -> bytes:
         ValueError, TypeError: JSON cannot represent a value.
     """
     sealed = {**content, CHECKSUM_KEY: _checksum(content)}
-    return json.dumps(sealed, indent=1, allow_nan=False).encode() + b"\n"
+    lines = (f" {_ENCODER.encode(key)}: {_lines(value)}" for key, value in sealed.items())
+    return "{{\n{}\n}}\n".format(",\n".join(lines)).encode()
+
+
+def _lines(value: Any) -> str:
+    """JSON text of a value; of a list of objects that begin with the same key, each on a line of its own.
+
+    Encoded as one, since an encoder is made for each call, and json's own indentation is five times as slow. What is replaced has a quotation
+    mark after a brace, which no text within quotation marks can have.
+    """
+    text = _ENCODER.encode(value)
+    if isinstance(value, list) and value and isinstance(value[0], dict) and value[0]:
+        start = "{" + _ENCODER.encode(next(iter(value[0]))) + ": "
+        text = f"[\n  {text[1:-1].replace('}, ' + start, '},' + chr(10) + '  ' + start)}\n ]"
+    return text
 
 
 def parse(data: bytes, what: str) -> dict[str, Any]:
@@ -124,4 +140,4 @@ def unseal(content: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def _checksum(content: Mapping[str, Any]) -> int:
-    return core.crc32c(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
+    return core.crc32c(_CANONICAL.encode(content).encode())

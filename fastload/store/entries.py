@@ -6,9 +6,10 @@ follows.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,8 @@ class ShardEntry:
     @property
     def plain(self) -> bool:
         """Whether format version 1 can describe it: none of the keys with a default is needed."""
-        return len(self.to_json()) == 6
+        defaults = self.folder is self.rows is self.fields is self.base is None and not self.added
+        return defaults and self.key == self.first and self.stored == self.count
 
     @property
     def files(self) -> tuple[tuple[str | None, str], ...]:
@@ -234,7 +236,14 @@ def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEn
     shards: list[ShardEntry] = []
     names: set[str] = set()
     next_index = 0
+    columns = None if any(each.name in HIDDEN_COLUMNS for each in schema) else schema.columns.keys()
     for number, each in enumerate(get_list(value, "the shard list")):
+        plain = None if columns is None else _parse_plain(each, columns, next_index, names)
+        if plain is not None:
+            shards.append(plain)
+            names.add(plain.file)
+            next_index += plain.count
+            continue
         what = f"of shard {number}"
         stored = get_object(each, f"the entry {what}")
         file = get_str(stored.get("file"), f"the file {what}")
@@ -255,9 +264,31 @@ def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEn
         if own:
             names.add(file)
         next_index += count
-    if len({_image_number(shard, schema) for shard in shards}) > 1:
+    if len({_image_number(fields, schema) for fields in {shard.fields for shard in shards}}) > 1:
         raise Bad("the image has another number in the records of one shard than in those of another")
     return tuple(shards)
+
+
+_PLAIN = frozenset(("file", "first", "count", "bytes", "crc32c", "columns"))
+_plain_values = operator.itemgetter("file", "first", "count", "bytes", "crc32c", "columns")
+
+
+def _parse_plain(stored: Any, columns: Set[str], next_index: int, names: Set[str]) -> ShardEntry | None:
+    """The entry of a valid shard that has none of the keys of format version 2, as nearly all are of a dataset of very many; None: look
+    closer, at what is wrong or there besides."""
+    if type(stored) is not dict or stored.keys() != _PLAIN:
+        return None
+    file, first, count, size, crc, sums = _plain_values(stored)
+    if not (type(file) is str and type(first) is type(count) is type(size) is type(crc) is int and type(sums) is dict):
+        return None
+    if first != next_index or not (first <= COUNT_LIMIT and 1 <= count <= COUNT_LIMIT and 1 <= size <= COUNT_LIMIT and 0 <= crc <= _U32):
+        return None
+    if sums.keys() != columns or not SHARD_NAME.fullmatch(file) or file in names:
+        return None
+    for each in sums.values():
+        if type(each) is not int or not 0 <= each <= _U32:
+            return None
+    return ShardEntry(file, first, count, size, crc, sums)
 
 
 def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, what: str) -> ShardEntry:
@@ -346,6 +377,8 @@ def _check_fields(entry: ShardEntry, schema: Schema, what: str) -> None:
         raise Bad(f"the fields {what} have a name that is fastload's own")
 
 
-def _image_number(entry: ShardEntry, schema: Schema) -> int:
-    image = next((field.name for field in schema if field.kind == "image"), None)
-    return -1 if image is None else entry.packed_fields(schema).index(image)
+def _image_number(fields: tuple[str, ...] | None, schema: Schema) -> int:
+    """The number of the image in records that were packed with these fields; None: with the schema's."""
+    if schema.image is None:
+        return -1
+    return schema.fields.index(schema.image) if fields is None else fields.index(schema.image.name)

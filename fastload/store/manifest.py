@@ -92,6 +92,8 @@ class Manifest:
 
     def same_samples(self, other: Manifest) -> bool:
         """Whether `other` has the same samples and values, judged by the checksums of all columns but the records'."""
+        if (self.schema, self.shards) == (other.schema, other.shards):
+            return True
         names = [field.name for field in self.schema]
         return (
             self.schema == other.schema
