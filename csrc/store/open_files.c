@@ -105,7 +105,7 @@ fl_code fl_open_files_add(fl_open_files *files, int fd, fl_error *err) {
     const uint32_t number = files->count++;
     uint32_t at;
     files->slot_of[number] = NONE;
-    const int gone = put(files, number, fd, 0, &at);
+    const int gone = fd < 0 ? -1 : put(files, number, fd, 0, &at);
     if (gone >= 0) close(gone);
     return FL_OK;
 }

@@ -40,7 +40,7 @@ fl_code fl_open_files_create(fl_open_files **out, uint32_t most, fl_open_files_o
 /* Closes all; where not `ours`, it frees memory alone: in a forked child the descriptors' numbers may mean other files. NULL is allowed. */
 void fl_open_files_free(fl_open_files *files, bool ours);
 
-/* Notes the next file, 0, 1, ... in turn, which is open as `fd`. The descriptor is the table's, unless this fails (FL_ENOMEM). */
+/* Notes the next file, 0, 1, ... in turn, which is open as `fd`; -1: it is not open. The descriptor is the table's, unless this fails (FL_ENOMEM). */
 fl_code fl_open_files_add(fl_open_files *files, int fd, fl_error *err);
 
 /* Takes file `number`, which was added, and opens it if it is not open: its errors are those of the function that opens. */

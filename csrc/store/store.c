@@ -21,6 +21,7 @@
 
 enum { SMALL = 16 << 10 };
 
+#define ABSENT "nothing of shard %.80s is on this disk"
 #define REPLACED "shard %.80s was replaced while it was open: open the dataset again"
 
 static const fl_buffer_rule RULE = {.least = 256 << 10, .keep = 4 << 20}; /* of records */
@@ -32,7 +33,8 @@ typedef struct shard {
     char *base; /* owned; NULL: none */
     char *path; /* owned */
     const char *name; /* the file's last name, for messages: a part of path */
-    int fd; /* -1: it is the table's. See NOTE [ store: open files ] */
+    int fd; /* -1: there is none, or it is the table's. See NOTE [ store: open files ] */
+    bool absent; /* it has no file here */
     atomic_bool replaced; /* another file lay in its place when it was opened again */
     dev_t device;
     ino_t inode;
@@ -106,6 +108,7 @@ static fl_code reopen(void *opaque, uint32_t number, int *fd, fl_error *err) {
     const fl_store *store = opaque;
     shard *s = &store->shard[number];
     struct stat st;
+    if (s->absent) return fl_fail(err, FL_ESHARD, ABSENT, s->name);
     *fd = open_file(store, s->path);
     if (*fd < 0 && errno == ENOENT)
         return fl_fail(err, FL_ESHARD, "shard %.80s was removed while it was open: open the dataset again", s->name);
@@ -124,8 +127,8 @@ static fl_code reopen(void *opaque, uint32_t number, int *fd, fl_error *err) {
 /* Has all shards share as many descriptors as they have now. */
 static fl_code share_files(fl_store *store, fl_error *err) {
     fl_open_files *files;
-    fl_code code = fl_open_files_create(&files, store->shards, reopen, store, err);
-    for (uint32_t i = 0; i < store->shards && !code; i++) code = fl_open_files_add(files, store->shard[i].fd, err);
+    fl_code code = fl_open_files_create(&files, store->held, reopen, store, err);
+    for (uint32_t i = 0; i < store->shards && !code; i++) code = fl_open_files_add(files, store->shard[i].fd, err); /* -1: it has none */
     if (code) {
         fl_open_files_free(files, false); /* the descriptors are still the shards' */
         return code;
@@ -138,17 +141,17 @@ static fl_code share_files(fl_store *store, fl_error *err) {
 /* Whether a store may keep one more file open for good. */
 static bool has_room(const fl_store *store) {
     struct rlimit limit;
-    if (store->shards < FL_OPEN_FILES_LEAST) return true;
+    if (store->held < FL_OPEN_FILES_LEAST) return true;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
     return limit.rlim_cur == RLIM_INFINITY || atomic_load_explicit(&live_files, memory_order_relaxed) < limit.rlim_cur / 4;
 }
 
 /* Keeps the file of the next shard open: for good where there is room, else until others are used more. */
 static fl_code keep_file(fl_store *store, shard *s, fl_error *err) {
-    fl_code code = store->files || has_room(store) ? FL_OK : share_files(store, err);
+    fl_code code = store->files || s->absent || has_room(store) ? FL_OK : share_files(store, err);
     if (!code && !store->files) {
-        store->held++;
-        atomic_fetch_add_explicit(&live_files, 1, memory_order_relaxed);
+        store->held += !s->absent;
+        atomic_fetch_add_explicit(&live_files, !s->absent, memory_order_relaxed);
     } else if (!code && !(code = fl_open_files_add(store->files, s->fd, err))) {
         s->fd = -1;
     }
@@ -165,8 +168,13 @@ static fl_code check_size(const shard *s, const struct stat *st, fl_error *err) 
 /* Opens the file, checks size and trees or what is given in their stead, and notes where the samples and columns are. */
 static fl_code shard_open(fl_store *store, shard *s, const fl_shard_spec *spec, fl_error *err) {
     struct stat st;
+    if (s->absent) {
+        if (!spec->given) return fl_fail(err, FL_EARG, "of shard %.80s, which is not on this disk, no places are given", s->name);
+        fl_code code = fl_store_tree_given(spec->given, s->bytes, s->stored, s->name, &s->tree, err);
+        return code ? code : keep_file(store, s, err);
+    }
     s->fd = open_file(store, s->path);
-    if (s->fd < 0 && errno == EMFILE && !store->files && store->shards && !share_files(store, NULL)) s->fd = open_file(store, s->path);
+    if (s->fd < 0 && errno == EMFILE && !store->files && store->held && !share_files(store, NULL)) s->fd = open_file(store, s->path);
     if (s->fd < 0 && errno == ENOENT) return fl_fail(err, FL_ESHARD, "shard %.80s is missing: copy it again or pack again", s->name);
     if (s->fd < 0) return fl_fail_sys(err, FL_EIO, errno, "cannot open shard %.80s", s->name);
     if (fstat(s->fd, &st) != 0) return fl_fail_sys(err, FL_EIO, errno, "cannot ask for the size of shard %.80s", s->name);
@@ -211,6 +219,7 @@ fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) 
     shard *s = &store->shard[store->shards];
     *s = (shard){.first = spec->first, .count = spec->count, .bytes = spec->bytes, .key = spec->key, .stored = spec->stored, .fd = -1};
     if (!(s->path = strdup(spec->path))) return fl_fail(err, FL_ENOMEM, "no memory for the path of a shard");
+    s->absent = spec->absent;
     const char *slash = strrchr(s->path, '/');
     s->name = slash ? slash + 1 : s->path;
     if (spec->base && !(s->base = strdup(spec->base))) code = fl_fail(err, FL_ENOMEM, "no memory for the base of shard %.80s", s->name);
@@ -239,7 +248,7 @@ void fl_store_close(fl_store *store) {
 static fl_code take_file(const fl_store *store, const shard *s, fl_open_file *file, fl_error *err) {
     if (store->files) return fl_open_files_take(store->files, (uint32_t)(s - store->shard), file, err);
     *file = (fl_open_file){s->fd, 0};
-    return FL_OK;
+    return s->absent ? fl_fail(err, FL_ESHARD, ABSENT, s->name) : FL_OK;
 }
 
 static void give_file(const fl_store *store, fl_open_file file) {

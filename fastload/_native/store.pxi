@@ -83,7 +83,7 @@ cdef class Store:
         self._free_readers()
 
     def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None,
-            const uint32_t[::1] places=None, columns=()):
+            const uint32_t[::1] places=None, columns=(), bint absent=False):
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
         Args:
@@ -96,6 +96,7 @@ cdef class Store:
             base: the folder that paths in its records are relative to; None: it has none.
             places: where its samples are, three numbers for each as `places` gives them; None: the trees of the file say.
             columns: where its columns are, as `columns` gives them; with `places`.
+            absent: nothing of the file is on this machine: it is not opened, and `path` is its name; with `places`.
 
         Raises:
             ArgumentError: it does not follow the shard before, `stored` is less than `count`, or there is not a place for each.
@@ -113,6 +114,7 @@ cdef class Store:
         spec.bytes = bytes
         spec.key = first if key is None else key
         spec.stored = count if stored is None else stored
+        spec.absent = absent
         spec.base = NULL
         if folder is not None:
             spec.base = folder

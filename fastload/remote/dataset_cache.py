@@ -40,8 +40,6 @@ from fastload.remote.cache_folder import (
     CacheFolder,
     LockFile,
     OpenFiles,
-    SelfClosing,
-    close_all,
     count_anew,
     identity_of,
     remove_files,
@@ -135,7 +133,7 @@ _UNITS_MOST = 1 << 30
 _numbers = itertools.count()
 
 
-class CachedShard(SelfClosing):
+class CachedShard:
     """One shard's sparse file and the state of its units: first its groups of records, then its columns.
 
     Attributes:
@@ -146,11 +144,11 @@ class CachedShard(SelfClosing):
         state: one byte a unit: 1 where it is known to be there.
         read_at: when all of it was last read.
         identity, state_identity: (device, inode) of the two files, as they were found or made.
+        absent: whether the folder has none, for lack of room or permission.
     """
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section) -> None:
         """Takes what the manifest and a sidecar say of a shard. Raises Bad where that cannot be."""
-        self._memory: list[int] = []  # the descriptor of an empty file of that size, where there can be none in the folder
         self.entry = entry
         checksums, columns = section.chunks.get(CRC_COLUMN, memoryview(b"")), section.columns
         if len(checksums) != 4 * entry.stored or any(offset + size > entry.bytes for _, offset, size in columns):
@@ -166,6 +164,7 @@ class CachedShard(SelfClosing):
         self.state = np.frombuffer(self._raw, np.uint8)
         self.read_at = 0.0
         self.identity = self.state_identity = (0, 0)
+        self.absent = False
 
     def range_of(self, unit: int) -> tuple[int, int]:
         """(start, stop) of a unit in the file."""
@@ -173,12 +172,11 @@ class CachedShard(SelfClosing):
             return int(self.groups.starts[unit]), int(self.groups.stops[unit])
         return next((offset, offset + size) for at, offset, size in self.columns.values() if at == unit)
 
-    def exists(self) -> bool:
-        """Whether both files are there, in their size; notes which files they are."""
+    def exists(self, folder: int) -> bool:
+        """Whether both files are there, in their size; notes which files they are. `folder`: theirs, open."""
         try:
-            with dataset_folder(self.path.parent) as folder:
-                within = os.fstat(folder)
-                data, state = (os.lstat(path.name, dir_fd=folder) for path in (self.path, self.state_path))
+            within = os.fstat(folder)
+            data, state = (os.lstat(path.name, dir_fd=folder) for path in (self.path, self.state_path))
             for status, path in ((data, self.path), (state, self.state_path)):
                 check_entry(status, within, path)
         except OSError:
@@ -186,28 +184,23 @@ class CachedShard(SelfClosing):
         self.identity, self.state_identity = identity_of(data), identity_of(state)
         return all(S_ISREG(file.st_mode) for file in (data, state)) and (data.st_size, state.st_size) == (self.entry.bytes, len(self.state))
 
-    def create(self) -> None:
-        """Makes the files where they are missing, or of another size. Under the folder's lock. Raises OSError."""
-        if not self.exists():
-            with dataset_folder(self.path.parent) as folder:
-                for path in (self.state_path, self.path):  # the state first: nothing may count as there without its file
-                    with suppress(FileNotFoundError):
-                        os.unlink(path.name, dir_fd=folder)
-                for path, size in ((self.path, self.entry.bytes), (self.state_path, len(self.state))):
-                    with open(open_entry(folder, path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-                        file.truncate(size)
+    def create(self, folder: int) -> None:
+        """Makes the files, which are missing or of another size. Under the folder's lock. Raises OSError."""
+        for path in (self.state_path, self.path):  # the state first: nothing may count as there without its file
+            with suppress(FileNotFoundError):
+                os.unlink(path.name, dir_fd=folder)
+        for path, size in ((self.path, self.entry.bytes), (self.state_path, len(self.state))):
+            file = open_entry(folder, path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                os.ftruncate(file, size)
+            finally:
+                os.close(file)
 
-    def in_memory(self) -> None:
-        """Takes an empty file of anonymous memory in the place of one in the folder: it has the size, and nothing is there."""
-        self._memory.append(os.memfd_create("fastload-shard", os.MFD_CLOEXEC))
-        os.ftruncate(self._memory[0], self.entry.bytes)
-        self.path = Path(f"/proc/self/fd/{self._memory[0]}")
+    def give_up(self) -> None:
+        """Notes that there is no file in the folder: what is fetched is used from memory."""
+        self.absent = True
         self.state[:] = 0
         self.identity = self.state_identity = (0, 0)
-
-    def close(self) -> None:
-        """Closes what is in memory."""
-        close_all(self._memory)
 
     def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
         """Which of units first .. last have other bytes than the dataset's checksums say; `data` are theirs, from the first one's on."""
@@ -224,12 +217,12 @@ class CachedShard(SelfClosing):
         """Whether bytes are the record of a stored row, by its checksum."""
         return core.crc32c(memoryview(data)) == int(self._checksums[row])
 
-    def is_readable(self) -> bool:
+    def is_readable(self, folder: int) -> bool:
         """Whether both files are there and may be read; reads the state."""
         try:
-            if not self.exists() or not os.access(self.path, os.R_OK):
+            if not self.exists(folder) or not os.access(self.path.name, os.R_OK, dir_fd=folder):
                 return False
-            with open(open_in_dataset(self.state_path, os.O_RDONLY), "rb") as file:
+            with open(open_entry(folder, self.state_path.name, os.O_RDONLY), "rb", buffering=0) as file:
                 self.take_state(0, file.read(len(self._raw)))
         except OSError:
             return False
@@ -282,27 +275,36 @@ class DatasetCache:
         return self._full or not self.root.writable
 
     def shards(self, found: Iterable[tuple[ShardEntry, Section]], segments: Iterable[Segment]) -> list[CachedShard]:
-        """The shards of a manifest, ready to be opened. Where there is no room for a file it is empty, and in memory.
+        """The shards of a manifest, ready to be opened. Where there is no room for a file, the shard is absent.
 
         What is cached of the dataset as it was before, and belongs to neither the shards nor the segments, goes if nobody else uses it.
         """
         out = [CachedShard(self.path, *each) for each in found]
         try:
             if self.root.writable:
-                with self.root.lock.held():
+                with self.root.lock.held(), dataset_folder(self.path) as folder:
                     self._keep_only({self.segment_path(segment).name for segment in segments}, out)
-                    new = sum(_pages(0, len(shard.state)) + PAGE for shard in out if not shard.exists())
-                    if not new or self.root.grant(self.path, new, new):
-                        for shard in out:
-                            shard.create()
+                    missing = [shard for shard in out if not shard.exists(folder)]
+                    room = sum(_pages(0, len(shard.state)) + PAGE for shard in missing)
+                    if missing and self.root.grant(self.path, room, room):
+                        for shard in missing:
+                            shard.create(folder)
         except OSError as error:
             self.root.give_up(error)
         self.root.warn()
-        for shard in out:
-            if not shard.is_readable():
-                self._full = True
-                shard.in_memory()
+        lost = self._unreadable(out)
+        self._full = self._full or bool(lost)
+        for shard in lost:
+            shard.give_up()
         return out
+
+    def _unreadable(self, shards: list[CachedShard]) -> list[CachedShard]:
+        """The shards whose files are not in the folder, or cannot be read; reads the states of the others."""
+        try:
+            with dataset_folder(self.path) as folder:
+                return [shard for shard in shards if not shard.is_readable(folder)]
+        except OSError:
+            return shards
 
     def _keep_only(self, segments: set[str], shards: Iterable[CachedShard]) -> None:
         """Removes files of the dataset as it was before, unless another process uses it. Under the folder's lock. Raises OSError."""

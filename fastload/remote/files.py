@@ -171,9 +171,10 @@ class RemoteFiles(DatasetFiles):
         self._rows = [None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards]
         return sidecars
 
-    def shard_path(self, shard: ShardEntry) -> Path:
-        """The path of a shard's sparse file."""
-        return self.shards[int(np.searchsorted(self._firsts, shard.first))].path
+    def shard_path(self, shard: ShardEntry) -> Path | None:
+        """The path of a shard's sparse file; None: the cache has none."""
+        found = self.shards[int(np.searchsorted(self._firsts, shard.first))]
+        return None if found.absent else found.path
 
     def base_path(self, shard: ShardEntry) -> str | None:
         """None: no attached files lie in a bucket."""

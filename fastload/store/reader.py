@@ -80,8 +80,8 @@ class DatasetFiles:
         """Makes a manifest's shards ready to be opened, and returns what sidecars say of them."""
         return Sidecars(self.segment, useful(manifest.shards, manifest.sidecars))
 
-    def shard_path(self, shard: ShardEntry) -> Path:
-        """The path of a shard's file on this machine."""
+    def shard_path(self, shard: ShardEntry) -> Path | None:
+        """The path of a shard's file on this machine; None: nothing of it is here, nor will be."""
         return file_path(self._folder, shard.folder, shard.file)
 
     def base_path(self, shard: ShardEntry) -> str | None:
@@ -213,7 +213,8 @@ class DatasetReader:
     NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added later; and
     NOTE [ sidecars: what they are worth ] what is read in the place of the trees.
     All data are read into the memory of this process, checked there and used from there; no file is mapped. So a dataset
-    that is truncated, overwritten or removed while it is open gives what was packed, or an error.
+    that is truncated, overwritten or removed while it is open gives what was packed, or an error. NOTE [ store: open files ] says which
+    files stay open.
     Opening takes one read of the trees and columns (12 bytes a sample besides the fields' own) and their CRC32C. A process
     holds the columns, and 12 bytes a sample for the places of the records; forked workers share what was read before.
 
@@ -244,7 +245,7 @@ class DatasetReader:
         self._describe(self.files.manifest(version) if manifest is None else manifest)
         self._closed = False
         self._columns: dict[str, npt.NDArray[Any]] = {}
-        self._origins: dict[str, list[tuple[int, ...]]] = {}
+        self._read_of: dict[str, Manifest] = {}  # what described each column when it was read
         self._rows: list[npt.NDArray[np.uint32] | None] = []
         self._numbers: dict[int, dict[int, int]] = {}
         self._added = AddedFields(self.files.segment)
@@ -267,14 +268,14 @@ class DatasetReader:
 
     def _open(self) -> None:
         store, sections = self._open_shards()
-        columns = {name: column for name, column in self._columns.items() if self._origins[name] == self._origin(name)}
+        columns = {name: column for name, column in self._columns.items() if self._is_current(name)}
         for name in self.schema.columns:
             if name not in columns and self._is_eager(name, sections):
                 columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)), sections)
         for number, shard in enumerate(self.manifest.shards):
             store.set_checksums(number, columns[CRC_COLUMN][shard.first : shard.first + shard.count])
         self._store, self._columns, self._pid = store, columns, os.getpid()
-        self._origins = {name: self._origin(name) for name in columns}
+        self._read_of = dict.fromkeys(columns, self.manifest)
 
     def _is_eager(self, name: str, sections: Sequence[Section | None]) -> bool:
         """Whether a column is read when the dataset is opened: a small one, and the records' checksums. In a bucket, what sidecars have."""
@@ -283,9 +284,10 @@ class DatasetReader:
             return all(section is not None and name in section.chunks for section in sections)
         return name == CRC_COLUMN or dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES
 
-    def _origin(self, name: str) -> list[tuple[int, ...]]:
-        """Identity of a column: rows and checksum of each shard. If it is unchanged, a column read before is still valid."""
-        return [shard.origin(name) for shard in self.manifest.shards]
+    def _is_current(self, name: str) -> bool:
+        """Whether a column read before is still valid: rows and checksum of each shard are the same."""
+        then, now = self._read_of[name].shards, self.manifest.shards
+        return then is now or [shard.origin(name) for shard in then] == [shard.origin(name) for shard in now]
 
     def _open_shards(self) -> tuple[core.Store, list[Section | None]]:
         """Opens every shard; if shards were replaced, by the current manifest. See NOTE [ rewrite: what is durable when ].
@@ -309,10 +311,12 @@ class DatasetReader:
     def _add_shard(self, store: core.Store, shard: ShardEntry, section: Section | None) -> Section | None:
         """Adds a shard to the store, and returns its section if it holds."""
         base = self.files.base_path(shard)
-        arguments = os.fspath(self.files.shard_path(shard)), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
+        path = self.files.shard_path(shard)
+        name = shard.file if path is None else os.fspath(path)
+        arguments = name, shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
             with suppress(DatasetError):  # where the section is not to blame, the walk fails too
-                store.add(*arguments, section.places, section.columns)
+                store.add(*arguments, section.places, section.columns, path is None)
                 return section
         store.add(*arguments)
         return None
@@ -383,7 +387,7 @@ class DatasetReader:
             if name not in self.schema.columns:
                 raise ArgumentError(f"{self.path} has no column {name!r}; it has {', '.join(self.schema.columns)}")
             self._columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)))
-            self._origins[name] = self._origin(name)
+            self._read_of[name] = self.manifest
         return self._columns[name]
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:

@@ -122,6 +122,35 @@ static void test_replaced(uint64_t bytes) {
     unlink(copy);
 }
 
+/* Shards of which nothing is on this disk: no file is opened, and reading one is FL_ESHARD, beside others that are there. */
+static void test_absent(uint64_t bytes) {
+    fl_error err;
+    uint64_t stored;
+    const int before = open_descriptors();
+    fl_store *one = open_shards(1, bytes, true);
+    const fl_store_tree *given = fl_store_shard_tree(one, 0, &stored);
+    for (int present = 0; present < 2; present++) {
+        fl_store *store;
+        CHECK(fl_store_create(&store, &err) == FL_OK);
+        for (int i = 0; i < SHARDS; i++) {
+            fl_shard_spec spec = {.path = "none.lmdb", .first = (uint64_t)i * SAMPLES, .count = SAMPLES, .bytes = bytes, .stored = SAMPLES};
+            spec.absent = true;
+            if (i == 0) CHECK(fl_store_add(store, &spec, &err) == FL_EARG); /* no places */
+            spec.given = given;
+            if (present && i % 2) spec.absent = false, spec.path = name_of(i, "");
+            CHECK(fl_store_add(store, &spec, &err) == FL_OK);
+        }
+        CHECK(open_descriptors() == before + 1 + present * (KEPT - 1));
+        for (int i = 0; i < SHARDS; i++) {
+            const fl_code code = read_one(store, (uint64_t)i * SAMPLES + 5, &err);
+            CHECK(present && i % 2 ? code == FL_OK : code == FL_ESHARD && strstr(err.text, "none.lmdb"));
+        }
+        fl_store_close(store);
+    }
+    fl_store_close(one);
+    CHECK(open_descriptors() == before);
+}
+
 /* A store finds descriptors also where others have taken all that the process may have. */
 static void test_none_left(uint64_t bytes) {
     fl_error err;
@@ -235,6 +264,7 @@ int main(int argc, char **argv) {
     test_all_in_use();
     test_descriptors(bytes);
     test_replaced(bytes);
+    test_absent(bytes);
     test_none_left(bytes);
     test_threads_and_fork(bytes);
     for (int i = 0; i < SHARDS; i++) unlink(name_of(i, ""));
