@@ -4,8 +4,8 @@ NOTE [ remote writer: what is durable when ]
 The local folder (the *staging* folder) has the journal of NOTE [ writer: what is durable when ], and at most two shards: one that is being
 uploaded, and one that is being written.
 1. Of a complete shard, the section of the sidecar is written beside the journal, and synced; the shard is uploaded; then the journal names
-   it, with the ETag of its object; then the local shard is removed. A kill before the journal names it makes the resume write that shard
-   again, under the same name, which nobody reads.
+   it, with the ETag of its object, by itself or with the next ones; then the local shard is removed. A kill before the journal names it
+   makes the resume write that shard again, under the same name, which nobody reads.
 2. The last shard is in the journal too, since after it only the commit is left: NOTE [ bucket: what is durable when ]. A resume after the
    commit makes the same commit again.
 3. The journal is removed after the commit, and the sections after it.
@@ -38,7 +38,7 @@ from fastload.common.files import check_own, read_regular
 from fastload.common.urls import normalized
 from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingError
 from fastload.remote.cache_folder import default_folder
-from fastload.remote.manifest import DataFile, checked_ranges, data_files, find_manifest, missing
+from fastload.remote.manifest import DataFile, Part, checked_ranges, data_files, find_manifest, missing
 from fastload.remote.objects import ObjectInfo, Objects, request_threads
 from fastload.store import JOURNAL_NAME, MANIFEST_NAME, DatasetWriter, Manifest, ShardEntry
 from fastload.store.change import is_data_file
@@ -51,6 +51,14 @@ from fastload.store.sidecar import Identity, Sections, cut_section, section, wri
 _REMOVALS = 8
 """Requests in flight that remove objects."""
 _NUMBERS = 10**9
+
+
+Content = tuple[tuple[Part, ...], bool]
+"""What tells the content of a file from that of others: its parts, and whether there is more."""
+
+
+def _content(file: DataFile) -> Content:
+    return file.parts, file.whole
 
 
 class Bucket:
@@ -99,6 +107,13 @@ class Bucket:
             self._used = dict.fromkeys(self._used)
         self._taken: set[str] = set()
         self._noted: dict[str, str] = {}
+        self._named_for: dict[Content, list[str]] = {}  # names of used objects by their content, the first one last
+        for name, used in reversed(self._used.items()):
+            if used is not None:
+                self._named_for.setdefault(_content(used), []).append(name)
+        self._last: dict[str, int] = {}  # of each kind of name, the largest number that is in use
+        for name in self._used:
+            self._note_number(name)
 
     @property
     def begun(self) -> bool:
@@ -121,20 +136,28 @@ class Bucket:
         noted = self._noted.get(file.digest)
         if noted is not None and noted not in self._taken:
             self._taken.add(noted)
+            self._note_number(noted)
             return noted
-        same = (name for name, used in self._used.items() if used is not None and (used.parts, used.whole) == (file.parts, file.whole))
-        name = next((name for name in same if name not in self._taken), file.name)
+        same = self._named_for.get(_content(file), [])
+        while same and same[-1] in self._taken:
+            same.pop()
+        name = same[-1] if same else file.name
         used = self._used.get(name)
         if name in self._taken or (name in self._used and (used is None or used.parts != file.parts)):
             name = self.unused_name(file.name)
         self._taken.add(name)
+        self._note_number(name)
         return name
+
+    def _note_number(self, name: str) -> None:
+        if is_data_file(name):
+            kind = name.partition("-")[0]
+            self._last[kind] = max(self._last.get(kind, -1), file_number(name))
 
     def unused_name(self, like: str) -> str:
         """A name of the kind of another, with a number above all that are in use."""
         start, _, rest = like.partition("-")
-        names = [name for name in (*self._used, *self._taken) if is_data_file(name) and name.startswith(f"{start}-")]
-        number = max((file_number(name) for name in names), default=-1) + 1
+        number = self._last.get(start, -1) + 1
         if number >= _NUMBERS:
             raise PackError(f"{self.objects.url} has no unused name for {like}: choose another URL")
         return f"{start}-{number:05d}.{rest.partition('.')[2]}"

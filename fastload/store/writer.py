@@ -2,8 +2,9 @@
 
 NOTE [ writer: what is durable when ]
 1. progress.json (the journal) exists before the first shard, and names only complete shards: closed, synced, and with
-   their checksums computed. It is replaced by rename, and only after the shard that it adds is on the disk. The last shard
-   is named in the manifest alone.
+   their checksums computed. It is replaced by rename, and only after the shards that it adds are on the disk: after each of the first
+   JOURNAL_SHARDS, and later after every so many that they are one part of as many of all, since it names all of them anew. A kill
+   loses no larger part of the work; a pack that stops by itself loses none. The last shard is named in the manifest alone.
 2. A shard that the journal does not name is unfinished, and a resume drops it. So it drops the part of progress.samples
    beyond the length in the journal: that file is extended, and synced, before each journal.
 3. The sidecar is made of all shards, and synced, before manifest.json names it. A resume makes it anew.
@@ -16,6 +17,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +46,10 @@ from fastload.store.shard import Prepared, ShardFile, durable_entry, map_bytes, 
 from fastload.store.sidecar import write_sidecar
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+
+JOURNAL_SHARDS = 256
+"""Shards up to which each is added to the journal by itself. Of n more, one in n / JOURNAL_SHARDS: all journals of a pack together name as
+many shards as it has, times this number and a few."""
 
 _SIDECAR_NAME = "index-00000.bin"
 
@@ -118,6 +124,8 @@ class DatasetWriter:
         self._varying = frozenset(varying)
         self._log = SampleLog(self.out)
         self._completing: Future[None] | None = None
+        self._journaled = 0  # shards that the journal names
+        self._behind: Mapping[str, Any] | None = None  # the state after the last shard, where the journal does not name that one
         self._pool = ThreadPoolExecutor(1, "fastload-shard")
         self._lock = self._claim(resume, overwrite)
         try:
@@ -173,7 +181,7 @@ class DatasetWriter:
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
             raise PackError(f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again")
         self.next_index = sum(shard.count for shard in self._shards)
-        named = {shard.file for shard in self._shards} | self._kept()
+        named = {shard.file for shard in self._shards} | self._kept() | {MANIFEST_NAME, JOURNAL_NAME}
         if self.finished is not None:
             named |= {sidecar.file for sidecar in self.finished.sidecars}
         if self._log.content:
@@ -182,7 +190,7 @@ class DatasetWriter:
             if lost := self._lost(shard):
                 raise PackError(f"{lost}: --overwrite starts again")
         for name in os.listdir(self.out):
-            if is_packed_file(name) and name not in named | {MANIFEST_NAME, JOURNAL_NAME}:
+            if is_packed_file(name) and name not in named:
                 (self.out / name).unlink()
 
     def _read_journal(self) -> None:
@@ -288,7 +296,9 @@ class DatasetWriter:
             self._shards.append(entry)
             if journal:
                 self._log.extend(shard.noted)
-                self._journal(shard.state)
+                self._behind = shard.state
+                if len(self._shards) - self._journaled >= len(self._shards) / JOURNAL_SHARDS:
+                    self._journal(shard.state)
             self._stored(entry)
         except FastloadError:
             raise
@@ -305,6 +315,7 @@ class DatasetWriter:
         shards = [shard.to_json() for shard in self._shards]
         objects = self._objects_json()
         Journal(self.schema.to_json(), self._options, self.shard_size, shards, state, self._log.to_json(), objects).write(self.out, durable)
+        self._journaled, self._behind = len(shards), None
 
     def finish(self, classes: Sequence[str] | None, summary: Mapping[str, Any], **options: object) -> Manifest:
         """Completes the last shard and writes the manifest, which makes the folder a dataset.
@@ -324,6 +335,8 @@ class DatasetWriter:
             raise PackError(f"packing into {self.title} was given up; open it again with --resume")
         self._complete_shard(journal=self._journals_all)
         self._await_completion()
+        if self._journals_all and self._behind is not None:
+            self._journal(self._behind)
         names = None if classes is None else tuple(classes)
         manifest = Manifest(self.schema, tuple(self._shards), names, {**self._options, **options}, dict(summary))
         try:
@@ -404,6 +417,9 @@ class DatasetWriter:
         except KeyboardInterrupt:
             self._give_up()
             raise
+        if self._behind is not None and self.finished is None:
+            with suppress(OSError):  # then a resume makes the last shards again
+                self._journal(self._behind)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

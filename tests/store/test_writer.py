@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -204,6 +205,26 @@ def test_resume_goes_on_after_the_last_complete_shard(tmp_path: Path) -> None:
 def _journal(out: Path, change: Callable[[bytes], bytes]) -> None:
     path = out / "progress.json"
     path.write_bytes(change(path.read_bytes()))
+
+
+def test_a_journal_of_many_shards_is_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond JOURNAL_SHARDS shards the journal lags behind by one part of as many: a kill loses no more, one given up nothing."""
+    monkeypatch.setattr("fastload.store.writer.JOURNAL_SHARDS", 8)
+    write(tmp_path / "whole", 70, shard_size=1)
+    killed, copies, named = tmp_path / "killed", [], []
+    writer = DatasetWriter(killed, SCHEMA, shard_size=1, options=OPTIONS)
+    for index in range(60):
+        append(writer, index)
+        if index % 10 == 9:
+            named.append(len(json.loads((killed / "progress.json").read_bytes())["shards"]))
+            copies.append(Path(shutil.copytree(killed, tmp_path / f"copy-{index}")))
+    writer.abort()
+    assert len(json.loads((killed / "progress.json").read_bytes())["shards"]) == 60
+    assert all(count >= at - at // 8 - 3 for at, count in zip(range(10, 70, 10), named, strict=True))
+    for folder in (*copies, killed):
+        write(folder, 70, shard_size=1, resume=True)
+        assert contents(folder) == contents(tmp_path / "whole")
+        assert (folder / "manifest.json").read_bytes() == (tmp_path / "whole" / "manifest.json").read_bytes()
 
 
 @pytest.mark.parametrize(
