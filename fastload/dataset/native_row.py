@@ -142,10 +142,11 @@ def _image(reader: DatasetReader, field: Field) -> NativeImage:
 
 def number_of(reader: DatasetReader, name: str) -> int | npt.NDArray[np.uint16]:
     """The number of a field in records; an array where it depends on the shard."""
-    numbers = [shard.packed_fields(reader.schema).index(name) for shard in reader.manifest.shards]
-    if len(set(numbers)) > 1:
-        return np.array(numbers, np.uint16)
-    return numbers[0] if numbers else reader.schema.number(name)
+    ours, shards = reader.schema.number(name), reader.manifest.shards
+    known = {fields: ours if fields is None else fields.index(name) for fields in {shard.fields for shard in shards}}
+    if len(set(known.values())) > 1:
+        return np.array([known[shard.fields] for shard in shards], np.uint16)
+    return next(iter(known.values()), ours)
 
 
 def _reason(reason: str) -> SampleError:

@@ -28,7 +28,7 @@ from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_fi
 from fastload.remote.objects import Objects, request_threads
 from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path, parse_stored
 from fastload.store.reader import parse_value, stored_size
-from fastload.store.sidecar import AddedValues, check_sidecar, read_segment
+from fastload.store.sidecar import AddedValues, Identity, check_sidecar, identity, read_segment, read_sidecar
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +162,34 @@ class _Check:
         """Downloads the files beside the shards, then each shard by itself, and checks it with `local`."""
         segments = [file for file in self._files if not file.whole]
         there = self._fetch(segments, folder)
+        sidecars = self._split(folder, there)
         shards = {file.name: file for file in self._files if file.whole}
         for shard in self._manifest.shards:
             needed = {segment.file for segment in (*shard.added.values(), *((shard.rows,) if shard.rows is not None else ()))}
             if shard.file not in shards or not needed <= there or not self._fetch([shards[shard.file]], folder):
                 self._unchecked += shard.count
                 continue
-            sidecars = tuple(sidecar for sidecar in self._manifest.sidecars if sidecar.file in there)
             self._shard_holds(folder, shard, sidecars, local)
             (folder / shard.file).unlink()
 
-    def _shard_holds(self, folder: Path, shard: ShardEntry, sidecars: tuple[Segment, ...], local: Local) -> None:
-        replace(self._manifest, shards=(shard.at(0),), sidecars=sidecars).write(folder)
+    def _split(self, folder: Path, there: set[str]) -> dict[str, dict[Identity, memoryview]]:
+        """The sections of the sidecars that were downloaded, by their names: with each shard its own are checked, and not those of all."""
+        found: dict[str, dict[Identity, memoryview]] = {}
+        for sidecar in self._manifest.sidecars:
+            if sidecar.file in there:
+                try:
+                    found[sidecar.file] = read_sidecar(folder, sidecar)
+                except DatasetError as error:
+                    self._problems.append(f"{str(error).replace(f'{folder}/', f'{self._objects.url}/')}; {_AGAIN}")
+        return found
+
+    def _shard_holds(self, folder: Path, shard: ShardEntry, sidecars: Mapping[str, Mapping[Identity, memoryview]], local: Local) -> None:
+        segments = []
+        for name, sections in sidecars.items():
+            if (section := sections.get(identity(shard))) is not None:
+                (folder / name).write_bytes(section)
+                segments.append(Segment(name, 0, len(section), core.crc32c(section)))
+        replace(self._manifest, shards=(shard.at(0),), sidecars=tuple(segments)).write(folder)
         report = local(folder)
         self._problems += [text.replace(f"{folder}/", f"{self._objects.url}/") for text in report.problems]
         self._bad += [replace(sample, index=sample.index + shard.first) for sample in report.bad]
@@ -262,7 +278,8 @@ def verify(
     with StoppingPool(threads, "fastload-verify") as pool:
         problems += [text for text in pool.map(lambda shard: _check_file(folder, shard, pool), manifest.shards) if text]
         problems += [text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text]
-        problems += [text for text in pool.map(lambda part: check_sidecar(folder, part, manifest.shards), manifest.sidecars) if text]
+        shards = {identity(shard): shard for shard in manifest.shards}
+        problems += [text for text in pool.map(lambda part: check_sidecar(folder, part, shards), manifest.sidecars) if text]
         try:
             reader = DatasetReader(folder, manifest.version, manifest=replace(manifest, sidecars=()))
         except DatasetError as error:

@@ -18,7 +18,7 @@ Only files in the dataset's own folder are ever removed, and only those with nam
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count
@@ -98,14 +98,17 @@ class LockedDataset:
 
     def unused_name(self, kind: Kind) -> str:
         """An unused name for a file. It comes after all others, so that a name is not soon used again for another file."""
+        return next(self.unused_names(kind))
+
+    def unused_names(self, kind: Kind) -> Iterator[str]:
+        """Unused names for files, as `unused_name` gives them, all different. The folder is listed once."""
         start, end = f"{kind}-", ".lmdb" if kind == "shard" else ".bin"
         names = {*os.listdir(self.path), *self._named([self.manifest])}
         ours = (name for name in names if is_data_file(name) and name.startswith(start))
         used = {file_number(name) for name in ours}
-        number = max(used, default=-1) + 1
-        if number >= _NUMBERS:
-            number = next(number for number in count() if number not in used)
-        return f"{start}{number:05d}{end}"
+        after = range(max(used, default=-1) + 1, _NUMBERS)
+        for number in chain(after, (number for number in count() if number not in used)):
+            yield f"{start}{number:05d}{end}"
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Replaces the manifest by one whose files are on the disk: the commit of a change.

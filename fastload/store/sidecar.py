@@ -400,16 +400,16 @@ def write_sidecar(
     return Segment(name, 0, size, crc)
 
 
-def check_sidecar(dataset: Path, segment: Segment, shards: Iterable[ShardEntry]) -> str:
-    """Describes what is wrong with a sidecar, compared with what its shards say; "" if nothing is."""
+def check_sidecar(dataset: Path, segment: Segment, shards: Mapping[Identity, ShardEntry]) -> str:
+    """Describes what is wrong with a sidecar, compared with what its shards say; "" if nothing is. `shards`: of the dataset."""
     again = "it is passed over; `fastload index` writes it anew"
     try:
         sections = read_sidecar(dataset, segment)
     except DatasetError as error:
         return f"{error} ({again})"
-    for shard in shards:
-        data = sections.get(identity(shard))
-        if data is None:
+    for key, data in sections.items():
+        shard = shards.get(key)
+        if shard is None:
             continue
         try:
             section = parse(data, shard)

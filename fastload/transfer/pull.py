@@ -116,13 +116,13 @@ def _prepare(folder: Path, overwrite: bool) -> None:
 def _keep(folder: Path, files: tuple[DataFile, ...]) -> list[DataFile]:
     """Removes what an earlier pull has left and is of no use, writes the journal, and returns the files that are to be downloaded."""
     had = _had(folder)
-    complete = {
+    complete = {JOURNAL_NAME} | {
         file.name
         for file in files
         if had.get(file.name) == file.digest and (folder / file.name).is_file() and (folder / file.name).stat().st_size == file.bytes
     }
     for name in sorted(os.listdir(folder), key=lambda name: (name != MANIFEST_NAME, name)):
-        if is_packed_file(name) and name not in complete | {JOURNAL_NAME}:
+        if is_packed_file(name) and name not in complete:
             (folder / name).unlink()
     sync_folder(folder)
     content = {"format": PULL_FORMAT, "version": _VERSION, "files": {file.name: file.digest for file in files}}

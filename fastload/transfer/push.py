@@ -21,6 +21,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,8 @@ FILES_AT_ONCE = 2
 """Uploads at a time; each has several parts in flight."""
 _NOTE_EVERY = 2.0
 """Seconds between two writes of progress.json, so that small shards do not cost a request more each."""
+_NOTE_SHARE = 20
+"""Times what the last write took: it names all objects anew, and of very many takes seconds itself."""
 _LAST_NOTES_S = 1.0
 """Seconds for the last write of progress.json after Ctrl-C: the server may be silent."""
 _STOPPED = "the push was stopped"
@@ -293,7 +296,7 @@ class _Notes:
         self._objects = bucket.objects
         self._dataset = manifest.samples_digest
         self._contents: dict[str, str] = {}
-        self._written = 0.0
+        self._written = self._took = 0.0
         self.objects: dict[str, ObjectInfo] = {}
         content = _read_notes(bucket.objects) if JOURNAL_NAME in bucket.listed else None
         self.found = content is not None
@@ -309,15 +312,17 @@ class _Notes:
         """Notes an object that was sent; it is written now and then."""
         self.objects[file.name] = info
         self._contents[file.name] = file.digest
-        if time.monotonic() - self._written >= _NOTE_EVERY:
+        if time.monotonic() - self._written >= max(_NOTE_EVERY, _NOTE_SHARE * self._took):
             self.write()
 
     def write(self) -> None:
         """Writes the object progress.json. Raises RemoteError."""
+        began = time.monotonic()
         entries = {name: {"etag": info.etag, "content": self._contents[name]} for name, info in self.objects.items()}
         content = {"format": _FORMAT, "version": _VERSION, "dataset": self._dataset, "objects": entries}
         self._objects.put(JOURNAL_NAME, checked.seal(content))
         self._written = time.monotonic()
+        self._took = self._written - began
 
 
 def _text(value: object) -> str | None:
@@ -360,12 +365,15 @@ class _Sender:
         with threads as pool, Progress(self._samples, "push", shown=progress) as bar:
             bar.start(self._share(self._before), self._before)
             try:
-                for upload in self._uploads:
+                left = iter(self._uploads)
+                for upload in islice(left, 2 * FILES_AT_ONCE):  # and no more: a wait looks at each that is running
                     running[pool.submit(self._send, upload)] = upload.file
                 while running:
                     done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
                     for future in done:
                         self._notes.add(running.pop(future), future.result())
+                    for upload in islice(left, len(done)):
+                        running[pool.submit(self._send, upload)] = upload.file
                     bar.update(self._share(self._before + self._sent), self._before + self._sent)
             except BaseException as error:
                 self._stopped = True

@@ -28,7 +28,6 @@ from fastload.packing.options import BoxFormat, Check, Encode, Exif, Format, OnE
 from fastload.packing.sources.protocol import Value, schema_of
 from fastload.packing.trace import Traced
 from fastload.store import MANIFEST_NAME, DatasetChange, Field, Manifest, ShardEntry, numbered
-from fastload.store.change import Kind
 from fastload.store.manifest import dataset_folder
 from fastload.store.progress import DONE_NAME, WORK_NAME, remove_work
 from fastload.versions.concat import joined_options, joined_summary
@@ -366,8 +365,9 @@ class _Append:
         change, packed = self._change, Manifest.load(self.folder)
         now = change.manifest
         try:
-            shards = [self._take_shard(shard, packed) for shard in packed.shards]
-            sidecars = [replace(sidecar, file=self._take(sidecar.file, "index")) for sidecar in packed.sidecars]
+            shards = [self._take_shard(*each, packed) for each in zip(packed.shards, change.unused_names("shard"), strict=False)]
+            names = change.unused_names("index")
+            sidecars = [replace(each, file=self._take(each.file, name)) for each, name in zip(packed.sidecars, names, strict=False)]
         except OSError as error:
             raise PackError(f"cannot move the new shards into {change.path}: {error.strerror}; mend that and {_GO_ON}") from None
         new = replace(
@@ -382,18 +382,17 @@ class _Append:
         self._clear()
         return manifest
 
-    def _take(self, file: str, kind: Kind) -> str:
+    def _take(self, file: str, name: str) -> str:
         """Gives a file a name in the dataset's folder, and returns it."""
-        name = self._change.unused_name(kind)
         try:
             os.link(self.folder / file, self._change.path / name)
         except OSError:
             os.replace(self.folder / file, self._change.path / name)
         return name
 
-    def _take_shard(self, shard: ShardEntry, packed: Manifest) -> ShardEntry:
+    def _take_shard(self, shard: ShardEntry, name: str, packed: Manifest) -> ShardEntry:
         """Gives a shard a name in the dataset's folder, and returns its entry there."""
-        name = self._take(shard.file, "shard")
+        self._take(shard.file, name)
         base = shard.base if shard.base is None else os.path.normpath(os.path.join(WORK_NAME, shard.base))
         names = [field.name for field in self._change.manifest.schema]
         order = tuple(field.name for field in packed.schema)

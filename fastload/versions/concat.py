@@ -6,8 +6,9 @@ Options and summaries of a manifest, joined where samples of several packs becom
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +104,18 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
     lock = _claim(target)
     try:
         here = os.path.realpath(target)
+        places = [cache(partial(_place, folder=os.path.realpath(folder), here=here)) for folder in folders]
         shards = [
-            _referred(shard, manifest, manifests[0], os.path.realpath(folder), here)
-            for folder, manifest in zip(folders, manifests, strict=True)
+            _referred(shard, manifest, manifests[0], place)
+            for place, manifest in zip(places, manifests, strict=True)
             for shard in manifest.shards
         ]
         options, summary = dict(manifests[0].options), dict(manifests[0].summary)
         for manifest in manifests[1:]:
             options, summary = joined_options(options, manifest.options), joined_summary(summary, manifest.summary)
         sidecars = tuple(
-            replace(sidecar, folder=_place(sidecar.folder, os.path.realpath(folder), here))
-            for folder, manifest in zip(folders, manifests, strict=True)
+            replace(sidecar, folder=place(sidecar.folder))
+            for place, manifest in zip(places, manifests, strict=True)
             for sidecar in manifest.sidecars
         )
         new = Manifest(manifests[0].schema, numbered(shards), classes, options, summary, sidecars=sidecars[:SIDECAR_LIMIT])
@@ -174,15 +176,15 @@ def _place(name: str | None, folder: str, here: str) -> str:
     return os.path.relpath(os.path.realpath(os.path.join(folder, name or "")), here)
 
 
-def _referred(shard: ShardEntry, manifest: Manifest, first: Manifest, folder: str, here: str) -> ShardEntry:
-    """A shard's entry as it is in the new dataset in `here`; `folder` is that of the dataset that has it now."""
+def _referred(shard: ShardEntry, manifest: Manifest, first: Manifest, place: Callable[[str | None], str]) -> ShardEntry:
+    """A shard's entry as it is in the new dataset; `place` gives what that one names a folder that the manifest names."""
 
     def part(segment: Segment) -> Segment:
-        return replace(segment, folder=_place(segment.folder, folder, here))
+        return replace(segment, folder=place(segment.folder))
 
     return replace(
         shard.hiding(manifest.schema, first.schema),
-        folder=_place(shard.folder, folder, here),
+        folder=place(shard.folder),
         rows=None if shard.rows is None else part(shard.rows),
         added={name: part(segment) for name, segment in shard.added.items()},
     )

@@ -36,8 +36,9 @@ def prune(path: str | os.PathLike[str], *, keep: int = 1) -> PruneSummary:
     """Gives up all versions of a dataset but the newest, and removes the files that no remaining version names.
 
     Only files in the dataset's own folder, with names that fastload gives, are removed; an append that was stopped is given up too.
-    Processes that have an old version open keep what they have open; they cannot open it again, and neither can processes that are
-    forked or spawned from them. A dataset made by `concat` that refers to files that are removed here loses them.
+    Processes that have an old version open keep the files that they have open, which is all, unless the dataset has more shards than a
+    quarter of `ulimit -n`; they cannot open it again, and neither can processes that are forked or spawned from them. A dataset made by
+    `concat` that refers to files that are removed here loses them.
 
     Args:
         path: the dataset's directory.
