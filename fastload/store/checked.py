@@ -101,8 +101,8 @@ def seal(content: Mapping[str, Any]) -> bytes:
 def _lines(value: Any) -> str:
     """JSON text of a value; of a list of objects that begin with the same key, each on a line of its own.
 
-    Encoded as one, since an encoder is made for each call, and json's own indentation is five times as slow. What is replaced has a quotation
-    mark after a brace, which no text within quotation marks can have.
+    All are encoded by one call, since each makes an encoder, and json's own indentation is five times as slow. What is replaced has a
+    quotation mark after a brace, which no text within quotation marks can have.
     """
     text = _ENCODER.encode(value)
     if isinstance(value, list) and value and isinstance(value[0], dict) and value[0]:

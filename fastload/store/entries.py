@@ -139,8 +139,8 @@ class ShardEntry:
     @property
     def plain(self) -> bool:
         """Whether format version 1 can describe it: none of the keys with a default is needed."""
-        defaults = self.folder is self.rows is self.fields is self.base is None and not self.added
-        return defaults and self.key == self.first and self.stored == self.count
+        none = all(each is None for each in (self.folder, self.rows, self.fields, self.base))
+        return none and not self.added and self.key == self.first and self.stored == self.count
 
     @property
     def files(self) -> tuple[tuple[str | None, str], ...]:
@@ -288,7 +288,7 @@ def _parse_plain(stored: Any, columns: Set[str], next_index: int, names: Set[str
     for each in sums.values():
         if type(each) is not int or not 0 <= each <= _U32:
             return None
-    return ShardEntry(file, first, count, size, crc, sums)
+    return ShardEntry(file, first, count, size, crc, sums, None, first, count)  # key and stored: their defaults cost a tenth more
 
 
 def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, what: str) -> ShardEntry:

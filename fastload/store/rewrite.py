@@ -5,7 +5,8 @@ NOTE [ rewrite: what is durable when ]
 2. manifest.json is replaced by one that names the new file in the place of the old one, once the file and its name are on
    the disk. That rename is the commit: before it the dataset is the old one, after it the new one.
 3. The old file is removed after that, unless an older version of the dataset names it. A process that has it open keeps it
-   (as deleted files are kept); one that opens the dataset later, a forked child too, reads the new manifest.
+   (as deleted files are kept; of very many shards not all stay open: NOTE [ store: open files ]); one that opens the dataset later, a
+   forked child too, reads the new manifest.
 4. A file with a shard's name that no manifest names was left over by a kill. The next writer removes it, under the lock that
    admits one writer.
 5. The sidecar is made anew at the end, and synced before the manifest names it. Until then, a shard that was rewritten is in none.
