@@ -23,7 +23,7 @@ def main() -> None:
         spec["url"], [T.CenterCrop(64)], cache=spec["cache"], cache_size=spec["cache_size"], storage_options=spec["options"]
     )
     shard = spec["rank"], spec["ranks"]
-    given: dict[str, Any] = {"batch_size": spec["batch"], "num_workers": spec["depth"], "prefetch_factor": 1, "seed": spec["seed"]}
+    given: dict[str, Any] = {"batch_size": spec["batch"], "num_workers": 2, "prefetch_factor": spec["depth"], "seed": spec["seed"]}
     if spec["order"] == "window":
         sampler = WindowSampler(train, block=spec["block"], buffer=spec["buffer"], seed=spec["seed"], rank=shard[0], num_replicas=shard[1])
         given |= {"sampler": sampler}
