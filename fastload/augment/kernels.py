@@ -17,7 +17,7 @@ _RED, _GREEN, _BLUE = 0.2989, 0.587, 0.114
 
 
 def on_cpu(device: torch.device) -> bool:
-    """Whether it has caches to mind and no queue: what goes another way there asks this, so that a test can have the CPU go the other."""
+    """Returns True if a device has caches to mind and no queue. Such branches ask here, so that a test can send the CPU the other way."""
     return device.type == "cpu"
 
 
@@ -67,7 +67,7 @@ def saturation(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def mean_of(level: Tensor) -> Tensor:
-    """Of each row, (B, 1, 1, 1). Summed in float64, rounded once: how many rows there are, and threads to sum, then leaves no trace."""
+    """Mean of each row, (B, 1, 1, 1). Summed in float64 and rounded once, so that the number of rows, or of threads, leaves no trace."""
     if level.device.type == "mps":  # has no float64
         return level.mean(dim=(1, 2, 3), keepdim=True)
     return level.mean(dim=(1, 2, 3), keepdim=True, dtype=torch.float64).float()

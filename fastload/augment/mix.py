@@ -76,7 +76,7 @@ class MixUp(_Mix):
     """
 
     def share(self, seed: int, epoch: int, indices: Indices) -> float:
-        """Of each row's own image in this batch."""
+        """Share of each row's own image in this batch."""
         return float(beta(batch_draw(seed, epoch, indices, _MIXUP, BETA_WORDS), self.alpha)[0])
 
     def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:

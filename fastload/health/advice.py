@@ -65,7 +65,7 @@ def _on_spikes(figures: Figures) -> list[str]:
 
 
 def _split_knob(figures: Figures) -> str | None:
-    """How several workers come to make one batch, where they do not."""
+    """Advice that lets several workers make one batch; None if they do, or cannot."""
     if figures.engine is None:
         return 'if the dataset has indices, use FastLoader with seed_by="sample": a slow sample then holds up one row'
     if figures.engine != "processes" or figures.seed_by == "sample" or figures.splits_batches is False or figures.workers == 1:
@@ -126,7 +126,7 @@ def _useful_workers(figures: Figures) -> int:
 
 
 def _stage_knobs(figures: Figures, bound: str | None) -> list[str | None]:
-    """What makes the slowest stage faster."""
+    """Settings that make the slowest stage faster."""
     smaller = _smaller(figures)
     if bound in ("decode", "resize"):
         return [smaller]
@@ -146,7 +146,7 @@ def _stage_knobs(figures: Figures, bound: str | None) -> list[str | None]:
 
 
 def _native_knob(figures: Figures) -> str | None:
-    """How native threads come to make the batches, where another engine does."""
+    """Advice that lets native threads make the batches; None if they do, or nothing would."""
     if figures.engine == "threads":
         return None
     if figures.mend is not None:

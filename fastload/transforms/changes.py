@@ -18,11 +18,11 @@ _LONGEST = 4096
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What planning reads of a transform; equal fingerprints give equal plans.
+    """Everything that planning reads of a transform; equal fingerprints give equal plans.
 
     Attributes:
-        key: the identity of each step, with the parameters of torchvision's own classes and what of their code was replaced; then what
-            planning reads beside the steps. fastload's transforms cannot change, and a step that runs in Python is called as it is.
+        key: the identity of each step, with the parameters and replaced code of torchvision's own classes; then the values that planning
+            reads beside the steps. fastload's transforms cannot change, and a step that runs in Python is called as it is.
         steps: keeps the steps alive, so that no other object takes their identity.
     """
 
