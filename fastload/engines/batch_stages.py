@@ -148,7 +148,7 @@ def form_of(settings: Settings, data: NativeData | None) -> Form | None:
 
 
 def floats_on_device(settings: Settings, plan: Plan) -> bool:
-    """Whether a batch stage, and not the native pass, converts bytes to floats."""
+    """Returns True if a batch stage, and not the native pass, converts bytes to floats."""
     apart = settings.collation is not None and settings.collation.form == "list"
     on_cuda = settings.device is not None and settings.device.type == "cuda" and not apart
     return on_cuda or settings.has_floats or any(op.name in _FLOATS for op in plan.device)

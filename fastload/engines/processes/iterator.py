@@ -153,12 +153,12 @@ class WorkerIterator(LoaderIterator):
 
     @property
     def closed(self) -> bool:
-        """Whether this iterator has no workers in this process any more."""
+        """True if this iterator has no workers in this process any more."""
         return self._closed or self._pid != os.getpid()
 
     @property
     def usable(self) -> bool:
-        """Whether the iterator can begin another epoch."""
+        """True if the iterator can begin another epoch."""
         return not (self.closed or self._inconsistent)
 
     # NOTE [ worker batches: interrupted updates ]

@@ -1,8 +1,7 @@
 """Worker: the main loop of a worker process, which receives tasks, makes batches and puts them into slots.
 
 It makes a batch as torch's worker does, with the same fetching, collating, seeds and exceptions. Only the way back to the parent differs.
-
-Limits of malloc in a worker process: how much freed memory a worker keeps for its next batch.
+Limits of malloc decide how much freed memory a worker keeps for its next batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin early.
+"""ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin early. NativeIterator: iterates
+packed data by the thread engine, with a number of batches in flight.
 
 NOTE [ epochs: the next one, begun early ]
 When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, on the
@@ -11,8 +12,6 @@ undone. Nor is any without workers, where torch draws nothing of the order at it
 Files outside of packed data, in place or attached, may change between the early reading and iter(). So the batches that are in flight at
 iter() are marked, and rows of theirs whose files have another stamp (inode, size, times of change) are made again when their batch is
 finished. Only the files of those batches are asked for their status; batches that are submitted later read the files as they are then.
-
-NativeIterator: iterates packed data by the thread engine, with a number of batches in flight.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class IndexQueue:
 
     @property
     def exhausted(self) -> bool:
-        """Whether take() will give no index batch any more."""
+        """True if take() will return no more index batches."""
         return self.batches is None and not self._drawn
 
     def begin(self) -> None:
@@ -211,7 +210,7 @@ class NativeIterator(LoaderIterator):
 
     @property
     def usable(self) -> bool:
-        """Whether it can go on with another pass: it belongs to this process."""
+        """True if it can go on with another pass: it belongs to this process."""
         return self._engine.pid == os.getpid()
 
     def drop(self) -> None:
@@ -465,7 +464,7 @@ class ThreadEpochs:
         return iterator
 
     def _is_right(self, plan: ExecutionPlan, early: EarlyEpoch, epoch_state: EpochState) -> bool:
-        """Whether the early epoch was made from what iter() finds now, which has begun its epoch with `epoch_state`."""
+        """Returns True if everything that made the early epoch is as iter() finds it now; iter() has begun its epoch with `epoch_state`."""
         settings = plan.settings
         if early.plan is not plan or not _can_begin_early(settings):
             return False
@@ -494,7 +493,7 @@ def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
 
 
 def _can_begin_early(settings: Settings) -> bool:
-    """Whether what iter() of the next epoch draws can be drawn now, and undone."""
+    """Returns True if the draws of the next epoch's iter() can be made now, and undone."""
     return settings.num_workers > 0 and settings.order.can_be_undone
 
 

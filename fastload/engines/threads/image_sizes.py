@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class ImageLayout(NamedTuple):
-    """How the images of a batch lie in its slot.
+    """Layout of a batch's images in its slot.
 
     Attributes:
         kind: "equal": all have one size. "list": each has its own size, one after another. "padded": each has its own size, in the top left
             corner of a frame of zeros as large as the batch's largest height and width.
-        pad_to: what the sides of a frame are multiples of.
-        even: boxes and other rows of any number begin at equal steps from sample to sample, and not one right after another.
-        bounded: the sizes that are known before the images are made are the largest that they can have.
+        pad_to: number of which the sides of a frame are multiples.
+        even: True if boxes and other rows of any number begin at equal steps from sample to sample; False if one right after another.
+        bounded: True if the sizes known before the images are made are upper bounds.
     """
 
     kind: str = "equal"
@@ -38,7 +38,7 @@ EQUAL, LIST = ImageLayout(), ImageLayout("list")
 
 
 def layout_for(collate_fn: Any) -> ImageLayout:
-    """How images of different sizes, and rows of any number, lie for a collate_fn other than torch's, which stacks them."""
+    """Layout of images of different sizes, and of rows of any number, for a collate_fn other than torch's, which stacks them."""
     if not isinstance(collate_fn, Collate):
         return LIST
     even = collate_fn.form == "padded"
@@ -52,7 +52,7 @@ class BatchSizes:
     Attributes:
         sizes: uint32 (parts, rows, 2), width and height; 0 x 0 of a row that cannot be made. Where the layout is bounded, the largest.
         failed: (row, reason) of each such row.
-        layout: how they lie.
+        layout: layout of the images.
     """
 
     sizes: npt.NDArray[np.uint32]
