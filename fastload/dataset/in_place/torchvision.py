@@ -33,7 +33,7 @@ class FileDataset(InPlaceDataset):
         self._open = known.open
 
     def is_of(self, dataset: Any, known: KnownDataset) -> bool:
-        """Whether it is that dataset, with the lists that it has now."""
+        """Returns True if it is made of that dataset, with the lists that the dataset has now."""
         same = dataset is self.dataset and known.open == self._open and len(known.lists) == len(self._lists)
         return same and all(now == kept for now, kept in zip(known.lists, self._lists, strict=True))
 
