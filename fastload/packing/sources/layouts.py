@@ -87,7 +87,7 @@ def recognised_source(folder: str) -> Source | None:
 
 
 def is_telling(name: str) -> bool:
-    """Whether a folder's name may tell a layout, so that class folders with one of this name may be taken for something else."""
+    """Returns True if a folder's name may tell a layout, so that class folders with one of this name may be taken for something else."""
     return name.lower() in _TELLING_NAMES
 
 
@@ -203,7 +203,7 @@ def _voc_folders(path: str, below: set[str]) -> set[str] | None:
 
 
 def _holds(folder: str, *endings: str) -> bool:
-    """Whether such files are right in a folder, or in one below it."""
+    """Returns True if such files are in a folder itself, or in one right below it."""
     inner = (os.path.join(folder, name) for name in sorted(subfolders(folder))[:_LOOKED_INTO])
     return any(files_in(each, *endings) for each in (folder, *inner))
 

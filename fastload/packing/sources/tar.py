@@ -1,8 +1,5 @@
-"""WebDataset tars: members that share a name up to the first dot make one sample.
-
-Members of tars: where each lies, and which of them are one sample. Data are read later, by their places.
-
-Tars that `fastload export` wrote: which member each field is in, and the samples with the fields that the tar says.
+"""WebDataset tars: members that share a name up to the first dot make one sample. Members are listed first, and read later, by place.
+A tar that `fastload export` wrote names its fields, and the member of each.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ class Tars:
     """The samples of one or many .tar files, in the order given.
 
     Attributes:
-        title: what the user named.
+        title: name of the source as the user gave it.
         paths: the files.
         samples: (number of the file, key, members) of each.
         comments: of the files' global pax headers; "" of one without.
@@ -69,7 +66,7 @@ class Tars:
 
 
 class TarSamples:
-    """What the sources of tars have in common: they read the samples of `tars`."""
+    """Base of the sources of tars: they read the samples of `tars`."""
 
     concurrent = True
 
@@ -413,7 +410,7 @@ class TarSource(TarSamples):
         return Field(stem.replace(".", "_"), "image", "uint16" if deep else "", (1,) if deep else ())
 
     def _is_deep(self, extension: str) -> bool:
-        """Whether the first picture that can be read has 16 bits."""
+        """Returns True if the first picture that can be read has 16 bits."""
 
         def deep(position: int) -> bool:
             try:
