@@ -73,7 +73,7 @@ cdef class Geometry:
 
     @property
     def mask_fill(self):
-        """What masks show beyond their source."""
+        """Label that masks show beyond their source."""
         return self.geometry.mask_fill
 
     @property
@@ -91,7 +91,7 @@ cdef class Geometry:
 
     @property
     def exchanged(self):
-        """Whether an odd number of the flips that were drawn exchange keypoints."""
+        """True if an odd number of the flips that were drawn exchange keypoints."""
         return self.geometry.exchanged
 
     def keypoints(self, points):

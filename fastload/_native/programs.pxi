@@ -193,7 +193,7 @@ cdef class Source:
 
     @property
     def has_items(self):
-        """Whether more of a record than its image goes into a row."""
+        """True if more of a record than its image goes into a row."""
         return self.source.item_count > 0
 
     def __dealloc__(self):

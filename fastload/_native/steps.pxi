@@ -155,7 +155,7 @@ cdef class StepTimer:
             PyThread_release_lock(self.lock)
 
     cdef bint _shared(self) noexcept:
-        """Whether other threads of this process may be in next()."""
+        """True if other threads of this process may be in next()."""
         if self.forks != fl_shm_forks():
             if self.pid != _getpid():
                 return False

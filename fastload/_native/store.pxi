@@ -129,7 +129,7 @@ cdef class Store:
         check(code, &err)
 
     def places(self, uint32_t shard):
-        """Where a shard's stored samples lie in its file, as bytes: for each, u64 offset and u32 size."""
+        """Places of a shard's stored samples in its file, as bytes: for each, u64 offset and u32 size."""
         self._known(shard)
         cdef uint64_t stored
         cdef const fl_store_tree *tree = fl_store_shard_tree(self.ptr, shard, &stored)

@@ -10,16 +10,16 @@ import numpy as _np
 
 
 cdef class Output:
-    """What a part of a batch is made of.
+    """Form of a part of a batch.
 
     Args:
         dtype: "uint8" ("uint16" of planes of 2 bytes), "float32", "float16" or "bfloat16".
         layout: "HWC" or "CHW".
-        lut: for float dtypes, what each value of each channel becomes: 3 x 256 values of dtype; of planes channels x 256 or 65536.
+        lut: for float dtypes, the value of each byte value in each channel: 3 x 256 values of dtype; for planes channels x 256 or 65536.
         planes: (channels, bytes of a value) of an image that is not 8-bit RGB; None: it is.
 
     Attributes:
-        channels: of the image.
+        channels: number of channels of the image.
     """
 
     cdef readonly str dtype
@@ -147,7 +147,7 @@ cdef class _Targets:
             self.target[i].sink.data = <uint8_t *>data + self.at[i]
 
     cdef size_t _row_bytes(self, int i) noexcept:
-        """Of the only row of part i."""
+        """Bytes of the only row of part i."""
         return self.target[i].row_bytes if self.places is NULL else self.target[i].places[0].bytes
 
     cdef void _tighten(self) noexcept nogil:
@@ -157,7 +157,7 @@ cdef class _Targets:
             fl_target_tighten(&self.target[i], <uint32_t>self.rows, self.pad_to)
 
     cdef object _placed(self, int i):
-        """Of part i's rows where they start, their widths and heights, as an int64 array (rows, 3); None where all are alike."""
+        """Start, width and height of each of part i's rows, as an int64 array (rows, 3); None if all are alike."""
         cdef int64_t[:, ::1] out
         cdef size_t row
         if self.places is NULL:
