@@ -41,7 +41,7 @@ cdef class _Items:
     is a sequence of two numbers of keypoints each, which flips exchange.
 
     Attributes:
-        form: what the items of all sources of a batch have in common.
+        form: properties that the items of all sources of a batch must have in common.
     """
 
     cdef fl_item *item

@@ -28,7 +28,7 @@ cdef class Geometry:
         size: (width, height) of the sample's image.
         seed, epoch, index: the sample's key.
         boxes: float32 or int64 (count, 4, 5 or 8 by the format), not changed; None for a sample without boxes.
-        format: of the boxes given: "xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr" or "xyxyxyxy".
+        format: format of the boxes given: "xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr" or "xyxyxyxy".
 
     Raises:
         ArgumentError: the boxes do not fit their format, a crop does not fit the image, or RandomIoUCrop has no boxes.

@@ -131,7 +131,7 @@ def split_varying(bytes data not None, uint32_t levels, uint32_t unit):
 
     Args:
         data: the entry.
-        levels: of lengths before the values, 0 to 2.
+        levels: number of levels of lengths before the values, 0 to 2.
         unit: bytes of one value of the innermost level.
 
     Returns:

@@ -70,12 +70,12 @@ cdef class _Targets:
     """The parts of a batch, one after the other in its slot, each on a cache line of its own. See NOTE [ target: images of different sizes ].
 
     Args:
-        rows: of the batch.
+        rows: number of rows of the batch.
         sizes: "equal": (width, height) of each part. Else uint32 (parts, rows, 2): that of each row.
         outputs: the Output of each part.
         layout: "equal", "list" or "padded".
-        pad_to: of "padded", what the sides of its frames are multiples of.
-        bounded: whether the sizes are the largest that are possible, and each row's own is known when it is made; not of "equal".
+        pad_to: for "padded", the number of which the sides of its frames are multiples.
+        bounded: True if the sizes are upper bounds, and each row's own is known when it is made; not for "equal".
     """
 
     cdef fl_target *target

@@ -136,7 +136,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         cache: for a dataset in a bucket: the folder on a local disk that keeps fetched bytes, shared by all processes of the host;
             default: FASTLOAD_CACHE, or fastload in the user's cache folder.
         cache_size: the most bytes that all caches in that folder take, as a number or a text such as "200GiB". What is cached stays;
-            default: what they have, and 0.8 of what is free on the disk.
+            default: the bytes they have, and 0.8 of the free ones on the disk.
         storage_options: options of the store: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...) and
             ``client_options``; for other protocols fsspec's. Options that are not given are taken from the environment.
         timeout: seconds in which a request to the store is tried again (default 60).

@@ -44,7 +44,7 @@ class Tars:
         title: name of the source as the user gave it.
         paths: the files.
         samples: (number of the file, key, members) of each.
-        comments: of the files' global pax headers; "" of one without.
+        comments: comment of each file's global pax header; "" if it has none.
         left_out: members that belong to no sample.
 
     Raises:
