@@ -38,10 +38,10 @@ class _Samples(Protocol[_T]):
 
 
 class FastLoader(DataLoader[_T]):
-    """A `torch.utils.data.DataLoader`; on packed data, with a native engine.
+    """A `torch.utils.data.DataLoader` whose batches of packed data are made by native threads.
 
-    1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is
-       read, decoded, cropped and resized by threads that hold no GIL and live as long as the loader. So are the files of torchvision's
+    1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is read,
+       decoded, cropped and resized by native threads, which hold no GIL and live as long as the loader. So are the files of torchvision's
        ImageFolder and the like, where they lie. Any other dataset runs exactly as under torch's DataLoader. The dataset is read at every
        `iter()`: a Subset's indices, a transform or a sampler that was changed since, in place or not, is in force from there on; a pass
        under way is not touched. Nothing is written into it.
@@ -65,9 +65,12 @@ class FastLoader(DataLoader[_T]):
             hundreds of millions of samples; `fastload.KeyedSampler` has ranks.
         worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's. On packed data the first two have
             nothing to act on, and say so with a warning; threads always persist, and with persistent_workers so does the base seed.
-        num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
-            calling thread), processes otherwise (None: 0, as torch).
-        prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
+        num_workers: native threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
+            calling thread), worker processes otherwise (None and 0: the calling process, as torch).
+        prefetch_factor: batches in flight (default 2). Native threads: in all, whatever num_workers is, for all threads fill the oldest.
+            Worker processes: for each, as DataLoader's, so prefetch_factor * num_workers in all. With num_workers=0, in the calling process
+            or on packed data, a batch is made when it is asked for, and prefetch_factor is refused. Batches that wait on their device are
+            `device_prefetch` more.
         engine: "auto": native threads wherever they can do all that the dataset and its transform ask for. "native": they do, or
             ArgumentError says why not. "python": the dataset's own code makes every sample, in worker processes or the calling process:
             torch's results bit for bit. None: FASTLOAD_ENGINE, or "auto".
@@ -356,13 +359,14 @@ class FastLoader(DataLoader[_T]):
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made.
 
-        Keys, of which those that the engine does not count are missing: "engine" ("threads", "processes" or "caller"), "workers",
-        "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage: over all workers, and
-        "copy" and "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes"
-        (what went by pickle instead), "fetched_bytes" (of records, from buckets), "fallbacks" (JPEGs that native threads left to
+        Keys, of which those that the engine does not count are missing: "engine" ("threads": native threads, "processes": worker
+        processes, "caller": the calling process), "workers" (threads or processes), "batches", "samples", "bytes" (through slots), "ready"
+        (batches) and "depth" (batches in flight, as prefetch_factor sets them), "stage_seconds" (by stage: over all workers, and "copy" and
+        "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes" (batches
+        that went by pickle instead), "fetched_bytes" (of records, from buckets), "fallbacks" (JPEGs that native threads left to
         libjpeg-turbo, the slower decoder: progressive or damaged files, and other unusual kinds), "loaded" (files in place that their
-        dataset's own loader opened, in this process, because they are no sound JPEGs), "restarts", "replaced", "skipped", "slow" (the
-        slowest samples, as (index, seconds)).
+        dataset's own loader opened, in the calling process, because they are no sound JPEGs), "restarts", "replaced", "skipped", "slow"
+        (the slowest samples, as (index, seconds)).
         """
         return stats(self._fastload)
 

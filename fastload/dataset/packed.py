@@ -1,4 +1,4 @@
-"""PackedDataset: a packed folder as an ordinary torch Dataset, and as the native engine reads it.
+"""PackedDataset: a packed folder as an ordinary torch Dataset, and as native threads read it.
 
 `dataset[i]` and a FastLoader's batches come out of one C function, so both give the same pixels for the same
 (seed, epoch, index). FolderAttributes are the attributes that torchvision's ImageFolder has beside its samples.
@@ -459,7 +459,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     @property
     def is_batched_natively(self) -> bool:
-        """True if the native engine can make batches of the delivered fields, whatever the transform."""
+        """True if native threads can make batches of the delivered fields, whatever the transform."""
         return self.image_field in self.fields
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:

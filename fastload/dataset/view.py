@@ -1,5 +1,5 @@
 """NativeView: a loader's dataset resolved, anew for every pass, to rows of packed data or of images in place; the snapshots that one epoch
-reads, and the decision whether the native engine reads them.
+reads, and the decision whether native threads read them.
 
 NOTE [ view: read at every pass ]
 A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the next iter() finds. So a Resolver
@@ -61,7 +61,7 @@ _MAKERS = (
         "opened",
     ),
 )
-"""Attributes of PackedDataset that make `ds[i]`. If another's code replaces one, the native engine does not read the dataset."""
+"""Attributes of PackedDataset that make `ds[i]`. If another's code replaces one, native threads do not read the dataset."""
 _OWN = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
 
 Draws = tuple[int | None, int, Changes | None]
@@ -69,7 +69,7 @@ Draws = tuple[int | None, int, Changes | None]
 
 
 NativeDataset = PackedDataset | InPlaceDataset
-"""A dataset that the native engine reads: records of a packed dataset, or images in place."""
+"""A dataset that native threads read: records of a packed dataset, or images in place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -517,7 +517,7 @@ class NativeData:
 
     Attributes:
         view: the rows, with transforms planned without a device.
-        native: the rows that the native engine reads, if it can run the whole transform, or all but what is left to the device.
+        native: the rows that native threads read, if they can run the whole transform, or all but what is left to the device.
         snapshots: by id of the user's dataset, the snapshot of it.
     """
 
@@ -556,7 +556,7 @@ class NativeData:
         )
 
     def for_python(self, dataset: Any, draws: Draws) -> Any:
-        """A copy of the user's dataset tree for engines that run Python per sample: its plans fixed, its draws those of one epoch."""
+        """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed, its draws those of one epoch."""
         out = rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1]))
         set_mixture(out, draws)
         return out
@@ -583,12 +583,12 @@ class NativeDataReader:
         self.by_transform = False
 
     def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> NativeData | None:
-        """The dataset as it is now; None if it is neither packed nor one that the native engine reads in place.
+        """The dataset as it is now; None if it is neither packed nor one that native threads read in place.
 
         Args:
             dataset: the loader's dataset.
             device: True if ops of the transforms may be left to a device.
-            native: True if the native engine may run.
+            native: True if native threads may run.
             cache: the folder of index caches for images in place.
 
         Raises:
@@ -681,7 +681,7 @@ def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
 
 
 def _native(view: NativeView, device: bool) -> NativeView | None:
-    """The rows with what the native engine does; None if another engine has to run.
+    """The rows as native threads make them; None if another engine has to run.
 
     Raises:
         TransformError: several views of an image leave a delivered field behind that lies in it, or rotated boxes are to become upright

@@ -71,8 +71,8 @@ class ExecutionPlan:
         mend: the change after which native threads make the batches; "" if they do, or no such change is known.
         data: the packed data; None for any other dataset.
         transfer: the device of finished batches, and the stages that run there.
-        collate_fn: function that engines that run Python call on the samples of a batch.
-        outputs: form in which the native engine writes each tensor of a batch; None on other engines.
+        collate_fn: function that worker processes, or the calling process, call on the samples of a batch.
+        outputs: form in which native threads write each tensor of a batch; None on other engines.
         size: size of the epoch on native threads, as far as it is known.
     """
 
@@ -88,7 +88,7 @@ class ExecutionPlan:
 
     @property
     def native(self) -> NativeView | None:
-        """The rows that the native engine reads; None on other engines."""
+        """The rows that native threads read; None on other engines."""
         return None if self.data is None else self.data.native
 
     @cached_property
@@ -132,7 +132,7 @@ class ExecutionPlan:
         return self.native is None or self.settings.seed is None
 
     def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
-        """The dataset as engines that run Python per sample read it, and, if it is packed or a Mixture, what its draws follow from."""
+        """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if it is packed or a Mixture."""
         dataset = self.settings.dataset
         draws = self.settings.seed, epoch, dataset.changes if isinstance(dataset, Mixture) else None
         if self.data is None:
@@ -157,7 +157,7 @@ class Planner:
         self.reads_packed = False
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
-        """Returns True if a dataset is packed data, or files that the native engine reads in place."""
+        """Returns True if a dataset is packed data, or files that native threads read in place."""
         self.reads_packed = self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
         return self.reads_packed
 
@@ -336,7 +336,7 @@ def _check_formats(data: NativeData) -> None:
 
 
 def outputs_for(settings: Settings, view: NativeView, transfer: TransferPlan) -> list[core.Output]:
-    """Form in which the native engine writes each tensor of a batch.
+    """Form in which native threads write each tensor of a batch.
 
     Raises:
         ArgumentError: dtype= contradicts the transform.

@@ -130,7 +130,7 @@ def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]
 
 
 def _worker(settings: Settings) -> str:
-    return "Python worker" if settings.num_workers else "calling process"
+    return "worker process" if settings.num_workers else "calling process"
 
 
 def _aligned(rows: Sequence[Row], costs: Costs | None) -> list[str]:
@@ -313,11 +313,11 @@ def _bucket(status: RemoteStatus) -> str:
 def _engine(plan: ExecutionPlan) -> str:
     workers = plan.settings.num_workers
     if plan.engine == "threads":
-        return f"{workers} native threads" if workers else "native, in the calling thread"
+        return f"{workers} native threads" if workers else "0 native threads: the calling thread decodes"
     if plan.engine == "caller":
-        return "Python, in the calling process"
+        return "calling process"
     kept = "kept over epochs" if plan.settings.persistent_workers else "anew for every epoch"
-    return f"Python, in {workers} worker processes, {kept}, over shared slots"
+    return f"{workers} worker processes, {kept}, over shared slots"
 
 
 def _schedule(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""InPlaceDataset: base of all datasets that are read in place, as the native engine and the loader need them.
+"""InPlaceDataset: base of all datasets that are read in place, as native threads and the loader need them.
 
 NOTE [ in place: who opens a file ]
 Native threads read and decode every image that is a whole and sound JPEG. Any other is opened as the dataset itself opens it, in the
@@ -65,7 +65,7 @@ class InPlaceDataset(TransformedDataset):
 
     @property
     def is_batched_natively(self) -> bool:
-        """True if the native engine can make batches of the delivered fields, whatever the transform."""
+        """True if native threads can make batches of the delivered fields, whatever the transform."""
         return self.image_field in self.fields
 
     @property
@@ -200,7 +200,7 @@ class InPlaceDataset(TransformedDataset):
         return SampleError(f"sample {index} ({self._listed.path(index)}): {reason}", index=index, reason=reason)
 
     def refusal(self) -> str | None:
-        """Why the native engine does not make its samples; None where it does."""
+        """The reason why native threads do not make its samples; None if they do."""
         plan = self.plan
         if not plan.native:
             return _first_of_python(plan)

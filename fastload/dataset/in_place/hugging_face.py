@@ -1,4 +1,4 @@
-"""ArrowDataset: the table of one of Hugging Face's datasets, as the native engine reads its images. OnImages: an image transform in a form
+"""ArrowDataset: the table of one of Hugging Face's datasets, as native threads read its images. OnImages: an image transform in a form
 that `set_transform` takes and FastLoader can read. A Dataset is recognised by class, attributes and code; the library is not imported.
 
 NOTE [ in place: which tables are recognised ]

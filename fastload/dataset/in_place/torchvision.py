@@ -1,4 +1,4 @@
-"""FileDataset: the files and labels of one of torchvision's datasets, as the native engine reads them."""
+"""FileDataset: the files and labels of one of torchvision's datasets, as native threads read them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin early. NativeIterator: iterates
-packed data by the thread engine, with a number of batches in flight.
+packed data by native threads, with a number of batches in flight.
 
 NOTE [ epochs: the next one, begun early ]
 When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, on the
@@ -113,9 +113,8 @@ class NativeIterator(LoaderIterator):
     2. A batch's error is raised when that batch's turn comes, and the batches after it stay deliverable.
     3. When the sampler is exhausted, free depth is used by `successor`, the next epoch begun early, if the loader makes one.
     4. If batches are moved or transformed, a thread does that ahead of the loop: see fastload.engines.threads.device_prefetch. It runs
-    from the
-       first start() without a depth until the end of the pass, close(), or the iterator's collection. Batches in flight and batches moved
-       ahead are then limited separately.
+       from the first start() without a depth until the end of the pass, close(), or the iterator's collection. Batches in flight and
+       batches moved ahead are then limited separately.
     5. Dropping the iterator half-way is safe: see core.Batch.
     """
 
