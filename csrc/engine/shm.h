@@ -1,4 +1,4 @@
-/* engine/shm: memory that several processes fill and read: the slots of process workers.
+/* engine/shm: memory that several processes fill and read: the slots of worker processes.
  *
  * Owner: whoever created or attached it; each process maps and unmaps for itself, the pages live until the last of them is gone. It is
  * anonymous (memfd), so a small /dev/shm does not matter and a killed process leaves nothing behind, and sealed against shrinking, so that
