@@ -213,7 +213,7 @@ def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) 
 
 
 def affine_labels(x: Tensor, matrix: Tensor, fill: Tensor | None = None) -> Tensor:
-    """The same for labels (G, N, H, W), by the nearest pixel; fill: float32 (1,)."""
+    """Resamples labels (G, N, H, W) by each row's matrix, as `affine`, by the nearest pixel; fill: float32 (1,)."""
     out = _resampled(x.float(), matrix, fill, "nearest")
     return out.to(x.dtype) if x.dtype.is_floating_point else out.round_().to(x.dtype)
 

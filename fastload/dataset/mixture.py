@@ -350,7 +350,7 @@ class Mixture(Dataset[Any]):
         self._changes = self._restored(described)
 
     def fits(self, described: Any) -> str:
-        """Why a state is of another mixture, or damaged; "" where it is of this one."""
+        """The reason why a state does not fit this mixture: another mixture's, or damaged; "" if it fits."""
         if not isinstance(described, dict) or described.keys() != {"seed", "samples", "lengths", "weights"}:
             return "it holds no mixture"
         ours = self.described()

@@ -68,7 +68,7 @@ class NativeImages:
 
     @classmethod
     def of(cls, reader: DatasetReader, names: Sequence[str]) -> NativeImages:
-        """Those of a packed dataset; `names`: of the delivered fields, whose further images they are."""
+        """The images of a packed dataset: the first, and the further ones among `names`, the delivered fields."""
         images = [field for field in reader.schema if field.kind == "image"]
         return cls([_image(reader, field) for field in images if field == reader.schema.image or field.name in names])
 
@@ -92,7 +92,7 @@ class NativeImages:
         return None if plan.fixed_sizes is None else plan.fixed_sizes * len(self.images)
 
     def further(self, plan: Plan) -> list[tuple[str, int | npt.NDArray[np.uint16], Sequence[core.Program]]]:
-        """As core.Source takes further images."""
+        """The further images, as core.Source takes them."""
         return [(each.name, each.number, plan.programs) for each in self.images[1:]]
 
     def outputs(self, plan: Plan, dtype: str | None, layout: str) -> list[core.Output]:
@@ -245,7 +245,7 @@ class NativeFields:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """As core.Source takes them."""
+        """The fields, as core.Source takes them."""
         return [self._item(each) for each in self.fields]
 
     def _item(self, each: NativeField) -> dict[str, Any]:

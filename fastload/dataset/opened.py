@@ -62,7 +62,7 @@ class OpenedDataset:
         self._conditions: ConditionEngine | None = None
 
     def own_form(self, form: SampleForm) -> SampleForm:
-        """The same form, where it is no names alone of an image and one mask: those are a pair, as segmentation's datasets give it."""
+        """The form, but for names alone of an image and one mask: these become a pair, as in segmentation's datasets."""
         if form.parts is None and [self.kinds.get(name) for name in form.names] == ["image", "mask"]:
             return SampleForm(form.names, form.names)
         return form

@@ -45,7 +45,7 @@ class FolderAttributes:
     @property
     @abstractmethod
     def opened(self) -> OpenedDataset:
-        """This process's open reader."""
+        """The open reader of this process."""
 
     @property
     @abstractmethod
@@ -102,7 +102,7 @@ class FolderAttributes:
 
     @Computed
     def imgs(self) -> list[tuple[str, int]]:
-        """The same as samples."""
+        """(path, label) pairs, as `samples`."""
         return self.samples
 
 
@@ -331,7 +331,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             return [self[i] for i in indices]
 
     def drawing(self, seed: int | None, epoch: int) -> PackedDataset:
-        """This snapshot with another epoch and, unless None, another seed."""
+        """A copy of this snapshot with another epoch and, unless None, another seed."""
         out = self._copied()
         out.seed, out.epoch = self.seed if seed is None else seed, epoch
         return out

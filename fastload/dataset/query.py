@@ -150,7 +150,7 @@ class Expression:
     def _parts(
         self, node: dict[str, Any], bound: frozenset[str], depth: int, lambdas: set[int]
     ) -> Iterable[tuple[Any, frozenset[str], int]]:
-        """Notes what a node says, and returns its parts, each with the lambdas' parameters that are known there, and its depth."""
+        """Notes the names and functions of a node; returns its parts, each with the lambdas' parameters known there, and its depth."""
         kind = node.get("class")
         if kind == "LAMBDA" and id(node) in lambdas:
             return [(node["expr"], bound | set(_parameters(node["lhs"])), _deeper(depth))]

@@ -56,7 +56,7 @@ class SampleForm:
         return cls(names, parts, is_dict)
 
     def __repr__(self) -> str:
-        """As it was given, in lists, tuples and dicts."""
+        """The form as it was given, in lists, tuples and dicts."""
         if self.parts is None:
             return repr(list(self.names))
         shown = [part if isinstance(part, str) else _shown(part) for part in self.parts]

@@ -153,7 +153,7 @@ class NativeView:
         return self.source[where], index.astype(np.uint64)
 
     def existing(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Those of the positions whose samples exist."""
+        """The positions whose samples exist."""
         return positions if self.index is None else positions[self.index[positions] >= 0]
 
 
@@ -626,13 +626,13 @@ class NativeDataReader:
 
 
 class SentToWorkers:
-    """Notes what persistent workers were started with, and tells whether they still have the dataset as it is."""
+    """Rows and transforms with which persistent workers were started: they tell whether the workers have the dataset as it is now."""
 
     def __init__(self) -> None:
         self._sent: tuple[Any, ...] | None = None
 
     def note(self, data: NativeData) -> bool:
-        """Notes the rows and transforms; returns whether they differ from those noted before."""
+        """Notes the rows and transforms. Returns True if they differ from those noted before."""
         view = data.view
         try:
             steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])

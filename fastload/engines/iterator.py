@@ -88,7 +88,7 @@ class IteratorArguments:
 
     @classmethod
     def of(cls, plan: ExecutionPlan, dataset: Any, length_called: int | None) -> IteratorArguments:
-        """Those of a plan, over `dataset`; `length_called`: what len(loader) told of an iterable dataset."""
+        """The arguments of a plan, over `dataset`. `length_called`: the length that len(loader) returned for an iterable dataset."""
         settings = plan.settings
         return cls(
             dataset=dataset,

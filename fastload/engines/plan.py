@@ -245,7 +245,7 @@ def _to_native(data: NativeData) -> str:
 
 
 def _say_once(name: str) -> None:
-    """Tells, once in a process, what differs from the dataset's own samples."""
+    """Logs, once in a process, how the samples differ from the dataset's own."""
     if not _said:
         _said.append(name)
         logging.getLogger("fastload").warning(
@@ -259,7 +259,7 @@ _said: list[str] = []
 
 
 def why_not_device(settings: Settings) -> str | None:
-    """Why nothing of the transform is left to a device; None if what can be is."""
+    """The reason why no step of the transform is left to a device; None if steps are."""
     if settings.device is None:
         return "no device= is given"
     if not settings.auto_collation:
@@ -312,7 +312,7 @@ def _fields_of(data: NativeData | None) -> BatchFields:
 
 
 def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
-    """By name of keypoints, the numbers of those that mirror each other, where all packed datasets agree."""
+    """(name, pairs of numbers) of the keypoints that mirror each other, if all packed datasets agree."""
     found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
     for dataset in data.view.datasets:
         for field in () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema:
@@ -372,7 +372,7 @@ def _why(settings: Settings, data: NativeData | None) -> str:
 
 
 def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
-    """Why that part is not left to the device, if it could be."""
+    """The reason why the Python steps are not left to the device, if they could be."""
     if not dataset.plan.movable or settings.device is None:
         return ""
     return f"; the device could do that part, but {why_not_device(settings) or 'the packed datasets differ in it'}"

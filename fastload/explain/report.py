@@ -67,7 +67,7 @@ def explained(plan: ExecutionPlan) -> NativeDataset | None:
 
 
 def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
-    """Up to the batch on the host; stages in `there` come after it."""
+    """Rows of the stages up to the batch on the host; stages in `there` come after it."""
     plan, settings = dataset.plan, execution.settings
     worker = _worker(settings)
     if execution.native is None:

@@ -94,7 +94,7 @@ def blocks_of(sampler: Any) -> tuple[int, int] | None:
 
 
 class Draws(Enum):
-    """When a pass of a sampler draws from generators that others use, or reads what others write.
+    """Times at which a pass of a sampler draws from generators that others use, or reads values that others write.
 
     NOTHING: never. FIRST: at its first index only. ANY: at any index, as far as is known.
     """

@@ -195,7 +195,7 @@ class RankedSampler(DistributedSampler[int]):
         return drawn(self.generator) if self.seed is None else order_seed(self.seed, self.epoch)
 
     def _key_undrawn(self) -> int:
-        """The same without a draw."""
+        """The key of the next pass, found without a draw from the generator."""
         if self.seed is not None:
             return order_seed(self.seed, self.epoch)
         generator = torch.default_generator if self.generator is None else self.generator

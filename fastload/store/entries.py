@@ -159,7 +159,7 @@ class ShardEntry:
         return self.count, rows, sorted((name, crc) for name, crc in self.columns.items() if name != CRC_COLUMN)
 
     def at(self, first: int) -> ShardEntry:
-        """The same samples from another index on."""
+        """An entry with the same samples, from another index on."""
         return replace(self, first=first)
 
     def hiding(self, before: Schema, after: Schema) -> ShardEntry:

@@ -35,7 +35,7 @@ ARRAY_DTYPES = (
 BOX_SIDES: Mapping[str, int] = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "cxcywhr": 5, "xyxyxyxy": 8}
 """Numbers in one box of each format: the members of torchvision's BoundingBoxFormat, in lower case."""
 ROTATED = frozenset({"xywhr", "cxcywhr", "xyxyxyxy"})
-"""Those of rotated boxes, which are not converted to upright ones."""
+"""Formats of rotated boxes, which are not converted to upright ones."""
 KINDS_IN_IMAGE = frozenset({"mask", "boxes", "keypoints", "polygons", "instances"})
 """Kinds whose values lie in the pixels of the first image, so that what moves those moves them."""
 NAME_LIMIT = 100

@@ -251,7 +251,7 @@ class SampleLog:
 WORK_NAME = "append.tmp"
 """The folder, inside a dataset's, into which the source of an append is packed."""
 DONE_NAME = "append.old"
-"""Its name when its samples were added: it is only to be removed."""
+"""Name of that folder once its samples were added: it is only to be removed."""
 PART_END = ".part"
 """End of the name of a data file that is being downloaded."""
 

@@ -82,7 +82,7 @@ class InPlaceDataset(TransformedDataset):
         return _most_pixels() if self._most_pixels is None else self._most_pixels
 
     def snapshot(self, *, device: bool = False) -> Self:
-        """As TransformedDataset has it, with the limit as it is now."""
+        """A snapshot, as TransformedDataset makes it, with the limit on pixels as it is now."""
         out = super().snapshot(device=device)
         out._most_pixels = self.max_pixels
         return out

@@ -209,6 +209,6 @@ _READERS: dict[str, Callable[[Any], _Read]] = {
     "Caltech101": _own_modes,
     "Caltech256": _own_modes,
 }
-"""By the class that defines `__getitem__`; ImageFolder, ImageNet, EuroSAT and others derive from DatasetFolder."""
+"""Readers by the class that defines `__getitem__`; ImageFolder, ImageNet, EuroSAT and others derive from DatasetFolder."""
 _BY_TRANSFORMS = ("OxfordIIITPet", "Places365")
-"""Those whose `__getitem__` calls `transforms`, and not `transform`."""
+"""Names of the classes whose `__getitem__` calls `transforms`, and not `transform`."""

@@ -86,7 +86,7 @@ class IndexQueue:
         return self._drawn.popleft() if self._drawn else None
 
     def drop(self) -> None:
-        """Gives up what is left."""
+        """Drops all index batches that are left."""
         self.batches = None
         self._drawn.clear()
 
@@ -213,7 +213,7 @@ class NativeIterator(LoaderIterator):
         return self._engine.pid == os.getpid()
 
     def drop(self) -> None:
-        """Gives up what is left of the pass: its batches in flight, and its thread."""
+        """Ends the pass: drops its batches in flight, and ends its thread."""
         self.close()
         self._index_queue.drop()
         self._in_flight.clear()
@@ -373,7 +373,7 @@ class ThreadEpochs:
         return self._start(plan, engine, epoch_state).begin().start()
 
     def engine(self, plan: ExecutionPlan) -> ThreadEngine:
-        """This process's engine. It is made again after a fork, after close(), and if the plan that it depends on changed."""
+        """The engine of this process. It is made again after a fork, after close(), and if the plan that it depends on changed."""
         engine = self.running if self.running is not None and not self.running.core.closed else None
         if engine is not None and plan is self._plan:
             return engine
@@ -401,7 +401,7 @@ class ThreadEpochs:
 
     @property
     def running(self) -> ThreadEngine | None:
-        """This process's engine, if there is one."""
+        """The engine of this process, if there is one."""
         return self._engine if self._engine is not None and self._engine.pid == os.getpid() else None
 
     @property

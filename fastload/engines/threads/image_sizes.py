@@ -101,7 +101,7 @@ def batch_sizes(
 def _sizes_of(
     dataset: NativeDataset, indices: npt.NDArray[np.uint64], seed: int, epoch: int
 ) -> tuple[npt.NDArray[np.uint32], list[tuple[int, bool, str]]]:
-    """As core.image_sizes gives them, for all images."""
+    """Sizes of all images, and the samples without, as core.image_sizes returns them."""
     fixed = dataset.images.fixed_sizes(dataset.plan)
     if fixed is not None:
         one = np.array([(width, height) for height, width in fixed], np.uint32)
@@ -119,7 +119,7 @@ def _sizes_of(
 
 
 def _listed(made: BatchSizes) -> BatchSizes:
-    """The same, as "equal" where the rows do not differ."""
+    """The sizes, laid out as "equal" if the rows do not differ."""
     same = not made.failed and bool((made.sizes == made.sizes[:, :1]).all())
     return replace(made, layout=EQUAL._replace(even=made.layout.even)) if same else made
 

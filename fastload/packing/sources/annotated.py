@@ -240,7 +240,7 @@ class AnnotatedFiles:
         return sum(size for size, _ in stamps), max(time for _, time in stamps)
 
     def fields_of(self, position: int) -> None:
-        """None: the files beside it have to be read."""
+        """Returns None: the fields are known only when the files beside the image are read."""
 
     def place(self, position: int) -> Place:
         path = self._images[position]

@@ -333,7 +333,7 @@ class DeclaredColumns:
         return os.path.join(os.path.dirname(file), path)
 
     def settle(self, columns: Any, file: str) -> None:
-        """Nothing: the fields are known."""
+        """Does nothing: the fields are known."""
 
     def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name; arguments are those of `ArrowColumns.values`. Raises PackError for what is no such value."""

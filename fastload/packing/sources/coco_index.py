@@ -356,12 +356,12 @@ class CocoIndex:
         return self.path
 
     def time(self) -> int:
-        """When the file was changed, in nanoseconds. Raises OSError."""
+        """Time of the file's last change, in nanoseconds. Raises OSError."""
         return file_stamp(self.path)[1]
 
 
 def wrong_name(file: object) -> str:
-    """Why a file_name names no file below the folder of the images, or of the masks; "" if nothing is wrong with it."""
+    """The reason why a file_name names no file below the folder of the images, or of the masks; "" if it names one."""
     if isinstance(file, str) and not leads_out(file):
         return ""
     return f"its file_name is {shown(file)}, which is no path below the folder of its files: write it relative to that folder"
@@ -463,7 +463,7 @@ class MergedIndex:
         return self._indices[min(self._places[position])].path
 
     def annotations(self, position: int) -> list[tuple[str, dict[str, Any]]]:
-        """As `CocoIndex.annotations`, of all files. Raises PackError also where files contradict each other."""
+        """The annotations of an image in all files; see `CocoIndex.annotations`. Raises PackError also if files contradict each other."""
         if self.images[position].wrong:
             raise PackError(f"{self.file_of(position)}: {self.images[position].wrong}; correct the file, or pack with on_error='skip'")
         found: list[tuple[str, dict[str, Any]]] = []
@@ -496,7 +496,7 @@ class MergedIndex:
         return found[0] if found else None
 
     def time(self) -> int:
-        """When the last of the files was changed, in nanoseconds. Raises OSError."""
+        """Time of the last change of any of the files, in nanoseconds. Raises OSError."""
         return max(index.time() for index in self._indices)
 
 

@@ -106,7 +106,7 @@ def value_of(field: Field, value: Any) -> Any:
 
 
 def empty_value(field: Field) -> Any:
-    """No rows of a field that has any number of them, as a target without its key means it."""
+    """The value without rows of a field of any number of rows: a target without its key means it."""
     return [] if field.kind == "instances" else np.zeros((0, *field.row_shape), field.stored_dtype)
 
 

@@ -106,7 +106,7 @@ def class_folders(folder: str) -> FolderSource:
 
 
 def _splits(folder: str, names: list[str]) -> str:
-    """Why folders are the splits of a dataset, or one folder above it; "" if they are not."""
+    """The reason why folders are the splits of a dataset, or one folder above it; "" if they are not."""
     inner = {name: subfolders(os.path.join(folder, name)) for name in names[:_LOOKED_INTO]}
     if len(names) > 1 and all(name.lower() in _SPLIT_NAMES for name in names):
         below = next((f", whose classes are {_listed(sorted(each))}" for each in inner.values() if each), "")
@@ -120,7 +120,7 @@ def _splits(folder: str, names: list[str]) -> str:
 
 
 def _beside_images(folder: str, names: list[str]) -> str:
-    """Why folders hold images, and what belongs to each image; "" if they do not."""
+    """The reason why folders hold images and the files that belong to each image; "" if they do not."""
     roles = {name.lower() for name in names}
     if len(names) < 2 or not roles & _IMAGE_NAMES or not roles <= _IMAGE_NAMES | _BESIDE_NAMES | _SPLIT_NAMES:
         return ""
@@ -133,7 +133,7 @@ def _beside_images(folder: str, names: list[str]) -> str:
 
 
 def _label_maps(folder: str, names: list[str]) -> str:
-    """Why one of two folders has masks for the images in the other: all its names are there, and of the first two its picture alone has one
+    """The reason why one of two folders has masks for the images in the other: all names are there, and of two pictures its own has one
     number a pixel. "" if not."""
     if len(names) != 2:
         return ""

@@ -51,7 +51,7 @@ class NumberedInFiles:
         return f"{file}:{number}"
 
     def fields_of(self, position: int) -> None:
-        """None: the sample has to be read."""
+        """Returns None: the fields are known only when the sample is read."""
 
 
 def title_of(paths: Sequence[str]) -> str:

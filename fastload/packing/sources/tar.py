@@ -110,7 +110,7 @@ class TarSamples:
         return sum(size for _, _, size in parts), file_stamp(self.paths[number])[1]
 
     def fields_of(self, position: int) -> None:
-        """None: its members have to be read."""
+        """Returns None: the fields are known only when the members are read."""
 
 
 def expand(pattern: str, what: str = "tar file") -> list[str]:
@@ -231,7 +231,7 @@ _PICTURES = ("jpg", "png", "npy")
 
 
 def member_names(fields: Iterable[Field]) -> dict[str, str]:
-    """By the field's name, what stands before the last dot in the extension of its member; only fields with members of their own."""
+    """By the field's name, the text before the last dot in the extension of its member; only fields with members of their own."""
     found: dict[str, str] = {}
     for field in fields:
         if field.kind in ("image", "mask") or field.is_varying:

@@ -126,7 +126,7 @@ class UnpackedSource:
         return size + len(self._line(position)), max(time, lines[1])
 
     def fields_of(self, position: int) -> None:
-        """None: the line has to be read."""
+        """Returns None: the fields are known only when the line is read."""
 
     def place(self, position: int) -> Place:
         path = self.name(position)
