@@ -112,7 +112,7 @@ cdef class Batch:
     cdef readonly bint held
     cdef bint submitted  # it has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the middle
     cdef list given  # records that rows were given, until they are made
-    cdef public object fetch  # what the batch waits for: whoever held it keeps that here
+    cdef public object fetch  # object for which the batch waits, kept here by the holder of the batch
     cdef public bint early  # it was submitted before its epoch was asked for: renew() comes before its rows are used
     cdef Engine engine
     cdef _Targets targets

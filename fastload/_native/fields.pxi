@@ -1,4 +1,4 @@
-# What else of a sample's record goes into its row, beside the image: the items of a source, and their rooms in a batch.
+# Fields of a sample's record that go into its row, beside the image: the items of a source, and their rooms in a batch.
 
 from fastload._native.c_common cimport fl_code, fl_error, FL_OK, fl_sink
 from fastload._native.c_engine cimport (

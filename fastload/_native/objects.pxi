@@ -1,4 +1,4 @@
-# What belongs to a sample beside its image, through the geometry drawn for it: boxes, points, masks.
+# Objects of a sample beside its image, moved by the geometry drawn for it: boxes, points, masks.
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (

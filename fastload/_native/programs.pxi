@@ -1,4 +1,4 @@
-# What the engine runs: transform programs, sources, and one sample at a time.
+# Work of native threads: transform programs, sources, and one sample at a time.
 
 from fastload._native.c_common cimport fl_code, fl_error, fl_key
 from fastload._native.c_engine cimport (

@@ -28,7 +28,7 @@ KIND_INDEX = FL_RECORD_KIND_INDEX
 KIND_PLACE = FL_RECORD_KIND_PLACE
 RECORD_INDEX = FL_RECORD_INDEX
 
-# what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
+# bytes copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
 cdef enum:
     RECORD_STRIDE = 16384
 

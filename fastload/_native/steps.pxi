@@ -34,7 +34,7 @@ cdef class StepRing:
     cdef double *wait_s
     cdef double *step_s
     cdef int64_t *samples  # ~samples, a negative number, for the first step of an epoch
-    cdef Py_ssize_t at  # where the next step goes
+    cdef Py_ssize_t at  # place of the next step
     cdef int64_t steps, epochs, all_samples
     cdef double all_wait_s, all_step_s
 

@@ -1,4 +1,4 @@
-# What the parts of a batch are made of, and where they lie in its slot.
+# Parts of a batch: their form, and their places in its slot.
 
 from fastload._native.c_common cimport fl_dtype, fl_error, fl_layout, fl_sink
 from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target, fl_target_lay, fl_target_tighten

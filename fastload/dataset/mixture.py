@@ -140,7 +140,7 @@ class MixtureOrder:
     def _blocks(self, plan: _Epoch, blocks: _Positions) -> tuple[_Positions, _Positions]:
         """Source of each position of some blocks, and the number of its draw in the epoch: two arrays of a row for each block."""
         low, high = self._before(plan, blocks * BLOCK), self._before(plan, np.minimum((blocks + 1) * BLOCK, self._samples))
-        lacking = BLOCK - (high - low).sum(axis=1, keepdims=True)  # of the last block: a source of nothing, at its end
+        lacking = BLOCK - (high - low).sum(axis=1, keepdims=True)  # places that the last block lacks: they count as a source at its end
         each = np.concatenate([high - low, lacking], axis=1)
         kinds = np.tile(np.arange(each.shape[1]), len(blocks))
         sorted_sources = np.repeat(kinds, each.ravel()).reshape(len(blocks), BLOCK)

@@ -292,7 +292,7 @@ class Resolver:
         self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
         self._last: tuple[tuple[Any, ...], NativeView] | None = None
         self.files = InPlaceDatasets()
-        self.in_place = True  # whether datasets in place are looked for
+        self.in_place = True  # True if datasets in place are looked for
         self.replaced = ""  # why a dataset of a known class is Python's: what of it was replaced, as a clause
 
     def view(self, dataset: Any) -> NativeView | None:
@@ -636,7 +636,7 @@ class SentToWorkers:
         view = data.view
         try:
             steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
-        except Exception:  # what cannot be pickled cannot be compared: its own changes stay unseen, as in torch's workers
+        except Exception:  # an object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
             steps = b""
         before, self._sent = self._sent, ((view.index, view.source, view.asked), view.datasets, steps)
         if before is None:

@@ -305,7 +305,7 @@ def _fields_of(data: NativeData | None) -> BatchFields:
     if isinstance(dataset, InPlaceDataset):
         return BatchFields(image)
     given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
-    form = dataset.plan.box_format  # of boxes that are converted
+    form = dataset.plan.box_format  # the format of converted boxes
     objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
     further = tuple(each for each in dataset.fields if dataset.kinds[each] == "image" and each != image)
     return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))

@@ -128,7 +128,7 @@ class LoaderState:
         """Returns True if the kept iterator can make the next epoch; if its workers cannot, they are ended."""
         iterator = self.kept
         if iterator is None:
-            return True  # what the loader keeps is a subclass's own
+            return True  # the loader keeps an iterator of a subclass
         if isinstance(iterator, NativeIterator):
             return plan.engine == "threads" and iterator.usable
         if plan.engine == "threads":

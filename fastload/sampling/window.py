@@ -104,7 +104,7 @@ class WindowOrder:
         draws = np.asarray(words.random_raw(len(starts) * self.block), np.uint64).reshape(len(starts), self.block)
         turn = np.arange(self.block, dtype=np.int64)
         there = turn < lengths[:, None]
-        upper = np.where(there, draws >> np.uint64(32), np.uint64(1 << 32))  # what a short block lacks comes last in it
+        upper = np.where(there, draws >> np.uint64(32), np.uint64(1 << 32))  # samples that a short block lacks come last in it
         chosen = upper.argsort(axis=1, kind="stable")
         rounds = (np.arange(begin, begin + len(starts), dtype=np.int64) * self.block // self.open_blocks)[:, None] + turn
         times = rounds.astype(np.uint64) << np.uint64(32) | draws & np.uint64(0xFFFF_FFFF)
@@ -299,7 +299,7 @@ class WindowSampler(RankedSampler):
     ) -> None:
         super().__init__(dataset, seed, num_replicas, rank, drop_last, generator)
         self.block, self.buffer = block, buffer
-        window_sizes(self.dataset, block, buffer)  # what is no size is an error here
+        window_sizes(self.dataset, block, buffer)  # a wrong size is an error here
         self._divide()
 
     def __iter__(self) -> Iterator[int]:

@@ -310,7 +310,7 @@ class DatasetReader:
         base = self.files.base_path(shard)
         arguments = os.fspath(self.files.shard_path(shard)), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
-            with suppress(DatasetError):  # where the section is not to blame, the walk fails too
+            with suppress(DatasetError):  # if the section is not to blame, the walk fails too
                 store.add(*arguments, section.places, section.columns)
                 return section
         store.add(*arguments)

@@ -173,7 +173,7 @@ def _union(parts: Sequence[Counts], canvas: Size) -> Counts:
     stops = np.concatenate([each[1::2] for each in ends])
     places = np.concatenate([starts, stops])
     steps = np.repeat([1, -1], [starts.size, stops.size])
-    order = np.argsort(places, kind="stable")  # where one mask ends and another begins, the union goes on
+    order = np.argsort(places, kind="stable")  # the union goes on where one mask ends and another begins
     depth = np.cumsum(steps[order])
     outer = places[order][(depth == 0) | (depth == steps[order])]
     total = canvas[0] * canvas[1]

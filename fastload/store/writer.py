@@ -337,7 +337,7 @@ class DatasetWriter:
         self._release()
         return self.finished
 
-    # What a writer to a URL does otherwise: see `fastload.remote.writer`.
+    # A writer to a URL overrides the methods below: see `fastload.remote.writer`.
 
     _journals_all = False
     """True if the journal names the last shard too, which the manifest will name."""

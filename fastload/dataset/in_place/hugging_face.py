@@ -155,7 +155,7 @@ def recognised(dataset: Any) -> KnownTable | None:
         kind = features.get(name)
         if name != call.column and not _is_plain(kind):
             raise NotInPlaceError(f"its column {name!r} is {type(kind).__name__}, which has to be decoded: remove_columns() it")
-    indices = dataset._indices  # what select() and shuffle() keep; there is no public name
+    indices = dataset._indices  # the indices of select() and shuffle(); they have no public name
     return KnownTable(table, None if indices is None else indices.table, fields, call.column, feature, call.transform)
 
 

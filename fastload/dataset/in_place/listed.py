@@ -77,7 +77,7 @@ class IndexCache:
         """Writes what is learnt by now, where that is more than what was written; a disk that refuses is told once by the log."""
         if files.learnt()[0] <= self._saved:
             return
-        self.load(files)  # of other processes
+        self.load(files)  # facts that other processes learnt
         stamps, sizes, indexes = files.export()
         entries = np.empty(len(stamps), _ENTRY)
         entries["stamp"], entries["size"] = stamps, sizes

@@ -73,7 +73,7 @@ class MappedFiles:
         self._starts = [each.start for each in found]
         self._found = found
         self._numbers: dict[bytes, int] = {}
-        self._sizes: list[tuple[int, bool]] = []  # of each path: bytes, whether its identity is known
+        self._sizes: list[tuple[int, bool]] = []  # for each path: bytes, and True if its identity is known
         self.paths: list[str] = []
         self.stamps: list[int] = []
 

@@ -64,7 +64,7 @@ class WorkerIterator(LoaderIterator):
         self._use(plan.transfer)
         self._queue: deque[Task] = deque()
         self._transferred: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
-        self._failure: BaseException | None = None  # of workers, noticed while earlier batches were still undelivered
+        self._failure: BaseException | None = None  # failure of workers, noticed while earlier batches were still undelivered
         self._numbers = itertools.count()
         self._sampled_out = False
         self._closed = False

@@ -82,7 +82,7 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
         return
     epoch_state.start = {**epoch_state.start, "default": own}
     epoch_state.now = {name: state for name, state in epoch_state.now.items() if name != "default"}
-    if not settings.iterable and not epoch_state.replicas:  # what these yield may follow from the base seed
+    if not settings.iterable and not epoch_state.replicas:  # samples of these may follow from the base seed
         epoch_state.base_seed, epoch_state.drawn = None, True
 
 

@@ -142,7 +142,7 @@ class NativeIterator(LoaderIterator):
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
         self._in_flight: deque[core.Batch | Exception] = deque()
-        self._numbers: deque[int] = deque()  # of the batches in flight, then of the announced ones
+        self._numbers: deque[int] = deque()  # numbers of the batches in flight, then of the announced ones
         self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
         self._threaded = plan.finished_ahead and bool(engine.core.threads)
         self._view = engine.view.at(epoch_state.epoch)

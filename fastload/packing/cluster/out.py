@@ -191,7 +191,7 @@ class BucketOut(ClusterOut):
             return None
         try:
             return ClusterJournal.from_bytes(data, self.title)
-        except PackError:  # of a push, or damaged: parts of a dataset all the same
+        except PackError:  # a push's journal, or a damaged one: parts of a dataset all the same
             return None
 
     def _remove(self, names: Iterator[str]) -> None:

@@ -208,7 +208,7 @@ class ArrowSource(NumberedInFiles):
         data = self._ranges.read(number, message.offset, message.size + message.body)
         try:
             return self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
-        except Exception as error:  # of a damaged file pyarrow raises whatever it meets
+        except Exception as error:  # pyarrow raises any error on a damaged file
             raise PackError(f"{self.paths[number]}: its schema cannot be read: {brief(error)}") from error
 
     def __len__(self) -> int:
@@ -275,7 +275,7 @@ class ArrowSource(NumberedInFiles):
 
     def _read_batch(self, number: int, message: Message) -> _Batch:
         whole = message.size + message.body
-        memory = mmap.mmap(-1, whole)  # of no file: pages that are not written take no memory
+        memory = mmap.mmap(-1, whole)  # anonymous: pages that are not written take no memory
         base = self._arrow.py_buffer(memory)
         self._fill(number, message, memory, 0, whole if message.compressed else message.size)
         columns = self._arrow.ipc.read_record_batch(self._arrow.ipc.read_message(base), self._schema)

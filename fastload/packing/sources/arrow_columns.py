@@ -198,7 +198,7 @@ class ArrowColumns:
         try:
             return is_deep(self._picture("", scalar, "", file))
         except (FastloadError, OSError):
-            return False  # that sample's own error
+            return False  # it is the sample's own error
 
     def _picture(self, name: str, scalar: Any, column: str, file: str) -> bytes:
         """The bytes of a further image: those in the row, or of the file that it names."""

@@ -396,7 +396,7 @@ class MergedIndex:
         self.categories = merged_categories(indices)
         self.images: list[CocoImage] = []
         self.paths: list[str] = []
-        self._places: list[dict[int, int]] = []  # of each image, its position in each file that has it
+        self._places: list[dict[int, int]] = []  # for each image, its position in each file that has it
         self._merge_images(folders)
 
     def _merge_images(self, folders: Sequence[str]) -> None:

@@ -222,7 +222,7 @@ class DatasetSource:
         self.title = type(dataset).__name__
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
-        self._targets = False  # whether the second part of a sample is a target, also where it has no boxes
+        self._targets = False  # True if the second part of a sample is a target, also without boxes
         first = self._first()
         is_spatial = bool(spatial_fields([first]))
         samples = [first, *self._more(first)] if is_spatial or box_format is not None else [first]

@@ -185,7 +185,7 @@ def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, 
         raise
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
-    except Exception as error:  # of hostile headers tarfile raises whatever it meets: ValueError, OverflowError, RecursionError, ...
+    except Exception as error:  # tarfile raises any error on hostile headers: ValueError, OverflowError, RecursionError, ...
         text = str(error) or type(error).__name__
         raise PackError(f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first") from error
 
