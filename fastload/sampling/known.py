@@ -116,7 +116,7 @@ class SamplerFacts:
         deciding: the sampler that decides the order: the one in torch's BatchSampler, else the index sampler itself.
         is_own: True if it iterates as its library defined it, and so does torch's BatchSampler around it.
         draws: the time at which a pass draws.
-        can_be_undone: True if a pass that was begun leaves no trace once generators are restored, and has every sample of its data once.
+        can_be_undone: True if a begun pass leaves no trace once generators are restored, and returns every sample of its data once.
         draws_nothing: True if it has the __iter__ of a class that draws from no generator.
         draws_at_first: True if, without a generator of its own, it draws from torch's at its first index only.
         is_stateful: True if it has a state_dict() and a load_state_dict().
