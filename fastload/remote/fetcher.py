@@ -103,7 +103,7 @@ LIMIT_S = 5.0
 class ReplacedCheck:
     """Finds out whether the manifest at a dataset's URL still names the shards that were opened. For the thread that fetches.
 
-        It is asked after bytes of the dataset were missing or wrong.
+    It is asked after bytes of the dataset were missing or wrong.
 
     Args:
         objects: the objects of the dataset.
