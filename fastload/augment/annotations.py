@@ -267,7 +267,7 @@ _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
 def _wide(values: Tensor) -> Tensor:
-    """In which a matrix is done to them."""
+    """Values in the dtype in which they are multiplied by a matrix: float64, on MPS float32."""
     return values.float() if values.device.type == "mps" else values.double()
 
 

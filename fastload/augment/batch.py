@@ -229,7 +229,7 @@ class AugmentBatch:
                 )
 
     def numbered(self, first: int) -> AugmentBatch:
-        """The same ops with another `first`."""
+        """A copy with the same ops and another `first`."""
         other: AugmentBatch = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.first = first
@@ -248,7 +248,7 @@ class AugmentBatch:
         return space.fold_flips(self._drawn(images, seed, epoch, indices))
 
     def _drawn(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
-        """The same, step by step as the ops say it."""
+        """The steps as the ops plan them, one after another, before flips are folded."""
         streams = range(OP_STREAM + self.first, OP_STREAM + self.first + len(self.ops))
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]

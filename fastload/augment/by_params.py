@@ -37,10 +37,10 @@ _MOVING = frozenset(
     RandomTranslate RandomVerticalFlip
     """.split()
 )
-"""Those that move pixels."""
+"""Names of the classes that move pixels."""
 
 _READ_ON_HOST = frozenset({"ColorJiggle", "ColorJitter", "RandomGaussianBlur"})
-"""Those of them that look at their parameters before they queue anything: on a device, each would wait for it."""
+"""Names of the classes that read their parameters before they queue anything: on a device, each would wait for it."""
 
 _GATE, _SHAPE = "batch_prob", "forward_input_shape"
 _LEAST_ROWS = 61
@@ -97,7 +97,7 @@ class KorniaOp(Op):
         ]
 
     def _at_once(self, keys: Keys, frame: Frame) -> list[Drawn] | None:
-        """None: not every draw is uniform and of a number a row."""
+        """Parameters of all rows, drawn at once; None unless every draw is uniform and has one number a row."""
         rows = max(len(keys), _LEAST_ROWS)
         while rows in (frame.height, frame.width):
             rows += 1

@@ -79,7 +79,7 @@ def _moved(masks: Tensor, sample: Ints, images: Tensor, steps: Sequence[Step], f
     if not masks.numel():
         return masks.new_empty((*masks.shape[:-2], height, width))
     values = masks if masks.ndim == 4 else masks[:, None]
-    if values.dtype == torch.uint16:  # which few kernels of torch's know
+    if values.dtype == torch.uint16:  # few kernels of torch's know it
         values = values.to(torch.int32)
     out = run(values, own).to(masks.dtype)
     return (out if masks.ndim == 4 else out[:, 0]).contiguous()

@@ -131,7 +131,7 @@ class RandomChoice:
         object.__setattr__(self, "p", weights)
 
     def chosen(self, seed: int, epoch: int, indices: Indices) -> MixUp | CutMix:
-        """This batch's."""
+        """The mix that is chosen for a batch."""
         assert self.p is not None
         point = batch_draw(seed, epoch, indices, _CHOICE, 2).uniform()[0] * sum(self.p)
         below = np.cumsum(self.p)

@@ -68,7 +68,7 @@ def kept_state() -> Iterator[None]:
 
 
 NOTHING: Any = object()
-"""No sample, or no batch: the next one is to be taken."""
+"""Marker in the place of a sample, or of a batch, that was left out: the next one is taken."""
 REASONS = 5
 """Reasons that are remembered, of the first bad samples."""
 REASON_MOST = 300

@@ -218,7 +218,7 @@ class Collate:
             raise ArgumentError('pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop it, or use "padded"')
 
     def __str__(self) -> str:
-        """As the loader's arguments have it."""
+        """The form as the loader's arguments name it."""
         return f'collate="{self.form}"' + ("" if self.pad_to is None else f", pad_to={self.pad_to}")
 
     def __call__(self, samples: Sequence[Any]) -> Any:
@@ -405,7 +405,7 @@ def _like(image: Tensor | np.ndarray[Any, Any]) -> tuple[str, int]:
 
 
 def _without_lists(values: Sequence[Any]) -> Sequence[Any]:
-    """Empty lists among tensors as tensors without rows, as Hugging Face's datasets write no rows."""
+    """Values with empty lists among tensors made tensors without rows: Hugging Face's datasets write no rows so."""
     like = next((each for each in values if isinstance(each, Tensor | np.ndarray)), None)
     if like is None or not any(isinstance(each, list) and not each for each in values):
         return values
@@ -463,7 +463,7 @@ def _tensors(values: Sequence[Any], path: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _as_rows(tensors: list[Tensor]) -> list[Tensor]:
-    """No rows, written as an empty tensor of one dimension, get the shape of the others' rows."""
+    """Tensors of rows; an empty tensor of one dimension, which has no rows, gets the shape of the others' rows."""
     like = next((each for each in tensors if each.ndim > 1), None)
     return tensors if like is None else [like.new_zeros((0, *like.shape[1:])) if each.shape == (0,) else each for each in tensors]
 

@@ -74,7 +74,7 @@ class _Seen:
         """Returns True if nothing has changed since. Lists compare their parts by identity first."""
         try:
             same = self._now() == self._held and list(map(_code_of, self._functions)) == self._codes
-        except Exception:  # of an object that is compared with a function, in whose place it is
+        except Exception:  # raised by an object in the place of a function, in the comparison
             return False
         return same and all(sys.modules.get(name) is module for name, module in self._modules)
 

@@ -80,7 +80,7 @@ def _rows(settings: Settings) -> list[int]:
 
 
 def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
-    """As the engine gives it on the host; samples that cannot be made are left out."""
+    """A batch of native threads on the host; samples that cannot be made are left out."""
     assert plan.native is not None
     assert plan.outputs is not None
     rows = _rows(plan.settings)

@@ -67,7 +67,7 @@ def explained(plan: ExecutionPlan) -> NativeDataset | None:
 
 
 def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
-    """Up to the batch on the host; stages in `there` come after it."""
+    """Rows of the stages up to the batch on the host; stages in `there` come after it."""
     plan, settings = dataset.plan, execution.settings
     worker = _worker(settings)
     if execution.native is None:
@@ -130,7 +130,7 @@ def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]
 
 
 def _worker(settings: Settings) -> str:
-    return "Python worker" if settings.num_workers else "calling process"
+    return "worker process" if settings.num_workers else "calling process"
 
 
 def _aligned(rows: Sequence[Row], costs: Costs | None) -> list[str]:
@@ -313,11 +313,11 @@ def _bucket(status: RemoteStatus) -> str:
 def _engine(plan: ExecutionPlan) -> str:
     workers = plan.settings.num_workers
     if plan.engine == "threads":
-        return f"{workers} native threads" if workers else "native, in the calling thread"
+        return f"{workers} native threads" if workers else "0 native threads: the calling thread decodes"
     if plan.engine == "caller":
-        return "Python, in the calling process"
+        return "calling process"
     kept = "kept over epochs" if plan.settings.persistent_workers else "anew for every epoch"
-    return f"Python, in {workers} worker processes, {kept}, over shared slots"
+    return f"{workers} worker processes, {kept}, over shared slots"
 
 
 def _schedule(settings: Settings) -> str:

@@ -29,6 +29,8 @@ SHOWN = 5
 """Limit on the slow samples that the text names."""
 BATCH_STAGES = ("copy", "augment")
 """Stages on whole batches, after the workers: more workers do not speed them up."""
+_ENGINES = {"threads": "native threads", "processes": "worker processes"}
+"""Names of the workers of an engine, by its value in stats()."""
 WORTH = 0.1
 """Share of the stored pixels from which it is worth packing the dataset anew without them."""
 
@@ -235,8 +237,8 @@ def report(figures: Figures) -> str:
 
 def _title(figures: Figures) -> str:
     seen = f"the last {figures.window_steps:,} of {figures.steps:,} steps, {figures.epochs:,} epochs"
-    runs = [f"engine {figures.engine}"] if figures.engine is not None else []
-    runs += [f"{figures.workers} workers"] if figures.workers is not None else []
+    kind = _ENGINES.get(figures.engine or "", "workers")
+    runs = ["calling process"] if figures.engine == "caller" else [] if figures.workers is None else [f"{figures.workers} {kind}"]
     return f"loader's health: {', '.join([seen, *runs, f'{figures.cpus} CPUs'])}"
 
 

@@ -151,7 +151,7 @@ class LockFile(SelfClosing):
             return self._file[0]
 
     def shared(self) -> bool:
-        """Takes the shared lock of the whole file without a wait; False: another process has the exclusive one."""
+        """Takes the shared lock of the whole file without a wait; False: another LockFile has the exclusive one."""
         return self._flock(fcntl.LOCK_SH)
 
     def exclusive(self) -> bool:

@@ -52,7 +52,7 @@ from fastload.store.schema import CRC_COLUMN
 from fastload.store.sidecar import Section
 
 GROUP_BYTES = 32 << 10
-"""Least bytes of the records of a group with more than one; part of the names of state files, whose bytes stand for groups."""
+"""Bytes of small records after which the next group begins; part of the names of state files, whose bytes stand for groups."""
 _WINDOW = 8 * GROUP_BYTES
 """Bytes of the file within which all records of a group begin, even if they are few and far apart."""
 

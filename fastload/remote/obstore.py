@@ -181,8 +181,8 @@ _Wanted: TypeAlias = "tuple[int, int, asyncio.Future[Buffer]]"
 class GatheredRanges:
     """Gathers small ranges of one object that several tasks want at the same moment, and asks for them by one call of obstore.
 
-        Awaiting a call of obstore takes as much CPU as the request itself, 110 to 140 us: a task of tokio, a thread that waits for the GIL,
-        and a wake-up of the asyncio loop. One call for up to MOST ranges, which obstore asks for at the same time, takes that once.
+    Awaiting a call of obstore takes as much CPU as the request itself, 110 to 140 us: a task of tokio, a thread that waits for the GIL,
+    and a wake-up of the asyncio loop. One call for up to MOST ranges, which obstore asks for at the same time, takes that once.
 
     1. `fetch` is called on a running asyncio loop. Ranges wanted in one iteration of the loop are gathered by store and object.
     2. If a call fails, all its ranges fail.

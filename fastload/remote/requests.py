@@ -135,7 +135,7 @@ class HeldRoom:
 class Pass:
     """One pass over one dataset: the units it needs, and those it holds. See NOTE [ pass: what is held in memory ].
 
-        Any thread may make a pass and read `holds`; all else is for the fetcher's thread.
+    Any thread may make a pass and read `holds`; all else is for the fetcher's thread.
 
     Args:
         needed: masks of the units that the pass needs; None: it needs samples of blocks, and names them as it opens each block.

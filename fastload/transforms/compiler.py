@@ -225,7 +225,7 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, w
 
 def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | None:
     """The plan of a list with FiveCrop or TenCrop; None where there is none, or not all of it is native."""
-    is_tensor = whole or not _are_for_pillow(steps, steps)  # of the list as it was given: the crops are fastload's
+    is_tensor = whole or not _are_for_pillow(steps, steps)  # decided by the list as it was given: the crops are fastload's
     for place, step in enumerate(steps):
         found = known(step)
         crops = crops_of(found) if found else None

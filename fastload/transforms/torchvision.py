@@ -114,12 +114,12 @@ def known(step: Any) -> Known | None:
 
 
 def replaced(step: Any) -> str:
-    """Why a step of a known class does other things than torchvision's, as a clause; "" where it does not, or is of no known class."""
+    """The reason why a step of a known class does not do torchvision's work, as a clause; "" if it does, or its class is unknown."""
     return replaced_on(step) or (functions_replaced([step]) if type(step).__name__ in ATTRIBUTES else "")
 
 
 def replaced_on(step: Any) -> str:
-    """As replaced(), but for the functions that its class calls: what the object or its class has that is not torchvision's."""
+    """The reason of replaced(), without the functions that the class calls: parts of the object or its class that are not torchvision's."""
     kind = type(step)
     if not _ours(kind) or (kind.__name__ not in ATTRIBUTES and kind.__name__ != "Compose"):
         return ""
