@@ -140,7 +140,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Took:
-    """What a step took.
+    """Time of a step.
 
     Attributes:
         wall, cpu: seconds of the clock, and of this process on all cores.

@@ -52,7 +52,7 @@ _NUMBERS = 10**9
 
 
 Content = tuple[tuple[Part, ...], bool]
-"""What tells the content of a file from that of others: its parts, and whether there is more."""
+"""Identity of a file's content: its parts, and whether it ends with them."""
 
 
 def _content(file: DataFile) -> Content:

@@ -284,7 +284,7 @@ class DatasetReader:
         return name == CRC_COLUMN or dtype.itemsize * int(np.prod(shape, dtype=np.int64)) * self.count <= EAGER_BYTES
 
     def _is_current(self, name: str) -> bool:
-        """Whether a column read before is still valid: rows and checksum of each shard are the same."""
+        """Returns True if a column read before is still valid: rows and checksum of each shard are the same."""
         then, now = self._read_of[name].shards, self.manifest.shards
         return then is now or [shard.origin(name) for shard in then] == [shard.origin(name) for shard in now]
 

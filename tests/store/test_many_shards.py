@@ -130,7 +130,7 @@ assert found[3] == 0, found
 
 
 def test_a_shard_that_is_replaced_is_an_error(many: Path, tmp_path: Path) -> None:
-    """Of a shard that was closed meanwhile: removed or another file is a SampleError that says so, and an identical copy is as good."""
+    """If a closed shard was removed or replaced meanwhile, its samples are SampleErrors that say so; an identical copy is as good."""
     copy = tmp_path / "data.fl"
     copy.mkdir()
     for name in os.listdir(many):
