@@ -57,7 +57,7 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         epoch_state.rewind = previous is not None and previous.resumed and previous.batches == previous.first
         _begin_part(settings, epoch_state)
         return epoch_state
-    progress.epoch_state = epoch_state = resumed(state)
+    progress.epoch_state = epoch_state = resumed(settings, state)
     _keep_own_generator(settings, epoch_state)
     _begin_part(settings, epoch_state)
     if epoch_state.replicas and settings.num_workers == 0:  # before set_generators: a dataset's state may contain the state of a generator
@@ -136,8 +136,15 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
     return EpochState(epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position, splits=splits)
 
 
-def resumed(state: dict[str, Any]) -> EpochState:
-    """State of an epoch that continues from a loaded state."""
+def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
+    """State of an epoch that continues from a loaded state.
+
+    Between epochs the state may be one of a loader with another sampler, with shard= or without: the epoch is this loader's own then.
+    """
+    sharded, position = _sharded(settings), {**state["sampler"], "name": type(innermost(settings)).__name__}
+    splits = splits_of(state)
+    if sharded is not None and not splits:
+        splits, position["epoch"] = sharded.continued(()), sharded.epoch_of(state["epoch"])
     return EpochState(
         epoch=state["epoch"],
         start=state["start"],
@@ -146,7 +153,7 @@ def resumed(state: dict[str, Any]) -> EpochState:
         drawn=state["drawn"],
         base_seed=state["base_seed"],
         passes=state["passes"],
-        sampler=state["sampler"],
+        sampler=position,
         batches=state["batches"],
         samples=state["samples"],
         position=state["position"],
@@ -156,7 +163,7 @@ def resumed(state: dict[str, Any]) -> EpochState:
         exhausted=state["exhausted"],
         first=state["batches"],
         rewind=not state["batches"],
-        splits=splits_of(state),
+        splits=splits,
         split_at=state["position"],
         rank=state["rank"],
     )

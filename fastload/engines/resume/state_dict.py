@@ -69,7 +69,7 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
     """FastLoader.state_dict(). `kept`: the iterator whose persistent workers the next epoch uses."""
     settings = plan.settings
     if progress.pending is not None:
-        return _as_json(settings, epoch_start.resumed(progress.pending), progress.pending["now"])
+        return _as_json(settings, epoch_start.resumed(settings, progress.pending), progress.pending["now"])
     epoch_state = progress.epoch_state
     if epoch_state is None or epoch_state.ended:
         return _as_json(settings, _next_epoch(plan, progress, kept), {})
