@@ -19,7 +19,7 @@ from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.sampling.known import Draws, SamplerFacts, facts_of
-from fastload.sampling.sampler import Sharded, ShardSampler
+from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import Shard
 from fastload.transforms.ops import Normalize, ToFloat
 
@@ -212,7 +212,7 @@ class Settings(Arguments[Any]):
         now["collate_replaced"] = collate_replaced()
         order = facts_of(now["index_sampler"], now["generator"] if self._seeds_order else None)
         same = all(_is_same(value, getattr(self, name)) for name, value in now.items())
-        if same and all(_is_same(value, getattr(self.order, name)) for name, value in vars(order).items()):
+        if same and order.is_same(self.order):
             return self
         return replace(self, **now, order=order)
 
@@ -287,7 +287,7 @@ class Settings(Arguments[Any]):
     @property
     def sharded(self) -> Sharded | None:
         """The sampler that gives this rank its part, under shard=."""
-        return self.order.deciding if isinstance(self.order.deciding, Sharded) else None
+        return self.order.sharded
 
     @property
     def drawn_at_iter(self) -> int:
@@ -302,7 +302,7 @@ class Settings(Arguments[Any]):
     @property
     def ordered_by_seed(self) -> bool:
         """Whether the order is a function of (seed, epoch) alone, and nothing of it is drawn from a generator that others use."""
-        return (self._seeds_order and self.order.draws is Draws.NOTHING) or isinstance(self.sharded, ShardSampler)
+        return (self._seeds_order and self.order.draws is Draws.NOTHING) or self.order.follows_seed_and_epoch
 
     @property
     def _seeds_order(self) -> bool:

@@ -5,21 +5,19 @@ States under shard=: the same on every rank, and loaded by any number of ranks. 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from torch import distributed
-from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler, Subset, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import ConcatDataset, Subset
 
-from fastload.common.positions import as_positions
+from fastload.common.positions import summary_of
 from fastload.dataset.mixture import Mixture
 from fastload.engines.resume.position import EpochState, packed_state
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
-from fastload.sampling.buckets import BucketBatchSampler
-from fastload.sampling.sampler import Sharded, ShardedBatchSampler, ShardedSampler
+from fastload.sampling.known import drawn_by
+from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import Split, advanced
 
 SPLITS_LIMIT = 1 << 16
@@ -117,11 +115,6 @@ def _is_pair(pair: Any) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) and pair[0] > 0 <= pair[1]
 
 
-DIGESTED = 1 << 16
-"""Numbers of a longer list that are compared, at even distances: a pass begins within milliseconds whatever its length."""
-_DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-
-
 def begin_agreement(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> None:
     """Compares the pass that begins with those of other ranks: all that has to be equal on each, by name.
 
@@ -147,7 +140,7 @@ def _shared(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> di
         "drop_last and even": [bool(settings.drop_last), sharded.rule],
         "a state with (ranks, samples had)": [[each.world, each.had] for each in epoch_state.splits],
         **dict(_of_mixture(settings.dataset)),
-        **_gathered(_of_samplers(sharded, epoch_state)),
+        **_gathered(drawn_by(sharded, epoch_state.start.get("default"))),
         # Groups of ranks with a (rank, world) of their own may divide the data between them.
         **(_gathered(_of_subsets(settings.dataset)) if sharded.num_replicas == distributed.get_world_size() else {}),
     }
@@ -166,45 +159,8 @@ def _of_mixture(dataset: Any) -> Iterator[tuple[str, Any]]:
 
 def _of_subsets(dataset: Any) -> Iterator[tuple[str, Any]]:
     for each in _parts(dataset):
-        if type(each) is Subset and (told := _summary(each.indices)) is not None:
+        if type(each) is Subset and (told := summary_of(each.indices)) is not None:
             yield "a Subset with the indices", told
-
-
-def _of_samplers(sharded: Sharded, epoch_state: EpochState) -> Iterator[tuple[str, Any]]:
-    """What the user's sampler, and those that it is made of, draw from, as far as their classes are known here."""
-    for each in _samplers(sharded):
-        kind = type(each)
-        yield "a sampler of the class", f"{kind.__module__}.{kind.__qualname__}"
-        if kind is BatchSampler:
-            yield "a BatchSampler with batch_size and drop_last", [each.batch_size, bool(each.drop_last)]
-        elif kind is BucketBatchSampler:
-            yield "a BucketBatchSampler with the seed", each.seed
-            yield "a BucketBatchSampler with batch_size, shuffle and drop_last", [each.batch_size, each.shuffle, each.drop_last]
-            yield "a BucketBatchSampler with the buckets", _summary(each.buckets)
-        elif kind is SubsetRandomSampler:
-            yield "a SubsetRandomSampler with the indices", _summary(each.indices)
-        elif kind is WeightedRandomSampler:
-            yield "a WeightedRandomSampler with the weights", _digest(each.weights[:: _step(len(each.weights))].cpu().numpy())
-        elif kind is RandomSampler:
-            yield "a RandomSampler with replacement", bool(each.replacement)
-        if kind in _DRAWING:
-            own = each.generator
-            state = own.get_state() if own is not None else epoch_state.start.get("default")
-            if state is not None:
-                yield f"a {kind.__name__} that draws from a generator in the state", _digest(state.numpy())
-
-
-def _samplers(sharded: Sharded) -> Iterator[Any]:
-    """The user's sampler or batch sampler, and the sampler in a BatchSampler."""
-    if isinstance(sharded, ShardedSampler):
-        sampler = sharded.sampler
-    elif isinstance(sharded, ShardedBatchSampler):
-        sampler = sharded.batches
-    else:
-        return
-    yield sampler
-    if type(sampler) is BatchSampler:
-        yield sampler.sampler
 
 
 def _parts(dataset: Any) -> Iterator[Any]:
@@ -226,22 +182,3 @@ def _gathered(found: Iterator[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in found:
         out.setdefault(name, []).append(value)
     return {name: values[0] if len(values) == 1 else values for name, values in out.items()}
-
-
-def _summary(indices: Any) -> str | None:
-    """The first of a list of integers, its length, and a digest; None: they are no integers, which other ranks may write otherwise."""
-    try:
-        count = len(indices)
-        values = as_positions(indices[:: _step(count)])
-    except (TypeError, ValueError, OverflowError):
-        return None
-    first = ", ".join(str(int(each)) for each in indices[:3])
-    return f"[{first}{', ...' if count > 3 else ''}], {count:,} of them with the digest {_digest(values)}"
-
-
-def _step(count: int) -> int:
-    return max(1, -(-count // DIGESTED))
-
-
-def _digest(values: np.ndarray[Any, Any]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=6).hexdigest()

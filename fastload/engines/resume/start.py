@@ -33,8 +33,7 @@ from fastload.engines.resume.position import DatasetState, EpochState, IndexBatc
 from fastload.engines.resume.ranks import begin_agreement, splits_of
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
-from fastload.sampling.known import SamplerFacts, facts_of
-from fastload.sampling.sampler import Sharded, ShardedSampler
+from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import process_rank
 
 
@@ -77,7 +76,7 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
     if world == 1 or whose == rank or "default" not in epoch_state.start:
         return
     own = torch.default_generator.get_state()
-    if _draws_default(settings) or not _is_known(settings):
+    if settings.order.draws_default or not _is_known(settings):
         epoch_state.put_back = own
         return
     epoch_state.start = {**epoch_state.start, "default": own}
@@ -97,7 +96,7 @@ def _put_back(settings: Settings, epoch_state: EpochState, index_batches: IndexB
         if not any(torch.equal(now, each) for each in (before, _after_base_seed(before))):
             return
         epoch_state.start = {**epoch_state.start, "default": own}
-    elif not _draws_then_rests(settings):
+    elif not settings.order.draws_then_rests:
         return
     torch.default_generator.set_state(own)
 
@@ -111,7 +110,7 @@ def _after_base_seed(state: torch.Tensor) -> torch.Tensor:
 
 
 def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
-    sharded = _sharded(settings)
+    sharded = settings.sharded
     if sharded is not None:
         epoch_state.splits = sharded.continued(epoch_state.splits)
         sharded.begin(epoch_state.sampler["epoch"])
@@ -126,7 +125,7 @@ def _fetcher(settings: Settings) -> Any:
 
 def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
     """State of an epoch that begins at its first batch. See begin()."""
-    sampler, sharded = innermost(settings), _sharded(settings)
+    sampler, sharded = settings.order.deciding, settings.sharded
     its_epoch = getattr(sampler, "epoch", None) if sharded is None else sharded.epoch_of(epoch)
     position = {"name": type(sampler).__name__, "epoch": its_epoch}
     stateful = _stateful(settings)
@@ -141,7 +140,7 @@ def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
 
     Between epochs the state may be one of a loader with another sampler, with shard= or without: the epoch is this loader's own then.
     """
-    sharded, position = _sharded(settings), {**state["sampler"], "name": type(innermost(settings)).__name__}
+    sharded, position = settings.sharded, {**state["sampler"], "name": type(settings.order.deciding).__name__}
     splits = splits_of(state)
     if sharded is not None and not splits:
         splits, position["epoch"] = sharded.continued(()), sharded.epoch_of(state["epoch"])
@@ -182,7 +181,7 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     to the epoch and to what was had of it, whatever the sampler is told meanwhile. A generator of the loader's own is seeded at the first
     draw, so that two passes of different epochs can begin before either draws.
     """
-    if (sharded := _sharded(settings)) is not None:
+    if (sharded := settings.sharded) is not None:
         indices = _part_of(settings, sharded, epoch_state)
     if settings.own_generator:
         indices = _seeded(settings, epoch_state.epoch, indices)
@@ -235,34 +234,21 @@ def iterated_again(settings: Settings, epoch_state: EpochState) -> Iterator[Any]
     return iter(settings.index_sampler)
 
 
-def innermost(settings: Settings) -> Any:
-    """The sampler that decides the order."""
-    return settings.order.deciding
-
-
-def _sharded(settings: Settings) -> Sharded | None:
-    sampler = innermost(settings)
-    return sampler if isinstance(sampler, Sharded) else None
-
-
 def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> Iterator[Any]:
     part = sharded.part(epoch_state.sampler["epoch"], epoch_state.splits, sharded.rank)
     index = settings.index_sampler
-    return iter(BatchSampler(part, index.batch_size, index.drop_last)) if type(index) is BatchSampler else part
+    return iter(BatchSampler(part, index.batch_size, index.drop_last)) if settings.order.in_batches else part
 
 
 def _stateful(settings: Settings) -> Any:
     return settings.order.deciding if settings.order.is_stateful else None
 
 
-def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
-    """The generators that a pass draws from, by name: "default" is torch's global one."""
-    if settings.ordered_by_seed:
-        return {}  # seeded again for every epoch
+def generators_of(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
+    """The generators that a pass draws from, by name: "default" is torch's global one. `base_drawn`: it draws a base seed."""
+    order = settings.order
     found: list[Any] = [settings.generator or torch.default_generator] if base_drawn else []
-    found += _own_generators(settings)
-    if _draws_default(settings):
-        found.append(torch.default_generator)
+    found += [*order.generators, *([torch.default_generator] if order.draws_default else [])]
     out: dict[str, torch.Generator] = {}
     for each in found:
         if isinstance(each, torch.Generator):
@@ -271,42 +257,18 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
     return out
 
 
-def _source(settings: Settings) -> SamplerFacts:
-    """What is known of the sampler that makes the order: under shard= of the user's own, where there is one."""
-    sampler = innermost(settings)
-    source = getattr(sampler, "sampler" if isinstance(sampler, ShardedSampler) else "batches", None) if _sharded(settings) else None
-    return settings.order if source is None else facts_of(source)
-
-
-def _own_generators(settings: Settings) -> list[Any]:
-    """The generators that the sampler has, or the one that it is made of."""
-    source = _source(settings).deciding
-    found = [getattr(each, "generator", None) for each in (source, getattr(source, "sampler", None))]
-    return [each for each in found if each is not None]
+def _captured(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
+    """Those whose states a saved state holds: not the loader's own, which is seeded again for every epoch."""
+    return {} if settings.ordered_by_seed else generators_of(settings, base_drawn)
 
 
 def _is_known(settings: Settings) -> bool:
-    facts = _source(settings)
-    return settings.ordered_by_seed or facts.draws_nothing or facts.draws_at_first
-
-
-def _draws_default(settings: Settings) -> bool:
-    """Whether an order that is not of (seed, epoch) alone may be drawn from torch's global generator."""
-    own = _own_generators(settings)
-    return torch.default_generator in own or (not own and not _source(settings).draws_nothing)
-
-
-def _draws_then_rests(settings: Settings) -> bool:
-    """Whether all of a pass's order that is drawn from torch's global generator is drawn at its first index."""
-    if _source(settings).draws_nothing:
-        return True
-    settled = settings.order.draws_at_first or settings.order.is_stateful
-    return settled and getattr(innermost(settings), "generator", None) is not torch.default_generator
+    return settings.ordered_by_seed or settings.order.is_known
 
 
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
     """States of the generators that the next pass draws from; for a sampler of an unknown class also those of random and NumPy."""
-    out: dict[str, Any] = {name: each.get_state() for name, each in _generators(settings, base_drawn).items()}
+    out: dict[str, Any] = {name: each.get_state() for name, each in _captured(settings, base_drawn).items()}
     order = settings.order
     settled = order.draws_nothing or order.draws_at_first or settings.ordered_by_seed or order.is_stateful
     if not settled:
@@ -317,7 +279,7 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
     """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
-    if "default" not in epoch_state.start or not _draws_then_rests(settings):
+    if "default" not in epoch_state.start or not settings.order.draws_then_rests:
         return {}
     return {"default": torch.default_generator.get_state()}
 
@@ -355,7 +317,7 @@ def check_generators(settings: Settings, states: dict[str, Any]) -> None:
 
 
 def _known(settings: Settings) -> dict[str, torch.Generator]:
-    return {"default": torch.default_generator, **_generators(settings, True)}
+    return {"default": torch.default_generator, **_captured(settings, True)}
 
 
 def packed_states(states: dict[str, Any]) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
     if state["mixture"] is not None:
         settings.dataset.restore(state["mixture"])
     progress.next_epoch = state["epoch"]
-    sampler = epoch_start.innermost(settings)
+    sampler = settings.order.deciding
     if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
         sampler.set_epoch(state["sampler"]["epoch"])
     if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
@@ -245,7 +245,7 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         if settings.sharded is not None and settings.sharded is not settings.index_sampler and not state["beyond"]:
             del ours["batch_size"]  # what ranks had is counted in samples
         ours["seed"] = settings.seed
-        name = type(epoch_start.innermost(settings)).__name__
+        name = type(settings.order.deciding).__name__
         if state["sampler"].get("name") != name:
             raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
     for name, value in ours.items():

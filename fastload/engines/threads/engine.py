@@ -25,7 +25,7 @@ from fastload.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from fastload.dataset.view import NativeDataset, NativeView
-    from fastload.engines.threads.coverage import Coverage
+    from fastload.sampling.known import Coverage
 
 QUEUE = 4096
 """Capacity of the native queue, in jobs; the loader's own limit on batches in flight is far below."""

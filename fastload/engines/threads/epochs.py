@@ -35,14 +35,14 @@ from fastload.device import pinning
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.resume.position import EpochState, Progress
-from fastload.engines.resume.start import begin, follow, fresh, iterated_again
+from fastload.engines.resume.start import begin, follow, fresh, generators_of, iterated_again
 from fastload.engines.settings import Settings
 from fastload.engines.threads.assemble import BatchAssembler
 from fastload.engines.threads.bucket import BucketPass
-from fastload.engines.threads.coverage import known_coverage
 from fastload.engines.threads.device_prefetch import DevicePrefetcher
 from fastload.engines.threads.engine import ThreadEngine
 from fastload.errors import LoaderTimeout
+from fastload.sampling.known import Coverage, coverage
 
 
 class IndexQueue:
@@ -439,9 +439,9 @@ class ThreadEpochs:
         assert seed is not None
         epoch_state.base_seed = seed
         asked = engine.view.is_asked
-        coverage = known_coverage(settings, epoch_state) if engine.in_buckets and not asked else None
-        indices = follow(settings, epoch_state, batches, id if coverage is None else coverage.leave_out)
-        bucket_pass = engine.bucket_pass(coverage, engine.view.at(epoch_state.epoch))
+        known = _coverage(settings, epoch_state) if engine.in_buckets and not asked else None
+        indices = follow(settings, epoch_state, batches, id if known is None else known.leave_out)
+        bucket_pass = engine.bucket_pass(known, engine.view.at(epoch_state.epoch))
         successor = partial(_begin_early, weakref.ref(self), plan, engine, epoch_state)
         iterator = NativeIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, bucket_pass)
         self._iterators.add(iterator)
@@ -481,6 +481,14 @@ def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine:
     return None if alive is None else alive.begin_early(plan, engine, before)
 
 
+def _coverage(settings: Settings, epoch_state: EpochState) -> Coverage | None:
+    """The coverage of a pass, of which nothing was drawn yet; None: a sampler that is not known decides."""
+    order = settings.order
+    if not order.is_own or (settings.auto_collation and not order.in_batches):
+        return None
+    return coverage(order.deciding, len(settings.dataset), epoch_state.sampler["epoch"] or 0, epoch_state.splits)
+
+
 def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
     """Everything that determines an epoch's order and draws, but for the generators' states. `epoch_state`: before any draw."""
     index, deciding = settings.index_sampler, settings.order.deciding
@@ -499,9 +507,7 @@ def _can_begin_early(settings: Settings) -> bool:
 
 
 def _generators(settings: Settings) -> list[torch.Generator]:
-    sampler = settings.order.deciding
-    found = [torch.default_generator, settings.generator, getattr(sampler, "generator", None)]
-    return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
+    return list(generators_of(settings, settings.seed is None).values())
 
 
 def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:
