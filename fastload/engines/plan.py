@@ -91,10 +91,15 @@ class ExecutionPlan:
         """The rows that the native engine reads; None on other engines."""
         return None if self.data is None else self.data.native
 
+    @property
+    def asked_in_flight(self) -> int:
+        """Batches in flight that prefetch_factor= asks for; 0 in the calling process."""
+        return self.settings.depth if self.engine == "threads" else self.settings.drawn_at_iter
+
     @cached_property
     def depth(self) -> int:
-        """Batches that an epoch keeps in flight on native threads."""
-        return self.size.in_flight(self.settings.depth)
+        """Batches that an epoch keeps in flight."""
+        return self.size.in_flight(self.asked_in_flight) if self.engine == "threads" else self.asked_in_flight
 
     @property
     def finished_ahead(self) -> bool:

@@ -40,16 +40,16 @@ import weakref
 from types import ModuleType
 from typing import Any, Protocol
 
-import numpy as np
-
-from fastload.common.system import share_of_cpus
+from fastload.common.system import keep_memory, share_of_cpus
 from fastload.errors import ClosedError
 
 _THREADS = "TOKIO_WORKER_THREADS"
 _MOST_THREADS = 4
 """One thread of tokio brings about a gigabyte per second."""
 _CPUS_A_THREAD = 4
-_KEPT = 16 << 20
+_LARGEST, _KEPT = 16 << 20, 32 << 20
+"""Limits of malloc: a body of 2 MiB is otherwise a mapping of its own, whose 512 pages the kernel clears for every request: a sixth of the
+CPU that fetching takes."""
 
 
 def start(obstore: Any) -> None:
@@ -58,7 +58,7 @@ def start(obstore: Any) -> None:
     Tokio takes a thread for each CPU, and these wake each other for every request. Here there is one for every four CPUs, unless the user
     says otherwise in TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that fetching takes, and what malloc keeps for each.
     """
-    keep_memory()
+    keep_memory(_LARGEST, _KEPT)
     given = os.environ.get(_THREADS)
     if given is None:
         os.environ[_THREADS] = str(max(1, min(_MOST_THREADS, share_of_cpus() // _CPUS_A_THREAD)))
@@ -67,15 +67,6 @@ def start(obstore: Any) -> None:
     finally:
         if given is None:
             del os.environ[_THREADS]
-
-
-def keep_memory() -> None:
-    """Makes glibc's malloc take blocks of up to 16 MiB from its heaps, and keep up to 32 MiB free at the end of each.
-
-    A body of 2 MiB is otherwise a mapping of its own, whose 512 pages the kernel clears for every request: a sixth of the CPU that fetching
-    takes. malloc raises these limits by itself when such a mapping is freed, and does not where the user has set them: mallopt(3).
-    """
-    np.empty(_KEPT, np.uint8)  # never touched
 
 
 _NATIVE = "obstore._obstore"

@@ -30,6 +30,8 @@ from fastload.sampling.sharding import (
 from fastload.sampling.window import BLOCK, BUFFER, WindowOrder, window_sizes
 
 _WORDS = 1 << 64
+_UNKNOWN = 1 << 62
+"""Length of an order whose sampler has none."""
 
 
 class Sharded:
@@ -64,6 +66,14 @@ class Sharded:
     def count(self) -> int:
         """Number of samples, or of batches, in an epoch of all ranks."""
         raise NotImplementedError
+
+    @property
+    def length(self) -> int:
+        """Length of what ranks share out; a number beyond any if a user's sampler has none."""
+        try:
+            return self.count
+        except (TypeError, NotImplementedError):
+            return _UNKNOWN
 
     def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
         """What a rank gets in the rest of the last split."""

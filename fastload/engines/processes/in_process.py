@@ -15,8 +15,8 @@ from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
 from fastload.engines.plan import ExecutionPlan
-from fastload.engines.resume.position import Progress, dataset_state_of, fetched, fetcher_at
-from fastload.engines.resume.start import attach
+from fastload.engines.resume.datasets import dataset_state_of, fetched, fetcher_at
+from fastload.engines.resume.epoch import Progress, attach
 from fastload.sampling.known import is_stateful
 
 

@@ -25,8 +25,7 @@ from fastload.engines.iterator import IteratorArguments, LoaderIterator
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
-from fastload.engines.resume.position import Progress
-from fastload.engines.resume.start import attach
+from fastload.engines.resume.epoch import Progress, attach
 from fastload.engines.thread_limits import thread_libraries
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.sampling.known import is_stateful
@@ -50,8 +49,8 @@ class WorkerIterator(LoaderIterator):
         super().__init__(arguments)  # type: ignore[arg-type]
         self._persistent = settings.persistent_workers
         self._in_order = settings.in_order
-        self._depth = (settings.prefetch_factor or 0) * self._num_workers
-        if self._depth <= 0:
+        self._depth = plan.depth
+        if not settings.prefetch_factor:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
         self._by_sample = settings.seed_by == "sample"
         # Each worker's copy of a stateful dataset counts the batches that it makes itself, so workers must not share batches.

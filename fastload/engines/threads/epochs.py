@@ -34,8 +34,7 @@ from fastload.dataset.view import same_objects
 from fastload.device import pinning
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan
-from fastload.engines.resume.position import EpochState, Progress
-from fastload.engines.resume.start import begin, follow, fresh, generators_of, iterated_again
+from fastload.engines.resume.epoch import EpochState, Progress, begin, follow, fresh, generators_of, iterated_again
 from fastload.engines.settings import Settings
 from fastload.engines.threads.assemble import BatchAssembler
 from fastload.engines.threads.bucket import BucketPass
