@@ -145,7 +145,6 @@ class Transfer:
                 transfer_plan, device=torch.device("cuda", torch.cuda.current_device())
             )  # the current device differs from thread to thread
         self._transfer_plan = transfer_plan
-        self._idle = transfer_plan.idle
         # _late: the first stage that must run in the loop's thread, and all after it; see NOTE [ batch stages: which thread ].
         first = next((n for n, stage in enumerate(transfer_plan.stages) if not stage.ahead), len(transfer_plan.stages))
         self._early, self._late = transfer_plan.stages[:first], transfer_plan.stages[first:]
@@ -170,8 +169,6 @@ class Transfer:
 
     def put(self, make: Callable[[], Any], key: Callable[[], BatchKey]) -> TransferredBatch:
         """Queues a batch's copy and early stages. `make` returns the batch on the host; nobody else holds it, so the lease ends here."""
-        if self._idle:
-            return TransferredBatch(make(), key())
         made = [make()]  # _to_device pops it: the slot's lease ends with the copy
         named = key()
         with self._side():

@@ -101,6 +101,11 @@ class ExecutionPlan:
         """Batches that an epoch keeps in flight."""
         return self.size.in_flight(self.asked_in_flight) if self.engine == "threads" else self.asked_in_flight
 
+    @cached_property
+    def transfers(self) -> bool:
+        """Whether batches are moved or changed on their way to the loop."""
+        return not self.transfer.idle
+
     @property
     def finished_ahead(self) -> bool:
         """Whether a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
@@ -109,7 +114,7 @@ class ExecutionPlan:
     @cached_property
     def slots(self) -> int:
         """Slots that native threads start with, beside the one that is being filled."""
-        return self.size.slots(self.depth + self.transfer.ahead * (not self.transfer.idle))
+        return self.size.slots(self.depth + self.transfer.ahead * self.transfers)
 
     @cached_property
     def pinned(self) -> bool:

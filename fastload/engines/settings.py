@@ -9,17 +9,19 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, cast, get_origin
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, _DatasetKind, default_collate
+from torch.utils.data._utils import collate
 from torch.utils.data._utils.collate import default_convert
 from typing_extensions import TypeVar
 
-from fastload.batch.collate import Collate, Form, collate_replaced
+from fastload.batch.collate import Collate, Form
+from fastload.common.originals import OwnCode
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.sampling.known import Draws, SamplerFacts, facts_of
-from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import Shard
 from fastload.transforms.ops import Normalize, ToFloat
 
@@ -209,7 +211,7 @@ class Settings(Arguments[Any]):
         now = {name: getattr(loader, name) for name in _TORCHS if name != "shuffle"} | {
             name: getattr(loader, theirs) for name, theirs in _DERIVED.items()
         }
-        now["collate_replaced"] = collate_replaced()
+        now["collate_replaced"] = _collate_replaced()
         order = facts_of(now["index_sampler"], now["generator"] if self._seeds_order else None)
         same = all(_is_same(value, getattr(self, name)) for name, value in now.items())
         if same and order.is_same(self.order):
@@ -285,11 +287,6 @@ class Settings(Arguments[Any]):
         return size if isinstance(size, int) else None
 
     @property
-    def sharded(self) -> Sharded | None:
-        """The sampler that gives this rank its part, under shard=."""
-        return self.order.sharded
-
-    @property
     def drawn_at_iter(self) -> int:
         """Index batches that torch's DataLoader draws at iter(); 0: it draws each at its own next()."""
         return self.depth * self.num_workers
@@ -333,3 +330,38 @@ def _is_count(value: Any) -> bool:
 def _is_same(a: Any, b: Any) -> bool:
     """Whether it is the same object, or an equal number or text."""
     return a is b or (type(a) is type(b) and isinstance(a, int | float | str) and a == b)
+
+
+_COLLATE = OwnCode("torch.utils.data._utils.collate")
+_TABLE = {
+    torch.Tensor: "collate_tensor_fn",
+    np.ndarray: "collate_numpy_array_fn",
+    float: "collate_float_fn",
+    int: "collate_int_fn",
+    str: "collate_str_fn",
+    bytes: "collate_str_fn",
+}
+"""By type, torch's function for a list of such values."""
+_COLLATED: tuple[type, ...] = (*_TABLE, np.generic, bool, tuple, list, dict)
+"""Types that values of a batch have here. A program may have entries for other types, which change no batch of these."""
+
+
+def _collate_replaced() -> str:
+    """What of default_collate and default_convert is not torch's own, as a clause; "" where all is.
+
+    Where something is, torch's function is called, whatever it does now. See NOTE [ originals: how replaced code is found ].
+    """
+    return _COLLATE.replaced() or _table_changed()
+
+
+def _table_changed() -> str:
+    table: dict[Any, Any] = collate.default_collate_fn_map
+    if any(table.get(kind) is not getattr(collate, name) for kind, name in _TABLE.items()):
+        changed = next(kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name))
+        return f"default_collate_fn_map has another function for {changed.__name__}"
+    for key, function in table.items():
+        if key not in _TABLE and function is not collate.collate_numpy_scalar_fn:
+            for kind in key if isinstance(key, tuple) else (key,):
+                if any(issubclass(kind, each) or issubclass(each, kind) for each in _COLLATED):
+                    return f"default_collate_fn_map has a function for {kind.__name__}"
+    return ""

@@ -152,6 +152,8 @@ class SamplerFacts:
         draws_at_first: it has the __iter__ of a class that, without a generator of its own, draws from torch's at its first index only.
         is_stateful: it has a state_dict() and a load_state_dict().
         in_batches: torch's BatchSampler makes batches of it.
+        sharded: the sampler that gives this rank its part, under shard=.
+        follows_seed_and_epoch: the order is a function of the sampler's own seed and the pass's epoch.
         shared_out: what is known of the user's sampler or batch sampler that it shares out, under shard=; None: it shares out none.
     """
 
@@ -163,6 +165,8 @@ class SamplerFacts:
     draws_at_first: bool = False
     is_stateful: bool = False
     in_batches: bool = False
+    sharded: Sharded | None = None
+    follows_seed_and_epoch: bool = False
     shared_out: SamplerFacts | None = None
 
     def is_same(self, other: SamplerFacts) -> bool:
@@ -173,37 +177,22 @@ class SamplerFacts:
         return self.shared_out is None or other.shared_out is None or self.shared_out.is_same(other.shared_out)
 
     @property
-    def sharded(self) -> Sharded | None:
-        """The sampler that gives this rank its part, under shard=."""
-        return self.deciding if isinstance(self.deciding, Sharded) else None
-
-    @property
-    def follows_seed_and_epoch(self) -> bool:
-        """Whether the order is a function of the sampler's own seed and the pass's epoch."""
-        return isinstance(self.deciding, ShardSampler)
-
-    @property
     def origin(self) -> SamplerFacts:
         """What is known of the sampler that makes the order: under shard= of the user's own, where there is one."""
         return self.shared_out or self
 
     @property
     def generators(self) -> list[Any]:
-        """Generators that the sampler which makes the order has, or the one that it is made of."""
+        """Generators that the order may be drawn from: the sampler's own, or of the one that it is made of; else torch's global one."""
         sampler = self.origin.deciding
         found = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
-        return [each for each in found if each is not None]
+        own = [each for each in found if each is not None]
+        return own or ([] if self.origin.draws_nothing else [torch.default_generator])
 
     @property
     def is_known(self) -> bool:
         """Whether it is known when the order is drawn: never, or at its first index."""
         return self.origin.draws_nothing or self.origin.draws_at_first
-
-    @property
-    def draws_default(self) -> bool:
-        """Whether the order may be drawn from torch's global generator."""
-        own = self.generators
-        return torch.default_generator in own or (not own and not self.origin.draws_nothing)
 
     @property
     def draws_then_rests(self) -> bool:
@@ -232,6 +221,8 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
         draws_at_first=is_own and _iterates_as(sampler, _FIRST),
         is_stateful=is_stateful(sampler),
         in_batches=sampler is not index_sampler,
+        sharded=sampler if isinstance(sampler, Sharded) else None,
+        follows_seed_and_epoch=isinstance(sampler, ShardSampler),
         shared_out=None if (shared_out := _shared_out(sampler)) is None else facts_of(shared_out),
     )
 

@@ -304,7 +304,7 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
     if world == 1 or whose == rank or "default" not in epoch_state.start:
         return
     own = torch.default_generator.get_state()
-    if settings.order.draws_default or not _is_known(settings):
+    if torch.default_generator in settings.order.generators or not _is_known(settings):
         epoch_state.put_back = own
         return
     epoch_state.start = {**epoch_state.start, "default": own}
@@ -338,7 +338,7 @@ def _after_base_seed(state: torch.Tensor) -> torch.Tensor:
 
 
 def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
-    sharded = settings.sharded
+    sharded = settings.order.sharded
     if sharded is not None:
         epoch_state.splits = sharded.continued(epoch_state.splits)
         sharded.begin(epoch_state.sampler["epoch"])
@@ -354,7 +354,7 @@ def _fetcher(settings: Settings) -> Any:
 
 def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
     """State of an epoch that begins at its first batch. See begin()."""
-    sampler, sharded = settings.order.deciding, settings.sharded
+    sampler, sharded = settings.order.deciding, settings.order.sharded
     its_epoch = getattr(sampler, "epoch", None) if sharded is None else sharded.epoch_of(epoch)
     position = {"name": type(sampler).__name__, "epoch": its_epoch}
     stateful = _stateful(settings)
@@ -369,7 +369,7 @@ def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
 
     Between epochs the state may be one of a loader with another sampler, with shard= or without: the epoch is this loader's own then.
     """
-    sharded, position = settings.sharded, {**state["sampler"], "name": type(settings.order.deciding).__name__}
+    sharded, position = settings.order.sharded, {**state["sampler"], "name": type(settings.order.deciding).__name__}
     splits = tuple(Split(world, had) for world, had in state["split"]["ranks"]) if state["split"] else ()
     if sharded is not None and not splits:
         splits, position["epoch"] = sharded.continued(()), sharded.epoch_of(state["epoch"])
@@ -410,7 +410,7 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     to the epoch and to what was had of it, whatever the sampler is told meanwhile. A generator of the loader's own is seeded at the first
     draw, so that two passes of different epochs can begin before either draws.
     """
-    if (sharded := settings.sharded) is not None:
+    if (sharded := settings.order.sharded) is not None:
         indices = _part_of(settings, sharded, epoch_state)
     if settings.own_generator:
         indices = _seeded(settings, epoch_state.epoch, indices)
@@ -475,9 +475,7 @@ def _stateful(settings: Settings) -> Any:
 
 def generators_of(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
     """The generators that a pass draws from, by name: "default" is torch's global one. `base_drawn`: it draws a base seed."""
-    order = settings.order
-    found: list[Any] = [settings.generator or torch.default_generator] if base_drawn else []
-    found += [*order.generators, *([torch.default_generator] if order.draws_default else [])]
+    found = [*([settings.generator or torch.default_generator] if base_drawn else []), *settings.order.generators]
     out: dict[str, torch.Generator] = {}
     for each in found:
         if isinstance(each, torch.Generator):

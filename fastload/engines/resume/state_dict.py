@@ -134,7 +134,7 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "turn": epoch_state.turn if epoch_state.batches else 0,
         "exhausted": epoch_state.exhausted,
         **packed_state(settings.dataset),
-        **({} if settings.sharded is None else rank_state(settings, settings.sharded, epoch_state)),
+        **({} if settings.order.sharded is None else rank_state(settings, settings.order.sharded, epoch_state)),
     }
 
 
@@ -243,7 +243,7 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         check_versions(settings.dataset, state["packed"])
         check_split(settings, state)
         ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
-        if settings.sharded is not None and settings.sharded is not settings.index_sampler and not state["beyond"]:
+        if settings.order.sharded is not None and settings.order.sharded is not settings.index_sampler and not state["beyond"]:
             del ours["batch_size"]  # what ranks had is counted in samples
         ours["seed"] = settings.seed
         name = type(settings.order.deciding).__name__
@@ -304,7 +304,7 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
     Raises:
         ArgumentError: it was taken under another order, or goes on with as many ranks only.
     """
-    split, sharded = state["split"], settings.sharded
+    split, sharded = state["split"], settings.order.sharded
     if (split is None) != (sharded is None):
         raise ArgumentError(
             "the state was taken in mid-epoch without shard=, this loader has it: resume without it as well"
@@ -338,7 +338,7 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
 def _batch(settings: Settings) -> tuple[int, int]:
     """What one index of the index sampler stands for in the order: how many at most, and how many at least."""
     index = settings.index_sampler
-    if index is settings.sharded:
+    if index is settings.order.sharded:
         return 1, 1
     return index.batch_size, index.batch_size if index.drop_last else 1
 

@@ -29,7 +29,6 @@ import torch
 
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts
-from fastload.common.system import available_cpus
 from fastload.dataset.view import same_objects
 from fastload.device import pinning
 from fastload.engines.iterator import LoaderIterator
@@ -174,7 +173,7 @@ class NativeIterator(LoaderIterator):
         """Gives announced batches to the prefetcher's thread, as many as it may hold."""
         if self._prefetcher is None:
             depth, most = self._depth, self._plan.transfer.ahead
-            left = max(1, available_cpus() - self._engine.core.threads) if self._plan.transfer.on_cpu else None
+            left = self._engine.spare_cpus if self._plan.transfer.on_cpu else None
             self._prefetcher = DevicePrefetcher(self._engine.ring, depth, most, self._in_order, self._assembler, left)
             self._closing = weakref.finalize(self, self._prefetcher.close)
             while self._in_flight:
@@ -334,6 +333,7 @@ class EarlyEpoch:
     iterator: NativeIterator
     plan: ExecutionPlan
     drawn_from: tuple[Any, ...]
+    generators: list[torch.Generator]
     before: tuple[torch.Tensor, ...]
     after: tuple[torch.Tensor, ...]
 
@@ -366,7 +366,7 @@ class ThreadEpochs:
         if kept is not None and not epoch_state.resumed:
             epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if early is not None and not epoch_state.resumed and self._is_right(plan, early, epoch_state):
-            _set_states(_generators(plan.settings), early.after)
+            _set_states(early.generators, early.after)
             early.iterator.epoch_state.agreement = epoch_state.agreement
             self._progress.epoch_state = early.iterator.epoch_state
             return early.iterator.taken().start()
@@ -451,7 +451,7 @@ class ThreadEpochs:
         settings = plan.settings
         if self._early is not None or engine is not self._engine or engine.view.is_asked or not _can_begin_early(settings):
             return None
-        generators = _generators(settings)
+        generators = list(generators_of(settings, settings.seed is None).values())
         states = _states(generators)
         kept = settings.persistent_workers
         epoch_state = fresh(settings, self._progress.next_epoch, base_drawn=settings.seed is None, kept=kept)
@@ -459,7 +459,7 @@ class ThreadEpochs:
             epoch_state.base_seed, epoch_state.passes = before.base_seed, before.passes + 1
         drawn_from = _drawn_from(settings, epoch_state)
         iterator = self._start(plan, engine, epoch_state).begin().start(1)
-        self._early = EarlyEpoch(iterator, plan, drawn_from, states, _states(generators))
+        self._early = EarlyEpoch(iterator, plan, drawn_from, generators, states, _states(generators))
         _set_states(generators, states)
         return iterator
 
@@ -472,7 +472,7 @@ class ThreadEpochs:
             return False
         if settings.ordered_by_seed and settings.seed is not None:
             return True  # the order is a function of (seed, epoch) alone
-        return all(torch.equal(a, b) for a, b in zip(early.before, _states(_generators(settings)), strict=True))
+        return all(torch.equal(a, b) for a, b in zip(early.before, _states(early.generators), strict=True))
 
 
 def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> NativeIterator | None:
@@ -492,8 +492,8 @@ def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
     """Everything that determines an epoch's order and draws, but for the generators' states. `epoch_state`: before any draw."""
     index, deciding = settings.index_sampler, settings.order.deciding
     found: list[Any] = [epoch_state.epoch, epoch_state.drawn, epoch_state.base_seed, epoch_state.passes, index, deciding]
-    if settings.sharded is not None:
-        return (*found, epoch_state.sampler["epoch"], *settings.sharded.identity())
+    if settings.order.sharded is not None:
+        return (*found, epoch_state.sampler["epoch"], *settings.order.sharded.identity())
     for sampler in (index, deciding):
         found += [value for _, value in sorted(vars(sampler).items())]
         found.append(len(sampler.data_source) if hasattr(sampler, "data_source") else None)
@@ -503,10 +503,6 @@ def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
 def _can_begin_early(settings: Settings) -> bool:
     """Whether what iter() of the next epoch draws can be drawn now, and undone."""
     return settings.num_workers > 0 and settings.order.can_be_undone
-
-
-def _generators(settings: Settings) -> list[torch.Generator]:
-    return list(generators_of(settings, settings.seed is None).values())
 
 
 def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:
