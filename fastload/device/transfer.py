@@ -109,7 +109,7 @@ class TransferPlan:
         """Whether batches reach the loop unchanged."""
         return self.device is None and not self.pin and not self.stages
 
-    @property
+    @cached_property
     def on_cpu(self) -> bool:
         """Whether the stages run on the CPU."""
         return self.device is None or self.device.type == "cpu"
@@ -136,6 +136,9 @@ class Transfer:
 
     1. put() may be called by one thread, get() by another; each batch goes through both, once.
     2. put() runs the stages up to the first that has to run in the loop's thread; get() runs the rest.
+
+    Attributes:
+        has_rest: whether get() has anything to do; if not, the batch of a TransferredBatch is as the loop gets it.
     """
 
     def __init__(self, transfer_plan: TransferPlan) -> None:
@@ -148,6 +151,7 @@ class Transfer:
         # _late: the first stage that must run in the loop's thread, and all after it; see NOTE [ batch stages: which thread ].
         first = next((n for n, stage in enumerate(transfer_plan.stages) if not stage.ahead), len(transfer_plan.stages))
         self._early, self._late = transfer_plan.stages[:first], transfer_plan.stages[first:]
+        self.has_rest = self._cuda or bool(self._late)
 
     @cached_property
     def _clock(self) -> Clock:

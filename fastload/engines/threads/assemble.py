@@ -139,8 +139,10 @@ class BatchAssembler:
         """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
         if finished.lost is not None:
             self.losses.add(finished.lost)
-        done = finished.transferred
-        return NOTHING if done is None else done.batch if self._transfer is None else self._transfer.get(done)
+        done, transfer = finished.transferred, self._transfer
+        if done is None:
+            return NOTHING
+        return done.batch if transfer is None or not transfer.has_rest else transfer.get(done)
 
     def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> tuple[dict[int, Stored], dict[int, Exception]]:
         """Reads the fields of the rows whose images were made that are stored in records; and why those of a row cannot be read."""
