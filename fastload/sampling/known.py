@@ -1,4 +1,4 @@
-"""What is known of samplers: from where and when each draws. It decides whether one may be asked for indices earlier than torch asks.
+"""SamplerFacts: facts about samplers, such as when each draws. They decide whether one may be asked for indices earlier than torch asks.
 
 NOTE [ samplers: drawn when torch draws them ]
 A sampler may look at what the loop has written (losses, difficulties), and it may draw from a generator that the program uses as well. So
@@ -9,9 +9,8 @@ replaced code is found ]), and once the first index is drawn nothing that the pr
 draws change anything that the program sees. The next epoch is begun early only for samplers whose draws can be undone: see NOTE [ epochs:
 the next one, begun early ].
 
-shuffle_class: which sampler the argument shuffle= names.
-
-coverage: which samples a pass may ask for, and in which blocks, told by its sampler before anything is drawn.
+`shuffle_class` is the sampler that the argument shuffle= names. `coverage` is the set of samples that a pass may ask for, in blocks or not,
+which its sampler tells before anything is drawn.
 
 drawn_by: what the order of a user's sampler follows from, for the comparison of ranks.
 """
@@ -55,11 +54,11 @@ def shuffle_class(shuffle: Any) -> type[RandomWindowSampler | RandomKeyedSampler
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """What a pass will ask for, known before it does, so that neighbours can be fetched together.
+    """The samples that a pass may ask for, known before it does, so that neighbours can be fetched together.
 
     Attributes:
-        needed: of each position, whether the pass asks for it.
-        block: samples of a block, where the pass asks for blocks of consecutive positions, each within a short time; block k begins at
+        needed: for each sample, True if the pass asks for it.
+        block: samples of a block, if the pass asks for blocks of consecutive positions, each within a short time; block k begins at
             position k * block. 0: it does not.
         buffer: most samples of such blocks that are open at a time and not asked for yet.
     """
@@ -125,7 +124,7 @@ def _blocks_of(sampler: Any) -> tuple[int, int] | tuple[()]:
 
 
 class Draws(Enum):
-    """When a pass of a sampler draws from generators that others use, or reads what others write.
+    """Times at which a pass of a sampler draws from generators that others use, or reads values that others write.
 
     NOTHING: never. FIRST: at its first index only. ANY: at any index, as far as is known.
     """
@@ -141,16 +140,16 @@ _FIRST: tuple[type[Any], ...] = (*SHUFFLES, SubsetRandomSampler, WeightedRandomS
 
 @dataclass(frozen=True, eq=False)
 class SamplerFacts:
-    """What is known of a loader's sampler as it is now.
+    """Facts about a loader's sampler as it is now.
 
     Attributes:
-        deciding: the sampler that decides the order: that in torch's BatchSampler, else the index sampler itself.
-        is_own: it iterates as its library defined it, and so does torch's BatchSampler around it.
-        draws: when a pass draws.
-        can_be_undone: a pass that was begun leaves no trace once generators are set back: it gives all samples of its data once.
-        draws_nothing: it has the __iter__ of a class that draws from no generator.
-        draws_at_first: it has the __iter__ of a class that, without a generator of its own, draws from torch's at its first index only.
-        is_stateful: it has a state_dict() and a load_state_dict().
+        deciding: the sampler that decides the order: the one in torch's BatchSampler, else the index sampler itself.
+        is_own: True if it iterates as its library defined it, and so does torch's BatchSampler around it.
+        draws: the time at which a pass draws.
+        can_be_undone: True if a begun pass leaves no trace once generators are restored, and returns every sample of its data once.
+        draws_nothing: True if it has the __iter__ of a class that draws from no generator.
+        draws_at_first: True if, without a generator of its own, it draws from torch's at its first index only.
+        is_stateful: True if it has a state_dict() and a load_state_dict().
         in_batches: torch's BatchSampler makes batches of it.
         sharded: the sampler that gives this rank its part, under shard=.
         follows_seed_and_epoch: the order is a function of the sampler's own seed and the pass's epoch.
@@ -170,7 +169,7 @@ class SamplerFacts:
     shared_out: SamplerFacts | None = None
 
     def is_same(self, other: SamplerFacts) -> bool:
-        """Whether another value says the same of the same samplers."""
+        """Returns True if another value says the same of the same samplers."""
         mine, theirs = vars(self) | {"shared_out": None}, vars(other) | {"shared_out": None}
         if any(theirs[name] is not value for name, value in mine.items()) or (self.shared_out is None) != (other.shared_out is None):
             return False
@@ -178,7 +177,7 @@ class SamplerFacts:
 
     @property
     def origin(self) -> SamplerFacts:
-        """What is known of the sampler that makes the order: under shard= of the user's own, where there is one."""
+        """Facts about the sampler that makes the order: under shard=, of the user's own sampler if there is one."""
         return self.shared_out or self
 
     @property
@@ -191,23 +190,23 @@ class SamplerFacts:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known when the order is drawn: never, or at its first index."""
+        """Returns True if it is known when the order is drawn: never, or at its first index."""
         return self.origin.draws_nothing or self.origin.draws_at_first
 
     @property
     def draws_then_rests(self) -> bool:
-        """Whether all of a pass's order that is drawn from torch's global generator is drawn at its first index."""
+        """Returns True if all draws of a pass's order from torch's global generator happen at its first index."""
         if self.origin.draws_nothing:
             return True
         return (self.draws_at_first or self.is_stateful) and getattr(self.deciding, "generator", None) is not torch.default_generator
 
 
 def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> SamplerFacts:
-    """What is known of a sampler.
+    """Collects the facts about a sampler.
 
     Args:
-        index_sampler: gives the loader's indices, by the batch or one by one.
-        private: a generator that is seeded anew for every pass, and that nothing else draws from.
+        index_sampler: sampler that returns the loader's indices, by the batch or one by one.
+        private: generator that is seeded anew for every pass, and that nothing else draws from.
     """
     sampler = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
     kinds: tuple[type, type] = (type(index_sampler), type(sampler))
@@ -233,7 +232,7 @@ def _shared_out(sampler: Any) -> Any:
 
 
 def is_stateful(thing: Any) -> bool:
-    """Whether a sampler or a dataset has both state_dict() and load_state_dict()."""
+    """Returns True if a sampler or a dataset has both state_dict() and load_state_dict()."""
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
@@ -256,7 +255,7 @@ def _can_be_undone(sampler: Any) -> bool:
 
 
 def _gives_each_once(sampler: RandomSampler) -> bool:
-    """Whether a pass gives each sample of its data once."""
+    """Returns True if a pass gives each sample of its data once."""
     return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples == len(sampler.data_source))
 
 
@@ -276,7 +275,7 @@ _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
 def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[str, Any]]:
-    """What the user's sampler that ranks share out, and the one that it is made of, draw from, as far as their classes are known.
+    """Properties from which the user's sampler that ranks share out, and the one inside it, draw, as far as their classes are known.
 
     By the names that an error gives them. `default`: the state of torch's global generator at the pass's beginning, where it is known.
     """

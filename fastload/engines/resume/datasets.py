@@ -21,8 +21,8 @@ class DatasetState:
     Attributes:
         batches: number of these batches in this pass.
         state: the dataset's own state; None if it has none.
-        at: how many of `batches` came before that state was taken. 0: it was taken before the pass, which begins from it.
-        ended: whether the dataset was exhausted in making the last of them.
+        at: number of `batches` that came before that state was taken. 0: it was taken before the pass, which begins from it.
+        ended: True if the dataset was exhausted in making the last of them.
     """
 
     batches: int = 0
@@ -163,5 +163,5 @@ def check_versions(dataset: Any, stored: list[Any]) -> None:
 
 
 def is_versions(value: object) -> bool:
-    """Whether a value of a state has the form that `packed_state` gives it."""
+    """Returns True if a value of a state has the form that `packed_state` makes."""
     return isinstance(value, list) and all(isinstance(each, list) and [type(part) for part in each] == [int, str] for each in value)

@@ -51,20 +51,20 @@ class EpochState:
         epoch: the epoch's number in the loader.
         start: states of the generators before the first draw of the pass, by name.
         now: states that the generators get after the draws that a resume repeats, by name.
-        resumed: whether the pass began with a loaded state.
-        drawn: whether the pass drew a base seed of its own; persistent workers draw one for all their passes.
+        resumed: True if the pass began with a loaded state.
+        drawn: True if the pass drew a base seed of its own; persistent workers draw one for all their passes.
         base_seed, passes: the workers' base seed, and the number of passes that they made before.
         sampler: name, epoch and own state of the sampler at the beginning of the pass.
-        batches, samples: how many were returned to the caller.
-        position: every batch with a smaller number is done: returned to the caller, or passed over.
+        batches, samples: number of each that were returned to the caller.
+        position: number below which every batch is done: returned to the caller, or passed over.
         beyond: numbers above it that are done as well (in_order=False).
         at: the number of the index batch drawn last.
         replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker whose turn is next.
-        exhausted: whether a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
+        exhausted: True if a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
         first: `batches` when the pass began.
         rewind: a loaded state may have left the sampler or dataset at its own end: if it yields nothing, it is iterated once more.
-        ended: whether the iterator has raised StopIteration.
-        live: returns the state of a dataset in this process.
+        ended: True if the iterator has raised StopIteration.
+        live: function that returns the state of a dataset in this process.
         splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
         split_at: `position` when the pass began.
         agreement: compares the pass with those of other ranks, under shard=.
@@ -217,7 +217,7 @@ class IndexBatches(Iterator[Any]):
         return self._draw()
 
     def exhausted(self, length: int | None) -> bool:
-        """Whether a stateful sampler is exhausted, and all its batches were returned to the caller.
+        """Returns True if a stateful sampler is exhausted, and all its batches were returned to the caller.
 
         If `length`, the sampler's, does not rule that out, one more batch is drawn to find out, and kept.
         """
@@ -272,8 +272,8 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         settings: the loader's settings.
         progress: the loader's progress, whose epoch_state is set to the result.
         epoch: the epoch's number.
-        base_drawn: whether the epoch will draw a base seed.
-        kept: whether persistent workers of an earlier epoch continue, with the base seed that was drawn then.
+        base_drawn: True if the epoch will draw a base seed.
+        kept: True if persistent workers of an earlier epoch continue, with the base seed that was drawn then.
     """
     if isinstance(settings.dataset, Mixture):
         settings.dataset.set_epoch(epoch)
@@ -309,7 +309,7 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
         return
     epoch_state.start = {**epoch_state.start, "default": own}
     epoch_state.now = {name: state for name, state in epoch_state.now.items() if name != "default"}
-    if not settings.iterable and not epoch_state.replicas:  # what these yield may follow from the base seed
+    if not settings.iterable and not epoch_state.replicas:  # samples of these may follow from the base seed
         epoch_state.base_seed, epoch_state.drawn = None, True
 
 

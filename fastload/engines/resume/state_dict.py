@@ -244,7 +244,7 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         check_split(settings, state)
         ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
         if settings.order.sharded is not None and settings.order.sharded is not settings.index_sampler and not state["beyond"]:
-            del ours["batch_size"]  # what ranks had is counted in samples
+            del ours["batch_size"]  # samples of ranks are counted, not batches
         ours["seed"] = settings.seed
         name = type(settings.order.deciding).__name__
         if state["sampler"].get("name") != name:
@@ -272,7 +272,7 @@ _NAMES = {"kind": "dataset kind", "batch_size": "batch_size", "drop_last": "drop
 
 
 def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> dict[str, Any]:
-    """What a state has of its own, or in another way than other states, under shard=: nothing in it is about one rank."""
+    """Entries of a state that differ under shard=: no entry is about one rank."""
     size, least = _batch(settings)
     samples = (epoch_state.position - epoch_state.split_at) * size
     count = sharded.length
@@ -289,7 +289,7 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
 
 
 def is_split(split: Any) -> bool:
-    """Whether a value has the form of a state's "split"."""
+    """Returns True if a value has the form of a state's "split"."""
     if split is None:
         return True
     if not isinstance(split, dict) or not isinstance(split.get("order"), str) or not isinstance(split.get("rule"), str):
@@ -336,7 +336,7 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
 
 
 def _batch(settings: Settings) -> tuple[int, int]:
-    """What one index of the index sampler stands for in the order: how many at most, and how many at least."""
+    """(most, least) samples of the order for which one index of the index sampler stands."""
     index = settings.index_sampler
     if index is settings.order.sharded:
         return 1, 1
