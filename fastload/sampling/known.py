@@ -10,9 +10,8 @@ draws change anything that the program sees. The next epoch is begun early only 
 the next one, begun early ].
 
 `shuffle_class` is the sampler that the argument shuffle= names. `coverage` is the set of samples that a pass may ask for, in blocks or not,
-which its sampler tells before anything is drawn.
-
-drawn_by: what the order of a user's sampler follows from, for the comparison of ranks.
+which its sampler tells before anything is drawn. `drawn_by` lists the properties that the order of a user's sampler follows from, for the
+comparison of ranks.
 """
 
 from __future__ import annotations
