@@ -82,7 +82,7 @@ def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...]
     Args:
         sampler: a loader's, the one that decides the order. Its code is its library's own.
         count: samples of the loader's dataset.
-        epoch, splits: of the pass, under shard=.
+        epoch, splits: the pass's, under shard=.
     """
     positions, kind = None, type(sampler)
     if isinstance(sampler, ShardSampler):
@@ -149,10 +149,10 @@ class SamplerFacts:
         draws_nothing: True if it has the __iter__ of a class that draws from no generator.
         draws_at_first: True if, without a generator of its own, it draws from torch's at its first index only.
         is_stateful: True if it has a state_dict() and a load_state_dict().
-        in_batches: torch's BatchSampler makes batches of it.
+        in_batches: True if torch's BatchSampler makes batches of it.
         sharded: the sampler that gives this rank its part, under shard=.
-        follows_seed_and_epoch: the order is a function of the sampler's own seed and the pass's epoch.
-        shared_out: what is known of the user's sampler or batch sampler that it shares out, under shard=; None: it shares out none.
+        follows_seed_and_epoch: True if the order follows from the sampler's own seed and the pass's epoch.
+        shared_out: facts about the user's sampler or batch sampler that it shares out, under shard=; None: it shares out none.
     """
 
     deciding: Any = None
