@@ -36,10 +36,8 @@ import torch
 from torch import Tensor
 from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate
-from torch.utils.data._utils import collate
 
 from fastload.batch.containers import Flat, Padded, Path, sequence_like
-from fastload.common.originals import OwnCode
 from fastload.errors import ArgumentError, BatchShapeError, FastloadError
 
 
@@ -524,38 +522,3 @@ def collate_fn_of(form: Form | None, pad_to: int | None, collate_fn: Callable[[l
     if isinstance(collate_fn, Collate) and (collate_fn.form, collate_fn.pad_to) == (form, pad_to):
         return collate_fn
     raise ArgumentError(f"collate={form!r} and collate_fn= both make the batches: drop one of them")
-
-
-_TORCHS = OwnCode("torch.utils.data._utils.collate")
-_TABLE = {
-    torch.Tensor: "collate_tensor_fn",
-    np.ndarray: "collate_numpy_array_fn",
-    float: "collate_float_fn",
-    int: "collate_int_fn",
-    str: "collate_str_fn",
-    bytes: "collate_str_fn",
-}
-"""By type, torch's function for a list of such values."""
-_COLLATED: tuple[type, ...] = (*_TABLE, np.generic, bool, tuple, list, dict)
-"""Types that values of a batch have here. A program may have entries for other types, which change no batch of these."""
-
-
-def collate_replaced() -> str:
-    """Clause that names the parts of default_collate and default_convert that are not torch's own; "" if all are.
-
-    If a part was replaced, torch's function is called, whatever it does now. See NOTE [ originals: how replaced code is found ].
-    """
-    return _TORCHS.replaced() or _table_changed()
-
-
-def _table_changed() -> str:
-    table: dict[Any, Any] = collate.default_collate_fn_map
-    if any(table.get(kind) is not getattr(collate, name) for kind, name in _TABLE.items()):
-        changed = next(kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name))
-        return f"default_collate_fn_map has another function for {changed.__name__}"
-    for key, function in table.items():
-        if key not in _TABLE and function is not collate.collate_numpy_scalar_fn:
-            for kind in key if isinstance(key, tuple) else (key,):
-                if any(issubclass(kind, each) or issubclass(each, kind) for each in _COLLATED):
-                    return f"default_collate_fn_map has a function for {kind.__name__}"
-    return ""

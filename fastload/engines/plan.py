@@ -91,10 +91,20 @@ class ExecutionPlan:
         """The rows that native threads read; None on other engines."""
         return None if self.data is None else self.data.native
 
+    @property
+    def asked_in_flight(self) -> int:
+        """Batches in flight that prefetch_factor= asks for; 0 in the calling process."""
+        return self.settings.depth if self.engine == "threads" else self.settings.drawn_at_iter
+
     @cached_property
     def depth(self) -> int:
-        """Batches that an epoch keeps in flight on native threads."""
-        return self.size.in_flight(self.settings.depth)
+        """Batches that an epoch keeps in flight."""
+        return self.size.in_flight(self.asked_in_flight) if self.engine == "threads" else self.asked_in_flight
+
+    @cached_property
+    def transfers(self) -> bool:
+        """True if batches are moved or changed on their way to the loop."""
+        return not self.transfer.idle
 
     @property
     def finished_ahead(self) -> bool:
@@ -104,7 +114,7 @@ class ExecutionPlan:
     @cached_property
     def slots(self) -> int:
         """Slots that native threads start with, beside the one that is being filled."""
-        return self.size.slots(self.depth + self.transfer.ahead * (not self.transfer.idle))
+        return self.size.slots(self.depth + self.transfer.ahead * self.transfers)
 
     @cached_property
     def pinned(self) -> bool:
