@@ -11,7 +11,7 @@ import pytest
 from golden import DATA, MAKES, VERSIONS, described, lines, stored
 
 from fastload.packing import verify
-from fastload.store.field import KINDS
+from fastload.store.kinds import KINDS
 
 NAMES = (*MAKES, "joined")
 EVERY = [(name, version) for name in NAMES for version in VERSIONS.get(name, (None,))]

@@ -26,6 +26,7 @@ from fastload.engines.threads.engine import ThreadEngine
 from fastload.engines.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
 from fastload.engines.threads.native_batch import Alone, NativeValues, SlotImages, native_values
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
+from fastload.store.kinds import KINDS
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row whose image could not be made."""
@@ -316,7 +317,7 @@ class BatchAssembler:
         """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._fields:
-            if kind == "image":
+            if name in rows.images:
                 out[name] = _whole(rows.images[name])
             elif name in rows.native:
                 out[name] = _of_form(rows.native[name], self._form)
@@ -340,7 +341,7 @@ class BatchAssembler:
         datasets = self._engine.view.datasets
         kinds = datasets[0].kinds
         native = () if self._engine.row_fields is None else self._engine.row_fields.names
-        column = {name: kinds[name] in ("int", "float", "array") and name not in native for name in datasets[0].fields}
+        column = {name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native for name in datasets[0].fields}
         return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 
 
@@ -378,7 +379,7 @@ def _of_form(values: NativeValues, form: Collate | None) -> Any:
     """The rows of a field as a batch has them."""
     if form is None:
         return values.batch()
-    if values.rows.native.field.kind == "polygons":
+    if values.rows.native.is_ragged:
         return values.samples()
     return values.flat() if form.form == "flat" else values.padded()
 
