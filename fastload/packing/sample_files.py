@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -97,7 +98,9 @@ def _weight(value: Any) -> int:
         return len(value)
     if isinstance(value, list):
         return sum(map(_weight, value))
-    return len(value["counts"]) if isinstance(value, dict) else int(value.nbytes)
+    if isinstance(value, dict):
+        return len(value.get("counts", value))
+    return int(value.nbytes) if isinstance(value, np.ndarray | np.generic) else sys.getsizeof(value)
 
 
 def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
