@@ -149,7 +149,7 @@ def test_files(folder: Path) -> None:
 
 
 def test_nobody_else_asks() -> None:
-    """No room but store/kinds tells a field's kind by its name, nor an image's codec; the lines left are of other kinds and table headers."""
+    """Only store/kinds tells a field's kind, or an image's codec, by its name; lines that are left ask for other kinds."""
     package = Path(fastload.__file__).parent
     found = {path.relative_to(package): len(list(places(path))) for path in package.rglob("*.py") if OWN not in str(path)}
     assert sum(found.values()) <= MOST, {path: count for path, count in found.items() if count}
