@@ -76,16 +76,16 @@ def attach(
         on_error: "raise" at the first sample that cannot be attached, or "skip" such samples and name them.
         limit: attach the first so many samples (after the shuffle) only.
         max_pixels: larger images are refused; FASTLOAD_MAX_PIXELS or 2**28 by default.
-        path_column: of a .csv or .tsv, as for `fastload.pack`.
+        path_column: column of a .csv or .tsv, as for `fastload.pack`.
         label_column: likewise.
         header: likewise.
-        key_pattern: of an LMDB file, as for `fastload.pack`.
+        key_pattern: keys of an LMDB file, as for `fastload.pack`.
         label_pattern: likewise.
-        format: of a folder, as for `fastload.pack`; masks are stored in the dataset.
+        format: layout of a folder, as for `fastload.pack`; masks are stored in the dataset.
         annotations: likewise.
         masks: likewise.
         split: likewise.
-        box_format: of a column of objects in Arrow files, as for `fastload.pack`.
+        box_format: format of the boxes in a column of objects in Arrow files, as for `fastload.pack`.
         overwrite: replace a dataset, finished or half-written, at `out`; the files of the source are never touched.
         resume: go on with a half-written one, made with the same options.
         progress: show a bar on the terminal.

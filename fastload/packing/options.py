@@ -95,7 +95,7 @@ class PackOptions:
 
     @property
     def shrinks(self) -> bool:
-        """Whether images may be shrunk."""
+        """True if images may be shrunk."""
         return self.max_side is not None or self.min_side is not None
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class TableOptions:
     Attributes:
         path_column: the column of paths, by its name in the header line or by its number from 0; None: detected.
         label_column: the column of labels, likewise.
-        header: whether the first line names the columns; None: detected.
+        header: True if the first line names the columns; None: detected.
 
     Raises:
         ArgumentError: a column that is neither a name nor a number, one column twice, or a header that is neither True, False nor None.
@@ -296,7 +296,7 @@ class RunOptions:
 
 
 def split_pattern(pattern: str) -> tuple[str, str] | None:
-    """What is before and after the number in a pattern such as image-%09d; None if it has not exactly one."""
+    """Text before and after the number in a pattern such as image-%09d; None if it has not exactly one."""
     match = _PATTERN.fullmatch(pattern)
     return None if match is None else (match[1], match[2])
 

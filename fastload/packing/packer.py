@@ -100,11 +100,11 @@ def pack(
         on_error: "raise" at the first sample that cannot be packed, or "skip" such samples and name them.
         limit: pack the first so many samples (after the shuffle) only.
         max_pixels: larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by default.
-        path_column: of a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path,
+        path_column: for a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path,
             filename, image_path, ...) are recognised.
         label_column: likewise the column of labels (label, class, target, ...).
-        header: whether the first line of a .csv or .tsv names the columns; None recognises it, or asks.
-        key_pattern: of an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image's.
+        header: True if the first line of a .csv or .tsv names the columns; None recognises it, or asks.
+        key_pattern: for an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image's.
         label_pattern: likewise the keys of labels.
         format: the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), "voc-segmentation", "yolo", "cityscapes",
             "ade20k" or "pairs" (of images and masks). Usual ones are recognised.
@@ -112,16 +112,16 @@ def pack(
             images, or one above it. It may be left out where the folder has only one. A list of several: of other images, or of other
             kinds of the same images, which are one by their ids.
         masks: the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset.
-        split: which part of a dataset is packed, where its layout has several: "train", "val", "train2017", ...
-        box_format: of a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet
+        split: the part of a dataset that is packed, if its layout has several: "train", "val", "train2017", ...
+        box_format: for a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet
             and Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", "cxcywh", ... The boxes, their
-            labels and what else each object has become fields. Without it the column is JSON: it does not say what the numbers are.
+            labels and the other members of each object become fields. Without it the column is JSON: it does not say what the numbers are.
         overwrite: replace a dataset, finished or half-written, at `out`.
         resume: go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be others. What is
             written already must be in the source as it was; a sample that is not written yet may be mended, removed or added.
         staging: for a URL, the local folder of shards that are being written, and of the journal, which resume=True needs; by default one
             of its own for each URL in `staging` of the cache folder ($FASTLOAD_CACHE, or ~/.cache/fastload).
-        storage_options: for a URL, of the store: ``endpoint``, ``region``, ...; the environment by default.
+        storage_options: for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.
         ray: pack on a Ray cluster: True for the one that ``ray.init()`` finds or starts, or an address ("auto", "10.0.0.5:6379"). Every
             shard is a task; `out` is a URL or a folder that all nodes share, and they all see the source. With the same shard_samples
             the dataset is that of a pack on one machine, byte for byte; without it, a shard takes a 64th of the samples, and at most

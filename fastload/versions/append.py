@@ -7,7 +7,7 @@ NOTE [ append: what is durable when ]
    killed between the first move and the commit has to be begun anew.
 3. append.tmp gets the name append.old, and is removed. A resume that finds files of append.tmp in the dataset already does only this.
 
-FittedSource: a source whose samples fit a dataset that they are appended to: the same fields, and labels that mean the same classes.
+`FittedSource` fits a source's samples to the dataset: the same fields, and labels that mean the same classes.
 """
 
 from __future__ import annotations
@@ -246,9 +246,9 @@ def append(
 
     Args:
         out: the dataset's directory.
-        source: what `fastload.pack` takes.
+        source: a source, as `fastload.pack` takes them.
         encode, quality, subsampling, max_side, min_side, exif, check, index, optimize_huffman, max_pixels: as `fastload.pack` has them;
-            by default what the dataset was packed with.
+            the default is the value that the dataset was packed with.
         shuffle, seed, on_error, limit, shard_size, shard_samples, workers: as `fastload.pack` has them; they concern what is added.
         path_column, label_column, header, key_pattern, label_pattern, format, annotations, masks, split, box_format, progress: likewise.
         resume: go on with an append that was stopped, with the same source and options.
@@ -352,7 +352,7 @@ class _Append:
             raise PackError(f"there is no append to go on with: {now}; without --resume it adds the source")
 
     def _is_added(self) -> bool:
-        """Whether the samples in append.tmp are in the dataset: its first shard is a file that the manifest names."""
+        """Returns True if the samples in append.tmp are in the dataset: its first shard is a file that the manifest names."""
         try:
             shards = Manifest.load(self.folder).shards
             first = (self.folder / shards[0].file).stat() if shards else None

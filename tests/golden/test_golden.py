@@ -20,7 +20,7 @@ ON_MACHINE = ("attached", "unindexed", "kinds", "turned", "grey")
 
 
 def expected(name: str, version: int | None = None) -> dict[str, Any]:
-    """What was read from a golden dataset when it was packed."""
+    """Digests of a golden dataset, read when it was packed."""
     text = (DATA / f"{name}{'' if version is None else f'-{version}'}.json").read_text()
     content: dict[str, Any] = json.loads(text)
     return content

@@ -19,7 +19,7 @@ from fastload.store.kinds.run_lengths import _of_text, counts_of, counts_text
 
 
 class Facts:
-    """What the columns say of a sample: the size of its image, and the number of its rows."""
+    """SampleFacts of a sample: the size of its image, and the number of its rows."""
 
     def __init__(self, canvas: tuple[int, int], rows: int) -> None:
         self._canvas, self._rows = canvas, rows

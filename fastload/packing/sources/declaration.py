@@ -1,6 +1,5 @@
-"""The description of a dataset's fields and classes, which `unpack` and `export` write and the sources of what they wrote read.
-
-Lines of JSON, as `unpack` and `export` write them. `fastload.store.kinds` has the form of each value in them.
+"""Description of a dataset's fields and classes, and lines of JSON: `unpack` and `export` write them, and the sources of those files read
+them. `fastload.store.kinds` has the form of each value.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ def as_line(values: dict[str, Any], index: int, instead: str, *, allow_nan: bool
     """The JSON of a sample's values on one line, without a line break.
 
     Args:
-        values: as `FieldKind.to_json` makes them.
-        index: of the sample, for a message.
-        instead: what holds such a sample, for a message.
-        allow_nan: whether floats may be no numbers.
+        values: values as `FieldKind.to_json` makes them.
+        index: index of the sample, for a message.
+        instead: another format that can hold such a sample, for a message.
+        allow_nan: True if floats may be no numbers.
 
     Raises:
         PackError: it is longer than what is read again.
@@ -69,7 +68,7 @@ def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
 
 
 def declaration(image: Field, others: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
-    """What says which fields and classes a dataset has, for the source that reads it again."""
+    """Description of a dataset's fields and classes, for the source that reads it again."""
     return {"fields": Schema((image, *others)).to_json(), "classes": None if classes is None else list(classes)}
 
 
@@ -79,5 +78,5 @@ def image_of(schema: Schema) -> Field:
 
 
 def is_label(field: Field) -> bool:
-    """Whether a field is the label, which files of samples have apart from other numbers."""
+    """Returns True if a field is the label, which files of samples have apart from other numbers."""
     return field.name == LABEL and field.handler.can_label

@@ -52,7 +52,7 @@ class SampleParts:
 
 
 class SampleFacts(Protocol):
-    """What a dataset's columns say of one sample, read when it is asked for."""
+    """Facts on one sample in a dataset's columns, read when they are asked for."""
 
     def size(self, field: Field | None = None) -> Size:
         """The size of an image; without a field that of the first one, which masks have too."""
@@ -66,7 +66,7 @@ class Turn(Protocol):
 
     @property
     def swaps(self) -> bool:
-        """Whether width and height change places."""
+        """True if width and height change places."""
 
     @property
     def size(self) -> Size:
@@ -227,7 +227,7 @@ class FieldKind:
             field: of the value.
             kind: of the entry.
             data: its bytes.
-            facts: what the columns say of the sample.
+            facts: facts on the sample, from the columns.
 
         Raises:
             SampleError: the bytes do not hold; with the reason alone.
@@ -295,7 +295,7 @@ class FieldKind:
         return arrow.binary()
 
     def can_turn(self, field: Field) -> bool:
-        """Whether `turned` can turn the field's values."""
+        """True if `turned` can turn the field's values."""
         return False
 
     def turned(self, field: Field, value: Any, turn: Turn) -> Any:
@@ -303,11 +303,11 @@ class FieldKind:
         raise NotImplementedError(self.name)
 
     def fits_coco(self, field: Field) -> bool:
-        """Whether COCO's layout can hold the field."""
+        """True if COCO's layout can hold the field."""
         return True
 
     def native_item(self, field: Field) -> dict[str, Any]:
-        """What `core.Source` is told of a field in native rows: "kind", "unit" (bytes of a value), and what else its kind needs."""
+        """Description of a field in native rows for `core.Source`: "kind", "unit" (bytes of a value), and further keys of its kind."""
         raise NotImplementedError(self.name)
 
     def native_dtype(self, field: Field) -> np.dtype[Any]:
@@ -407,7 +407,7 @@ SIDE_LIMIT = 2**31 - 1
 
 
 def is_side(side: object) -> bool:
-    """Whether a value can be a side of a shape."""
+    """True if a value can be a side of a shape."""
     return isinstance(side, int | np.integer) and not isinstance(side, bool) and 1 <= int(side) <= SIDE_LIMIT
 
 
@@ -417,5 +417,5 @@ def u32(*numbers: int) -> npt.NDArray[np.uint8]:
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
-    """Whether a value is a sequence or an array, and no text."""
+    """True if a value is a sequence or an array, and no text."""
     return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)

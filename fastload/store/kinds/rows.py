@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BOX_SIDES: Mapping[str, int] = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "cxcywhr": 5, "xyxyxyxy": 8}
 """Numbers in one box of each format: the members of torchvision's BoundingBoxFormat, in lower case."""
 ROTATED = frozenset({"xywhr", "cxcywhr", "xyxyxyxy"})
-"""Those of rotated boxes, which are not converted to upright ones."""
+"""Formats of rotated boxes, which are not converted to upright ones."""
 POINT_LIMIT = KEYPOINTS_MOST
 """Limit on the keypoints of one object."""
 

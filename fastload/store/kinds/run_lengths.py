@@ -9,7 +9,7 @@ Its C code checks neither arguments nor allocations: a coordinate of 1e8 ended t
 - three points or more, all finite and at most `_SIDES_AWAY` widths and heights outside the image, so that five times each fits an int;
 - at most `_DRAWN_MOST` upsampled points for an object, which bounds all its arrays: points, run lengths, characters;
 - at most `_CANVAS_MOST` pixels in the image, so that each place fits an int, and each run length its characters.
-So it runs in the packing process. A polygon may stick out of its image: what is outside is cut off. The code here unites the parts, and
+So it runs in the packing process. A polygon may stick out of its image: the part outside is cut off. The code here unites the parts, and
 reads the run lengths of all sources.
 """
 
@@ -163,7 +163,7 @@ def _union(parts: Sequence[Counts], canvas: Size) -> Counts:
     stops = np.concatenate([each[1::2] for each in ends])
     places = np.concatenate([starts, stops])
     steps = np.repeat([1, -1], [starts.size, stops.size])
-    order = np.argsort(places, kind="stable")  # where one mask ends and another begins, the union goes on
+    order = np.argsort(places, kind="stable")  # the union goes on where one mask ends and another begins
     depth = np.cumsum(steps[order])
     outer = places[order][(depth == 0) | (depth == steps[order])]
     total = canvas[0] * canvas[1]
