@@ -195,8 +195,8 @@ class Collate:
         form: "list", "padded" or "flat".
         pad_to: images and masks of different sizes are padded with zeros below and on the right, to the largest height and width of the
             batch, each rounded up to a multiple of pad_to. None: all have one size.
-        kinds: how the parts of a sample are joined, in its structure, as `fastload.store.kinds.base.Collated` has it. None, for all or a
-            part: it follows from the samples.
+        kinds: forms of joining of a sample's parts, in its structure: `fastload.store.kinds.base.Collated` has them. None, for all or a
+            part: the form follows from the samples.
 
     Raises:
         ArgumentError: no such form; pad_to is no positive number, or goes with "list".
@@ -429,7 +429,7 @@ def _part_of(sample: Any, key: Any) -> Any:
 
 
 def _collated_as(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> Collated:
-    """How a part is joined that no schema names."""
+    """The form of joining of a part that no schema names."""
     first = values[0]
     if isinstance(first, list):
         return "list"

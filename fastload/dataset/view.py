@@ -545,7 +545,7 @@ class NativeData:
 
     @property
     def kinds(self) -> Any:
-        """How each part of a sample is collated, in its structure, as Collate has it."""
+        """The form of joining of each part of a sample, in its structure, as Collate has it."""
         dataset = self.view.datasets[0]
         if isinstance(dataset, InPlaceDataset):
             known = {name: KINDS[kind].collated if kind in KINDS else None for name, kind in dataset.kinds.items()}

@@ -24,7 +24,7 @@ Size = tuple[int, int]
 Entry = tuple[int, int, Any]
 """(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
 Collated = Literal["stack", "list", "picture", "masks", "rows"]
-"""How `fastload.batch.collate` joins the values of several samples: as one tensor, as a list, as pictures (..., height, width), or as any
+"""Form in which `fastload.batch.collate` joins the values of several samples: as one tensor, as a list, as pictures (..., height, width), or as any
 number of rows, which are pictures where it is "masks"."""
 Member = Literal["", "picture", "npy", "json"]
 """The file of a sample in a tar that holds a field's value alone; "": the value stands in the sample's .json."""
@@ -37,7 +37,7 @@ class SampleParts:
     Attributes:
         canvas: size of the first image.
         first_image: its field; None: there is none.
-        entries: of the record.
+        entries: entries of the record.
         row: values of the fields that are columns.
         hidden: values of the hidden columns that fields add.
         counts: number of rows by the name of the field, where it may have any.
@@ -99,7 +99,7 @@ class FieldKind:
 
     Attributes:
         name: the kind's, in a Field and in the manifest.
-        dtypes: that its fields may have, the default first; "": none is given.
+        dtypes: dtypes of its fields, the default first; "": none is given.
         formats: likewise.
         entry: record kind of its entry, a `core.KIND_...`; -1 where it has several, or none.
         is_extended: only format version 3 has it.
@@ -205,10 +205,10 @@ class FieldKind:
         """Adds a value to a sample that is packed.
 
         Args:
-            field: of the value.
-            number: of the field in records.
+            field: the value's field.
+            number: the field's number in records.
             value: given by the source.
-            parts: of the sample.
+            parts: parts of the sample.
 
         Raises:
             PackError: the field cannot hold it; RowError where that is one row of any number.
@@ -224,8 +224,8 @@ class FieldKind:
         """The value in the bytes of an entry of the record, or of a value that was added later.
 
         Args:
-            field: of the value.
-            kind: of the entry.
+            field: the value's field.
+            kind: kind of the entry.
             data: its bytes.
             facts: facts on the sample, from the columns.
 
@@ -320,7 +320,7 @@ class RowError(PackError):
 
     Attributes:
         row: its number.
-        reason: what is wrong with it, as a clause about "its" values.
+        reason: the fault, as a clause about "its" values.
     """
 
     def __init__(self, field: Field, row: int, reason: str) -> None:

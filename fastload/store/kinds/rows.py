@@ -43,8 +43,8 @@ class AnyRowsKind(FieldKind):
     """Base of the kinds of which a sample has any number of rows; a hidden column has their number.
 
     Attributes:
-        levels: of lengths in front of the values.
-        native_name: what the native engine calls the kind; "": its name.
+        levels: number of levels of lengths in front of the values.
+        native_name: the kind's name in the native engine; "": the same.
     """
 
     entry = core.KIND_VARYING
