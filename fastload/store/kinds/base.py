@@ -24,7 +24,7 @@ Size = tuple[int, int]
 Entry = tuple[int, int, Any]
 """(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
 Collated = Literal["stack", "list", "picture", "masks", "rows"]
-"""Form in which `fastload.batch.collate` joins the values of several samples: as one tensor, as a list, as pictures (..., height, width), or as any
+"""Form in which `fastload.batch.collate` joins the values of several samples: one tensor, a list, pictures (..., height, width), or any
 number of rows, which are pictures where it is "masks"."""
 Member = Literal["", "picture", "npy", "json"]
 """The file of a sample in a tar that holds a field's value alone; "": the value stands in the sample's .json."""
