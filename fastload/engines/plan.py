@@ -24,7 +24,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.mixture import Mixture
 from fastload.dataset.view import Draws, NativeData, NativeDataReader, NativeDataset, NativeView, same_objects
 from fastload.device import pinning
-from fastload.device.stages import IN_IMAGE, BatchFields, FormedSamples
+from fastload.device.stages import BatchFields, FormedSamples
 from fastload.device.to_float import Floats
 from fastload.device.transfer import StageTimer, TransferPlan
 from fastload.engines.batch_stages import BatchStages, form_of
@@ -316,8 +316,10 @@ def _fields_of(data: NativeData | None) -> BatchFields:
         return BatchFields(image)
     given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
     form = dataset.plan.box_format  # the format of converted boxes
-    objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
-    further = tuple(each for each in dataset.fields if dataset.kinds[each] == "image" and each != image)
+    moved = [each for each in given if each.handler.follows_image or each.handler.is_image]
+    objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in moved)
+    images = {each.name for each in moved if each.handler.is_image}
+    further = tuple(name for name in dataset.fields if name in images)
     return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))
 
 
@@ -326,7 +328,7 @@ def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ..
     found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
     for dataset in data.view.datasets:
         for field in () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema:
-            if field.kind == "keypoints":
+            if field.handler.has_points:
                 found.setdefault(field.name, set()).add(field.pairs)
     return tuple((name, pairs.pop()) for name, pairs in found.items() if len(pairs) == 1)
 
@@ -336,7 +338,7 @@ def _check_formats(data: NativeData) -> None:
     first: dict[str, str] = {}
     for dataset in data.view.datasets:
         given = () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema
-        for field in (each for each in given if each.kind == "boxes" and each.name in dataset.fields):
+        for field in (each for each in given if each.handler.owns_objects and each.name in dataset.fields):
             form = dataset.plan.box_format or field.format
             if first.setdefault(field.name, form) != form:
                 raise ArgumentError(

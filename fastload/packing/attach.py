@@ -25,6 +25,7 @@ from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
+from fastload.store.kinds.codecs import CODECS
 from fastload.store.shard import StoredPlace
 
 
@@ -171,7 +172,7 @@ class AttachJob(PackJob):
 
     def encode(self, position: int, item: Item) -> Encoded:
         encoded = super().encode(position, item)
-        if encoded.kind != "jpeg":
+        if not CODECS[encoded.kind].is_file:
             return encoded
         place = self._placed.place(position)
         if place is None:

@@ -318,7 +318,7 @@ class BatchAssembler:
         """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._engine.fields:
-            if kind == "image":
+            if name in rows.images:
                 out[name] = _whole(rows.images[name])
             elif name in rows.native:
                 out[name] = _of_form(rows.native[name], self._form)
@@ -371,7 +371,7 @@ def _of_form(values: NativeValues, form: Collate | None) -> Any:
     """The rows of a field as a batch has them."""
     if form is None:
         return values.batch()
-    if values.rows.native.field.kind == "polygons":
+    if values.rows.native.is_ragged:
         return values.samples()
     return values.flat() if form.form == "flat" else values.padded()
 

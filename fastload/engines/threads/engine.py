@@ -22,6 +22,7 @@ from fastload.engines.threads.bucket import BatchFetch, BatchPart, BucketPass
 from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch_sizes
 from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.remote.files import RemoteFiles
+from fastload.store.kinds import KINDS
 
 if TYPE_CHECKING:
     from fastload.dataset.view import NativeDataset, NativeView
@@ -233,7 +234,7 @@ class ThreadEngine:
         datasets = self.view.datasets
         kinds = datasets[0].kinds
         native = () if self.row_fields is None else self.row_fields.names
-        column = {name: kinds[name] in ("int", "float", "array") and name not in native for name in datasets[0].fields}
+        column = {name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native for name in datasets[0].fields}
         return [(name, kinds[name], [each.column(name) for each in datasets] if column[name] else []) for name in column]
 
     @cached_property

@@ -96,18 +96,7 @@ def value_of(field: Field, value: Any) -> Any:
     """A spatial value as `Item.values` has it."""
     if field.is_rgb and _is_picture(value):
         return np.asarray(value.convert("RGB"))
-    array = _array(value)
-    if field.kind == "image" and _tv_class(value) == "Image":
-        array = array.transpose(1, 2, 0)
-        return np.ascontiguousarray(array[:, :, 0] if array.shape[2] == 1 else array)
-    if field.kind == "mask" and array.ndim == 3 and array.shape[0] == 1:
-        return array[0]
-    return array[:, None] if field.kind == "keypoints" and array.ndim == 2 else array
-
-
-def empty_value(field: Field) -> Any:
-    """The value without rows of a field of any number of rows: a target without its key means it."""
-    return [] if field.kind == "instances" else np.zeros((0, *field.row_shape), field.stored_dtype)
+    return field.handler.from_array(_array(value), is_tv_image(value))
 
 
 def _spatial_field(name: str, values: Sequence[Any], boxes: Sequence[int], owner: str) -> Field | None:
@@ -329,7 +318,7 @@ class DatasetSource:
             for name, value in found.items():
                 objects = self._objects.get(name)
                 values |= {name: self._value(name, value)} if objects is None else objects.values(self.name(position), value)
-            values |= {name: empty_value(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
+            values |= {name: field.handler.empty(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
             values |= {name: [] for name in self._lists if name not in values}
             raw = item if image_key is None else item[image_key]
             if _is_pil(raw) and raw.mode != "L":
@@ -342,7 +331,7 @@ class DatasetSource:
         if field is None:
             return _plain(value)
         found = value_of(field, value)
-        if field.kind == "mask" and field.dtype == "uint8" and found.dtype.itemsize > 1 and found.max(initial=0) > 255:
+        if field.handler.holds_labels and field.dtype == "uint8" and found.dtype.itemsize > 1 and found.max(initial=0) > 255:
             raise PackError(
                 f"its {name!r} has the label {found.max()}, and the first {_LOOKED_AT} samples have labels of 8 bits: give masks with such "
                 "labels as uint16 or int32"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -241,10 +241,8 @@ class LmdbSource:
                 values.append(self._label(position))
             except (PackError, OSError):  # noqa: PERF203
                 continue  # an error of that sample, when it is packed
-        for kind in ("int", "text"):
-            if values and all(_is(value, kind) for value in values):
-                return "int" if kind == "int" else "text"
-        return "bytes"
+        narrow = (kind for kind, parse in _LABELS.items() if values and all(_parses(parse, value) for value in values))
+        return next(narrow, "bytes")
 
     def _label(self, position: int) -> bytes:
         number = int(self._images[position, 0])
@@ -284,20 +282,31 @@ class LmdbSource:
         values: dict[str, Value] = {}
         if self.fields:
             label = self._label(position)
-            if not _is(label, self._kind):
+            if not _parses(_LABELS[self._kind], label):
                 raise PackError(f"{self.name(position)}: its label {label[:40]!r} is not {self._kind}, as the others are")
-            values["label"] = int(label) if self._kind == "int" else label.decode("utf-8") if self._kind == "text" else label
+            values["label"] = _LABELS[self._kind](label)
         return Item(self.name(position), self._ranges.read(0, offset, size), values)
 
 
-def _is(value: bytes, kind: str) -> bool:
-    if kind == "int":
-        return re.fullmatch(rb"\s*[+-]?[0-9]{1,18}\s*", value) is not None
-    if kind == "text":
-        try:
-            value.decode("utf-8")
-        except UnicodeDecodeError:
-            return False
+def _int_label(value: bytes) -> int:
+    if re.fullmatch(rb"\s*[+-]?[0-9]{1,18}\s*", value) is None:
+        raise ValueError("it is no whole number")
+    return int(value)
+
+
+_LABELS: dict[Kind, Callable[[bytes], Value]] = {
+    "int": _int_label,
+    "text": lambda value: value.decode("utf-8"),
+    "bytes": lambda value: value,
+}
+"""Parsers of labels, of the narrowest kind first; each raises ValueError for what it does not take."""
+
+
+def _parses(parse: Callable[[bytes], Value], value: bytes) -> bool:
+    try:
+        parse(value)
+    except ValueError:
+        return False
     return True
 
 

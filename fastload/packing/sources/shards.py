@@ -34,6 +34,7 @@ from fastload.packing.sources.protocol import (
 from fastload.store import Field
 from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json, shown
 from fastload.store.field import Kind
+from fastload.store.kinds import KINDS
 
 Decode = Callable[[bytes], Value]
 Array = npt.NDArray[Any]
@@ -222,11 +223,11 @@ class RowSource(NumberedInFiles):
 
     def _field(self, place: int) -> Field:
         column, name = self._columns[place], self._names[place]
-        if column.kind == "array":
+        if KINDS[column.kind].is_array:
             value = first_readable(lambda position: self._values(position)[name], len(self))
             assert isinstance(value, np.ndarray)
             return Field(name, "array", shape=value.shape, dtype=value.dtype.name)
-        return Field(name, "bytes" if column.kind == "image" else column.kind)
+        return Field(name, "bytes" if KINDS[column.kind].is_image else column.kind)
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -306,10 +307,10 @@ def _image_and_label(title: str, columns: Sequence[Column]) -> tuple[str, str | 
         PackError: none can be the image, or several can; or a second one holds pixels.
     """
     names = [column.name for column in columns]
-    sure = [column.name for column in columns if column.kind == "image"]
-    image = image_name(title, names, sure, [*sure, *(column.name for column in columns if column.kind == "bytes")])
+    sure = [column.name for column in columns if KINDS[column.kind].is_image]
+    image = image_name(title, names, sure, [*sure, *(column.name for column in columns if KINDS[column.kind].can_be_file)])
     for column in columns:
         if column.encoding == "pil" and column.name != image:
             raise PackError(f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the image {image!r}")
     rest = [column for column in columns if column.name != image]
-    return image, label_name([column.name for column in rest if column.kind == "int"], [column.name for column in rest])
+    return image, label_name([column.name for column in rest if KINDS[column.kind].can_label], [column.name for column in rest])

@@ -21,6 +21,7 @@ import numpy as np
 from fastload._native import core
 from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
+from fastload.packing.sources.declaration import is_label
 from fastload.packing.sources.protocol import (
     HEAD,
     FileRanges,
@@ -262,7 +263,7 @@ class TFRecordSource(NumberedInFiles):
         self._names = survey.names
         self.fields = survey.fields
         self._kinds = {field.name: field for field in self.fields}
-        counted = any(field.name == "label" and field.kind == "int" for field in self.fields)
+        counted = any(map(is_label, self.fields))
         self.classes: tuple[str, ...] | None = _class_names(os.path.dirname(paths[0])) if counted and "label" in self._names else None
 
     def __len__(self) -> int:
@@ -330,16 +331,16 @@ class TFRecordSource(NumberedInFiles):
 
 def _value(data: bytes, feature: Feature | None, field: Field) -> Value:
     values = values_of(data, feature)
-    if field.kind == "json":
+    if field.handler.takes_null:
         return [value.decode("utf-8") if isinstance(value, bytes) else value for value in values]
-    wanted = field.shape[0] if field.kind == "array" else 1
-    kinds = {"int": INTS, "float": FLOATS, "array": INTS if field.dtype == "int64" else FLOATS}
-    if feature is None or len(values) != wanted or feature.kind != kinds.get(field.kind, BYTES):
+    wanted = field.shape[0] if field.handler.is_array else 1
+    stored = BYTES if not field.dtype else INTS if field.dtype == "int64" else FLOATS
+    if feature is None or len(values) != wanted or feature.kind != stored:
         raise ValueError(f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others")
-    if field.kind == "array":
+    if field.handler.is_array:
         return np.array(values, field.dtype)
     value = values[0]
-    return value.decode("utf-8") if field.kind == "text" and isinstance(value, bytes) else value
+    return value.decode("utf-8") if field.handler.is_text and isinstance(value, bytes) else value
 
 
 def values_of(data: bytes, feature: Feature | None) -> list[int] | list[float] | list[bytes]:

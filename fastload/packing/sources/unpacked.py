@@ -13,7 +13,7 @@ import numpy as np
 from fastload.common.files import read_regular
 from fastload.errors import PackError
 from fastload.packing.folders import walk
-from fastload.packing.sources.declaration import declared, from_json, image_of
+from fastload.packing.sources.declaration import declared, image_of
 from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, FileRanges, Item, Place, Value, file_stamp
 from fastload.packing.sources.shards import leads_out
 from fastload.packing.summary import UNLISTED, Notice, Notices
@@ -102,7 +102,7 @@ class UnpackedSource:
     def notices(self) -> tuple[Notice, ...]:
         """Pictures in the folder, but for those of further fields, that no line names: they were added since."""
         first, left_out = self._parsed(0), Notices()
-        further = [str(first.get(field.name)) for field in self.fields if field.kind in ("image", "mask")]
+        further = [str(first.get(field.name)) for field in self.fields if field.handler.is_picture]
         beside = {os.path.normpath(os.path.join(self.title, os.path.dirname(path))) for path in further}
         named = {os.path.normpath(os.path.join(self.title, path)) for path in self._paths}
         for folder, files in walk(self.title):
@@ -140,10 +140,10 @@ class UnpackedSource:
     def _value(self, field: Field, line: Mapping[str, Any], position: int) -> Value:
         if field.name not in line:
             raise PackError(f"{self._lines}, line {position + 1}: it has no value of {field.name!r}")
-        if field.kind in ("image", "mask"):
+        if field.handler.is_picture:
             return self._picture(self._text(line, field.name, position))
         try:
-            value: Value = from_json(field, line[field.name])
+            value: Value = field.handler.from_json(field, line[field.name])
         except (ValueError, OverflowError) as error:
             raise PackError(f"{self._lines}, line {position + 1}: its {field.name!r} is no value of {field}: {error}") from None
         return value
