@@ -32,7 +32,7 @@ from fastload.errors import ArgumentError, FastloadError, PackError, PackStopped
 from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
 from fastload.packing.images import DeepImageError, MissingLibrary, check_depth
-from fastload.packing.options import PackOptions, RunOptions
+from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item
@@ -141,8 +141,8 @@ def survey(source: Source, positions: Iterable[int], *, by_name: bool) -> Survey
     return Survey(looked, len(deep), source.name(chosen[first]) if deep else "", deep.get(first, ""))
 
 
-VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
-"""Options of a pack that a resume may change."""
+VARYING = (*MAY_VARY, "source_samples", "source_digest")
+"""Entries of the manifest's options that a resume may change."""
 
 
 _UPLOADED = "what was uploaded stays: go on with resume=True (--resume)"
