@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import json
 import os
@@ -24,6 +25,7 @@ from docs_helpers import PAGES, ROOT, blocks, name_of, side
 from pictures import photo, write_folder
 from servers.seaweedfs import SeaweedFS
 
+import fastload
 from fastload import pack, push
 
 RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
@@ -176,6 +178,18 @@ def test_public_names_are_documented() -> None:
     """Every public name has a docstring and a place in the reference."""
     assert list(docs_hooks.undocumented()) == []
     assert list(docs_hooks.missing_from_reference()) == []
+
+
+@pytest.mark.parametrize("name", ["fastload.packing.packer.pack", "fastload.packing.attach.attach", "fastload.versions.append.append"])
+def test_the_reference_shows_the_options(name: str) -> None:
+    """The page of a function that takes options names and describes each keyword, as help() does."""
+    griffe = pytest.importorskip("griffe")
+    module, _, function = name.rpartition(".")
+    extensions = griffe.load_extensions(str(ROOT / "tools" / "docs_keywords.py"))
+    shown = griffe.load(module, search_paths=[str(ROOT)], extensions=extensions, try_relative_path=False)[function]
+    (described,) = (part.value for part in shown.docstring.parse("google", warnings=False) if part.kind.value == "parameters")
+    parameters = inspect.signature(getattr(fastload, function)).parameters
+    assert [each.name for each in shown.parameters] == [each.name for each in described] == list(parameters)
 
 
 def test_generated_parts_are_made() -> None:
