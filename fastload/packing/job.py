@@ -36,7 +36,7 @@ from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, schema_of
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, attribute_of, schema_of
 from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
 from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError
@@ -258,7 +258,7 @@ class PackJob:
         samples = writer.next_index
         if samples == 0:
             raise self.nothing_packed(tally)
-        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=getattr(self.source, "notices", ()))
+        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=attribute_of(self.source, "notices"))
         manifest = writer.finish(self.source.classes, summary.stored(), max_pixels=tally.max_pixels)
         return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
 

@@ -28,8 +28,7 @@ from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import keywords, settled, takes_options
 from fastload.packing.options import AS_PACKED, AppendKeywords, RunOptions, source_options, taken
-from fastload.packing.sources.protocol import Value, schema_of
-from fastload.packing.trace import Traced
+from fastload.packing.sources.protocol import Traced, Value, attribute_of, schema_of
 from fastload.store import MANIFEST_NAME, DatasetChange, Field, Manifest, ShardEntry, numbered
 from fastload.store.change import Kind
 from fastload.store.manifest import dataset_folder
@@ -126,17 +125,17 @@ class _Fitted:
     @property
     def label_limits(self) -> Mapping[str, int]:
         """The source's."""
-        return dict(getattr(self._source, "label_limits", {}))
+        return dict(attribute_of(self._source, "label_limits"))
 
     @property
     def says_drawn_on(self) -> bool:
         """The source's."""
-        return bool(getattr(self._source, "says_drawn_on", False))
+        return bool(attribute_of(self._source, "says_drawn_on"))
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """The source's."""
-        return tuple(getattr(self._source, "notices", ()))
+        return tuple(attribute_of(self._source, "notices"))
 
     def __len__(self) -> int:
         return len(self._source)

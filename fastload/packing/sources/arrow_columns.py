@@ -309,6 +309,12 @@ def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> 
     return DeclaredColumns(fields, classes)
 
 
+def file_columns(schema: Any) -> tuple[str, ...]:
+    """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of a file."""
+    is_struct = optional("pyarrow", "packing Parquet and Arrow files").types.is_struct
+    return tuple(field.name for field in schema if is_struct(field.type) and {"bytes", "path"} <= {inner.name for inner in field.type})
+
+
 class DeclaredColumns:
     """Columns that are fields by their names. It has the attributes and methods of `ArrowColumns`.
 

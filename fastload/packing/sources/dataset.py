@@ -38,7 +38,7 @@ from fastload.packing.sources.object_column import (
     object_members,
     object_notices,
 )
-from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
+from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Choice, Item, Value, first_readable
 from fastload.store import BOX_SIDES, Field
 
 TV_MODULE = "torchvision.tv_tensors"
@@ -473,3 +473,9 @@ def _image(value: Any, name: str) -> bytes | Pixels:
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
         raise PackError(f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, height, width)")
     return np.ascontiguousarray(array)
+
+
+OBJECT = Choice(
+    lambda given: hasattr(given.source, "__getitem__") and hasattr(given.source, "__len__") and not isinstance(given.source, str),
+    lambda given: DatasetSource(given.source, given.boxes),
+)
