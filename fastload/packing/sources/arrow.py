@@ -306,7 +306,7 @@ class ArrowSource(NumberedInFiles):
         given = data.is_valid().to_numpy(zero_copy_only=False)
         if is_struct:
             given &= image.is_valid().to_numpy(zero_copy_only=False)
-        if message.compressed or values is None:
+        if message.compressed or values is None or not values.size:  # an empty buffer lies anywhere
             return _Batch(columns, None, None, given, memory)
         start, edges = values.address - base.address, _edges(data)
         if not 0 <= start <= start + values.size <= whole:
