@@ -20,6 +20,7 @@ from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.annotated import MASK_NAMES, is_deep, label_map_in
 from fastload.packing.sources.declaration import declared, from_json, image_of
+from fastload.packing.sources.names import IMAGE_KEYS, LABEL_KEYS
 from fastload.packing.sources.object_column import (
     OTHER,
     box_member,
@@ -30,7 +31,7 @@ from fastload.packing.sources.object_column import (
     object_columns,
     object_notices,
 )
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, IMAGE_KEYS, LABEL_KEYS, Value
+from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
 from fastload.packing.summary import Notice
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json

@@ -29,6 +29,7 @@ from fastload.common.files import FILE_BYTES, read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.packing.images import Pixels, to_rgb
 from fastload.packing.options import BoxFormat
+from fastload.packing.sources.names import IMAGE_KEYS, LABEL_KEYS
 from fastload.packing.sources.object_column import (
     box_member,
     class_names,
@@ -38,7 +39,7 @@ from fastload.packing.sources.object_column import (
     object_members,
     object_notices,
 )
-from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Choice, Item, Value, first_readable
+from fastload.packing.sources.protocol import Choice, Item, Value, first_readable
 from fastload.store import BOX_SIDES, Field
 
 TV_MODULE = "torchvision.tv_tensors"

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import LmdbOptions, split_pattern
-from fastload.packing.sources.protocol import HEAD, Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp, is_picture
+from fastload.packing.sources.names import HEAD, is_picture
+from fastload.packing.sources.protocol import Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp
 from fastload.packing.summary import Notice, Notices
 from fastload.store import Field
 from fastload.store.field import Kind

@@ -21,18 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.protocol import (
-    FileRanges,
-    Item,
-    NumberedInFiles,
-    Place,
-    Value,
-    field_name,
-    file_stamp,
-    first_readable,
-    image_name,
-    label_name,
-)
+from fastload.packing.sources.names import field_name, image_name, label_name
+from fastload.packing.sources.protocol import FileRanges, Item, NumberedInFiles, Place, Value, file_stamp, first_readable
 from fastload.store import Field
 from fastload.store.checked import Bad, get_str, parse_json, shown
 from fastload.store.field import Kind

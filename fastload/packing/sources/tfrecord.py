@@ -22,23 +22,8 @@ import numpy as np
 from fastload._native import core
 from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.protocol import (
-    HEAD,
-    Choice,
-    FileRanges,
-    Files,
-    Given,
-    Item,
-    NumberedInFiles,
-    Place,
-    Source,
-    Value,
-    field_name,
-    file_stamp,
-    image_name,
-    is_picture,
-    label_name,
-)
+from fastload.packing.sources.names import HEAD, field_name, image_name, is_picture, label_name
+from fastload.packing.sources.protocol import Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, Source, Value, file_stamp
 from fastload.packing.sources.tar import COMPRESSIONS, expand_all
 from fastload.store import Field
 
