@@ -22,7 +22,7 @@ from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import AttachKeywords, PackOptions, RunOptions, source_options
-from fastload.packing.packer import refuse_source_inside
+from fastload.packing.packer import refuse_source_inside, refuse_swapped
 from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
 from fastload.store import DatasetRewriter
@@ -60,6 +60,7 @@ def attach(
     run = RunOptions.of(given)
     if is_url(out):
         raise ArgumentError("an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`")
+    refuse_swapped("attach", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
     opened = open_source(source, source_options(given))

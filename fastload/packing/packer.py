@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from typing_extensions import Unpack
 
@@ -11,9 +12,10 @@ from fastload.errors import PackError
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import PackKeywords, PackOptions, RunOptions, source_options
-from fastload.packing.sources import open_source
+from fastload.packing.sources import PATTERN_MARKS, is_packed, open_source
 from fastload.packing.sources.ray_data import with_rows
 from fastload.packing.summary import PackSummary
+from fastload.store.manifest import looks_unfinished
 
 
 @takes_options
@@ -41,6 +43,7 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     given = settled("pack", options)
     chosen = PackOptions.of(given)
     run = RunOptions.of({**given, "ray": given["ray"] or None})
+    refuse_swapped("pack", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
     reading = source_options(given)
@@ -52,6 +55,21 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     from fastload.packing.cluster.driver import run_on_cluster
 
     return run_on_cluster(job, SourceSpec.of(source, reading), out, run)
+
+
+def refuse_swapped(command: str, source: object, out: str | os.PathLike[str]) -> None:
+    """Raises PackError if the two are the wrong way round: the source is a dataset, or is not there, and `out` is what could be packed."""
+    if not isinstance(source, str | os.PathLike) or any(mark in os.fspath(source) for mark in PATTERN_MARKS):
+        return
+    path, there = expanded(source), expanded(out)
+    packed, missing = is_packed(path), not os.path.exists(path)
+    if not (packed or missing) or not os.path.exists(there) or is_packed(there) or looks_unfinished(Path(there)):
+        return
+    if os.path.isdir(there) and not os.listdir(there):
+        return
+    given, other = os.fspath(source), os.fspath(out)
+    what = f"{given} is a packed dataset, and {other} is none" if packed else f"{given}: no such folder or file, and {other} is there"
+    raise PackError(f"{what}: the source comes first: `fastload {command} {other} {given}`")
 
 
 def refuse_source_inside(source: object, out: str | os.PathLike[str]) -> None:

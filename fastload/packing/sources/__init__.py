@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 
 from fastload.common.files import expanded
-from fastload.errors import ArgumentError, PackError
+from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.packing.options import BoxFormat, ObjectOptions, SourceOptions
 from fastload.packing.sources import arrow, dataset, layouts, litdata, lmdb, mds, parquet, table, tar, tfrecord, unpacked
 from fastload.packing.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.packing.sources.ray_data import with_rows
+from fastload.store import MANIFEST_NAME, Manifest
 
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
@@ -22,7 +23,7 @@ _GIVE = (
 )
 _SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, or all are TFRecord files"
 NOTHING_GIVEN = SourceOptions()
-_PATTERN = "*?{["
+PATTERN_MARKS = "*?{["
 """Characters of patterns of paths."""
 
 
@@ -98,17 +99,29 @@ def _open_files(patterns: list[str], boxes: BoxFormat | None) -> Source:
 def _kind(pattern: str) -> Files:
     """The kind of files that a path or pattern names; a tar where nothing says it."""
     named = next((kind for kind in FILES if kind.named(pattern)), None)
-    if named is None and any(mark in pattern for mark in _PATTERN):
+    if named is None and any(mark in pattern for mark in PATTERN_MARKS):
         # a pattern such as train-* or train-*-of-00010 does not end as its files do
         found = tar.expand(pattern, "tar file")
-        return tar.FILES if any(mark in found[0] for mark in _PATTERN) else _kind(found[0])
+        return tar.FILES if any(mark in found[0] for mark in PATTERN_MARKS) else _kind(found[0])
     return named or tar.FILES
 
 
 def _is_named(given: Given) -> bool:
     """Whether a path is of files that are known by their names, there or not, or is a pattern."""
     first = (parquet.FILES, arrow.FILES, tar.FILES)
-    return any(kind.named(given.path) for kind in first) or any(mark in given.path for mark in _PATTERN)
+    return any(kind.named(given.path) for kind in first) or any(mark in given.path for mark in PATTERN_MARKS)
+
+
+def is_packed(path: str) -> bool:
+    """Whether a folder holds a packed dataset, and not only a file of its manifest's name."""
+    try:
+        return os.path.isfile(os.path.join(path, MANIFEST_NAME)) and Manifest.load(path).count >= 0
+    except DatasetError:
+        return False
+
+
+def _refuse_packed(given: Given) -> Source:
+    raise PackError(f"{given.path} is a packed dataset: `fastload concat` makes one of several, without copying them")
 
 
 def _refuse_missing(given: Given) -> Source:
@@ -133,6 +146,7 @@ CHOICES: tuple[Choice, ...] = (
     tar.FOLDER,
     parquet.FOLDER,
     tfrecord.FOLDER,
+    Choice(lambda given: is_packed(given.path), _refuse_packed),
     layouts.FOLDER,
     # files, by their names
     Choice(_is_named, lambda given: _open_files([given.path], given.boxes)),
