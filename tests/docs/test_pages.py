@@ -27,6 +27,7 @@ from servers.seaweedfs import SeaweedFS
 
 import fastload
 from fastload import pack, push
+from fastload.packing import sources
 
 RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
 MIGRATIONS = [page for page in PAGES if page.parent.name == "migrate"]
@@ -124,6 +125,24 @@ def test_the_program_before_gives_the_same(number: int, tmp_path: Path, monkeypa
         assert (a - b).abs().max() <= (0 if number == 0 else 1.001 / 255)
     loader: Any = after["loader"]
     loader.close()
+
+
+def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worked example is a source of 30 lines. By its entry in the list its file is packed by path, to what its folder is packed to."""
+    write_folder(tmp_path / "photos" / "train", 6)
+    monkeypatch.chdir(tmp_path)
+    texts = [block.text for block in blocks(ROOT / "docs" / "guide" / "sources.md") if block.language == "python"]
+    names: dict[str, Any] = {"__name__": "page"}
+    for text in texts:
+        exec(text, names)
+    lines = texts[0][texts[0].index("class ZipSource") :].splitlines()
+    assert len([line for line in lines if line.strip() and not line.strip().startswith("#")]) <= 30
+    monkeypatch.setattr(sources, "CHOICES", (*sources.CHOICES[:3], names["FILE"], *sources.CHOICES[3:]))
+    assert pack("photos.zip", "by-path.fl").samples == 6
+    assert pack("photos.zip", "by-path.fl", resume=True).packed_now == 0
+    pack("photos/train", "of-folder.fl")
+    first, second = (sorted(path.read_bytes() for path in Path(out).glob("shard-*")) for out in ("by-path.fl", "of-folder.fl"))
+    assert first == second
 
 
 # ---- links, paths, names --------------------------------------------------------------------------------------------
