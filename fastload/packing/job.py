@@ -342,10 +342,11 @@ class PackJob:
     def _read(self, place: int) -> _Read:
         """Reads one sample in the thread that writes, for sources that only one thread may use."""
         position = int(self.order[place])
+        stamp = self.tracer.stamp(position)
         try:
-            return _Read(self.source.read(position))
+            return _Read(stamp, self.source.read(position))
         except (FastloadError, OSError) as error:
-            return _Read(None, error)
+            return _Read(stamp, None, error)
 
     def _outcome(self, prepare: Callable[..., Prepared], place: int, read: _Read | None) -> Outcome:
         """Reads and encodes one sample and builds its record. A failure of the sample itself is returned as an outcome."""
@@ -354,7 +355,7 @@ class PackJob:
         try:
             if read is not None and read.error is not None:
                 raise read.error
-            stamp = self.tracer.stamp(position)
+            stamp = self.tracer.stamp(position) if read is None else read.stamp
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
             prepared = prepare(
@@ -381,8 +382,9 @@ class PackJob:
 
 @dataclass(slots=True)
 class _Read:
-    """An item that was read ahead, or the error of reading it."""
+    """An item that was read ahead, or the error of reading it, and its stamp from before."""
 
+    stamp: tuple[int, int]
     item: Item | None
     error: BaseException | None = None
 

@@ -81,7 +81,7 @@ def option(doc: Words, help: Words, **more: Any) -> dict[str, Option]:
 
 
 def declared(each: Field[Any]) -> Option:
-    """What a field's metadata declare."""
+    """The declaration in a field's metadata."""
     found: Option = each.metadata["option"]
     return found
 

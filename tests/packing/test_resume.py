@@ -253,7 +253,7 @@ class TestSourcesWithoutFiles:
 
     @pytest.mark.parametrize("ending", ["parquet", "arrow"])
     def test_images_beside_a_table(self, tmp_path: Path, images: list[bytes], given: list[bytes], ending: str) -> None:
-        """Of Parquet and Arrow files that name their images, an image of the same size that was changed is found."""
+        """A changed image of the same size is found where Parquet and Arrow files only name their images."""
         arrow = pytest.importorskip("pyarrow")
         parquet = pytest.importorskip("pyarrow.parquet")
         tree(tmp_path, {f"{i:04d}.jpg": data for i, data in enumerate(given)})
@@ -274,7 +274,7 @@ class TestSourcesWithoutFiles:
         assert pack(source, tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
 
     def test_further_pictures_of_an_unpacked_folder(self, tmp_path: Path, images: list[bytes]) -> None:
-        """Of a folder that `unpack` wrote, a second picture that was changed is found."""
+        """A changed second picture is found in a folder that `unpack` wrote."""
         pairs = [{"image": data, "image2": Image.open(io.BytesIO(data))} for data in images]
         pack(Listed(pairs), tmp_path / "ds", encode="keep")
         unpack(tmp_path / "ds", tmp_path / "files")

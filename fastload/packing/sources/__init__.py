@@ -107,13 +107,13 @@ def _kind(pattern: str) -> Files:
 
 
 def _is_named(given: Given) -> bool:
-    """Whether a path is of files that are known by their names, there or not, or is a pattern."""
+    """Returns True for a pattern, and for the path of files that are known by their names, even if nothing is there."""
     first = (parquet.FILES, arrow.FILES, tar.FILES)
     return any(kind.named(given.path) for kind in first) or any(mark in given.path for mark in PATTERN_MARKS)
 
 
 def is_packed(path: str) -> bool:
-    """Whether a folder holds a packed dataset, and not only a file of its manifest's name."""
+    """Returns True if a folder holds a packed dataset, and not only a file of its manifest's name."""
     try:
         return os.path.isfile(os.path.join(path, MANIFEST_NAME)) and Manifest.load(path).count >= 0
     except DatasetError:

@@ -234,7 +234,7 @@ class ArrowSource(NumberedInFiles):
         return UNKNOWN if self._has_files(at) else file_stamp(self.paths[self._batches[at][0]])
 
     def _has_files(self, at: int) -> bool:
-        """Whether pictures of a batch lie in files of their own."""
+        """Returns True if pictures of a batch lie in files of their own."""
         if at not in self._files_of:
             columns = [self._batch(at).columns.column(name) for name in self._file_columns]
             self._files_of[at] = any(column.null_count or column.field("bytes").null_count for column in columns)

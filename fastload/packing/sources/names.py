@@ -17,7 +17,7 @@ _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", 
 
 
 def is_picture(head: bytes) -> bool:
-    """Whether bytes begin as a file of a common picture format does: JPEG, PNG, WebP, AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
+    """Returns True if bytes begin as a file of a common picture format does: JPEG, PNG, WebP, AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
     return head.startswith(_BEGINNINGS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP") or head[4:12] == b"ftypavif"
 
 

@@ -149,7 +149,7 @@ class ParquetSource(NumberedInFiles):
 
 
 def _holds_all(group: Any, columns: set[str]) -> bool:
-    """Whether the statistics of a row group say that no value of some columns is null."""
+    """Returns True if the statistics of a row group say that no value of some columns is null."""
     found = [group.column(number) for number in range(group.num_columns)]
     facts = [each.statistics for each in found if each.path_in_schema in columns]
     return all(each is not None and each.has_null_count and each.null_count == 0 for each in facts)

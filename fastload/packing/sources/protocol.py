@@ -4,7 +4,8 @@
    exists, but for `notices`. A constructor raises PackError if the source is wrong as a whole.
 2. **Samples.** `read(position)` gives the same `Item` for the same position at every call: the packer shuffles, reads ahead and resumes. It
    raises PackError or OSError if this sample cannot be read; `on_error` then decides.
-3. **Threads.** If `concurrent` is true, several threads call `read`, `place`, `stamp` and `fields_of` at once; else one thread does.
+3. **Threads.** If `concurrent` is true, several threads call `read` at once; else one thread does. All other methods may be called by any
+   thread at any time.
 4. **Fields.** Every item has a value for each of `fields` by its name, of the field's kind (`Item`). `fields` leaves out the image. A field
    called `label` is an index into `classes` if these are not None.
 5. **Names.** `name(position)` is for messages: a path, or "title, sample n". It reads nothing. Two samples should have two names: a resume
@@ -113,7 +114,7 @@ class Source(Protocol):
 
     @property
     def title(self) -> str:
-        """What the source is, for messages: a folder, a file, a Dataset's class."""
+        """Name of the source in messages: a folder, a file, a Dataset's class."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -125,13 +126,13 @@ class Source(Protocol):
 
     @property
     def concurrent(self) -> bool:
-        """Whether several threads may call `read` at once."""
+        """True if several threads may call `read` at once."""
 
     def __len__(self) -> int:
         """The number of samples."""
 
     def name(self, position: int) -> str:
-        """What to call the sample at a position in messages."""
+        """Name of the sample at a position in messages."""
 
     def read(self, position: int) -> Item:
         """The sample at a position, 0 <= position < len()."""
@@ -193,7 +194,7 @@ def schema_of(source: Source) -> Schema:
 
 @dataclass(frozen=True)
 class Given:
-    """What the user passed as SRC, and the options for reading it. What is on the disk is looked at when it is asked for.
+    """The SRC of a pack and the options for reading it. Properties look at the disk when they are first asked.
 
     Attributes:
         source: the object itself; a path as a str, with its ``~`` expanded.
@@ -215,7 +216,7 @@ class Given:
 
     @cached_property
     def is_folder(self) -> bool:
-        """Whether SRC is the path of a folder."""
+        """True if SRC is the path of a folder."""
         return os.path.isdir(self.path)
 
     @cached_property

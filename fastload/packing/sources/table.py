@@ -535,7 +535,7 @@ class TableSource:
 
 
 def is_table(path: str) -> bool:
-    """Whether a file is named as a table is."""
+    """Returns True for the name of a table's file."""
     return path.lower().endswith((".csv", ".tsv"))
 
 
