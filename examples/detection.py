@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--size", type=int, default=640, help="of the crops")
     parser.add_argument("--lr", type=float, default=1e-4)
-    parser.add_argument("--workers", type=int, help="decoding threads; default: as many as there are CPUs")
+    parser.add_argument("--workers", type=int, help="native threads; default: as many as there are CPUs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--print-every", type=int, default=50, help="steps")
     return parser.parse_args()

@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--small-views", type=int, default=8)
     parser.add_argument("--prototypes", type=int, default=4096)
     parser.add_argument("--lr", type=float, default=5e-4)
-    parser.add_argument("--workers", type=int, help="decoding threads; default: as many as there are CPUs")
+    parser.add_argument("--workers", type=int, help="native threads; default: as many as there are CPUs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--print-every", type=int, default=50, help="steps")
     return parser.parse_args()

@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smoothing", type=float, default=0.1)
     parser.add_argument("--augment", choices=AUGMENT, default="trivial")
     parser.add_argument("--amp", choices=AMP, default="bfloat16")
-    parser.add_argument("--workers", type=int, help="decoding threads of each process; default: its share of the CPUs")
+    parser.add_argument("--workers", type=int, help="native threads of each process; default: its share of the CPUs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--print-every", type=int, default=50, help="steps")
     parser.add_argument("--save-every", type=int, default=1000, help="steps")

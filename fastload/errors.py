@@ -81,7 +81,7 @@ class PackStoppedError(PackError):
     """Packing stopped at a sample that cannot be packed; what has been written stays, and the pack can go on.
 
     Attributes:
-        reason: what is wrong with which sample, without the advice that the message ends with.
+        reason: the sample and the fault, without the advice that the message ends with.
     """
 
     def __init__(self, reason: str) -> None:
@@ -101,7 +101,7 @@ class SampleError(FastloadError, RuntimeError):
     Attributes:
         index: its index in the packed dataset, or -1 when it has none yet.
         shard: the shard's file name, or "".
-        reason: what is wrong with it.
+        reason: the fault of the sample.
     """
 
     def __init__(self, message: str, *, index: int = -1, shard: str = "", reason: str = "") -> None:
@@ -136,7 +136,7 @@ class WorkerError(FastloadError, RuntimeError):
     Attributes:
         worker: its number.
         pid: its process.
-        exitcode: as multiprocessing tells it: negative for a signal.
+        exitcode: multiprocessing's exit code: negative for a signal.
         indices: the dataset indices of the batch it held.
     """
 
@@ -161,7 +161,7 @@ class RemoteError(DatasetError):
 
     Attributes:
         url: the object's, without credentials.
-        tries: how often it was asked.
+        tries: number of tries.
     """
 
     def __init__(self, message: str, *, url: str = "", tries: int = 1) -> None:

@@ -31,17 +31,17 @@ _T = TypeVar("_T", covariant=True, default=Any)
 
 
 class _Samples(Protocol[_T]):
-    """What indexes into samples without being a Dataset, such as a list."""
+    """Samples that can be indexed without being a Dataset, such as a list."""
 
     def __getitem__(self, index: int, /) -> _T: ...
     def __len__(self) -> int: ...
 
 
 class FastLoader(DataLoader[_T]):
-    """A `torch.utils.data.DataLoader`; on packed data, with a native engine.
+    """A `torch.utils.data.DataLoader` whose batches of packed data are made by native threads.
 
-    1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is
-       read, decoded, cropped and resized by threads that hold no GIL and live as long as the loader. So are the files of torchvision's
+    1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native, or a path. It is read,
+       decoded, cropped and resized by native threads, which hold no GIL and live as long as the loader. So are the files of torchvision's
        ImageFolder and the like, where they lie. Any other dataset runs exactly as under torch's DataLoader. The dataset is read at every
        `iter()`: a Subset's indices, a transform or a sampler that was changed since, in place or not, is in force from there on; a pass
        under way is not touched. Nothing is written into it.
@@ -65,15 +65,18 @@ class FastLoader(DataLoader[_T]):
             hundreds of millions of samples; `fastload.KeyedSampler` has ranks.
         worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's. On packed data the first two have
             nothing to act on, and say so with a warning; threads always persist, and with persistent_workers so does the base seed.
-        num_workers: threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
-            calling thread), processes otherwise (None: 0, as torch).
-        prefetch_factor: on packed data the batches in flight, all threads filling the oldest (default 2).
+        num_workers: native threads on packed data (None: the CPUs this process may use, under torchrun its share of them; 0: decode in the
+            calling thread), worker processes otherwise (None and 0: the calling process, as torch).
+        prefetch_factor: batches in flight (default 2). Native threads: in all, whatever num_workers is, for all threads fill the oldest.
+            Worker processes: for each, as DataLoader's, so prefetch_factor * num_workers in all. With num_workers=0, in the calling process
+            or on packed data, a batch is made when it is asked for, and prefetch_factor is refused. Batches that wait on their device are
+            `device_prefetch` more.
         engine: "auto": native threads wherever they can do all that the dataset and its transform ask for. "native": they do, or
             ArgumentError says why not. "python": the dataset's own code makes every sample, in worker processes or the calling process:
             torch's results bit for bit. None: FASTLOAD_ENGINE, or "auto".
         index_cache: a folder that keeps what the first epoch learns of files in place, for other runs and processes: at most 2 % of their
             size. None: it stays in memory, in at most a 32nd of what is free, for each dataset.
-        transform: for a path: what PackedDataset takes, such as a list of `fastload.transforms`, or torchvision's Compose.
+        transform: for a path: transform of the PackedDataset, such as a list of `fastload.transforms`, or torchvision's Compose.
         device: finished batches are moved there, ahead of the loop and without a wait of the host; None leaves them where they are.
             What a packed dataset's transform holds after the decoder's part is done there to whole batches, before batch_transform, where
             all of it can be and batches are collated as usual; each sample's numbers follow from (seed, epoch, index). See explain().
@@ -82,14 +85,14 @@ class FastLoader(DataLoader[_T]):
             and labels where it needs two arguments (in a batch without either, with the batch). What takes seed, epoch and indices
             (fastload.augment.AugmentBatch, MixUp) draws from them; anything else is wrapped in fastload.augment.Seeded. `ToFloat` and
             `Normalize` of fastload.transforms also go: bytes become floats there, of `dtype` and `memory_format`.
-        memory_format: of uint8 and float image batches: torch.contiguous_format (default, as default_collate gives them) or
-            torch.channels_last, which convolutions on GPUs and the decoder are faster with.
+        memory_format: memory format of uint8 and float image batches: torch.contiguous_format (default, as default_collate gives them) or
+            torch.channels_last, with which convolutions on GPUs and the decoder are faster.
         dtype: torch.uint8, float32, float16 or bfloat16; None: what the transform implies. Written by the native pass on the CPU; with
             device="cuda" by one pass over the bytes there.
-        seed: of order (with shuffle) and of every random transform.
+        seed: seed of the order (with shuffle) and of every random transform.
         seed_by: "sample" reseeds torch, random and NumPy for every sample, from (seed, epoch, index), where the dataset is Python: then
             results depend neither on num_workers nor on timing, and all workers fill the rows of one batch. None: as torch.
-        on_error: what a sample that cannot be made does: "raise" names it; "replace" puts another sample in its row, chosen by
+        on_error: treatment of a sample that cannot be made: "raise" names it; "replace" puts another sample in its row, chosen by
             (seed, epoch, index), and counts it in `replaced`; "skip" shortens the batch and counts in `skipped`. A sample that cannot be
             made is, on packed data, one that raises SampleError; on any other map-style Dataset one whose `__getitem__` raises any
             Exception. An IterableDataset knows "raise" only.
@@ -97,12 +100,12 @@ class FastLoader(DataLoader[_T]):
             batches of the loop (0 or None: only at the epoch's end). A loader's state is exact after every batch all the same: what came
             after the dataset's is drawn again and dropped, so that 1 makes the fastest resume, and more is for large states. Positions
             of other datasets cost nothing, and the own state of a map-style dataset is sent with every batch: neither is affected.
-        shard: which part of each epoch is this process's. "auto": that of its rank in the process group, else by torchrun's variables, else
+        shard: this process's part of each epoch. "auto": that of its rank in the process group, else by torchrun's variables, else
             all, as found out at each `iter()`; or (rank, world). Indices are those of a DistributedSampler of the same seed (None: 0),
             shuffle and drop_last. With a sampler or batch_sampler: every rank draws all, and takes its stride. None: all samples.
-        even: with shard, whether ranks have equal numbers of samples: the first ones come again at the end, or with drop_last the last ones
+        even: with shard, True if ranks have equal numbers of samples: the first ones come again at the end, or with drop_last the last ones
             are left out. False: each sample once, for evaluation.
-        collate: how samples become a batch where their boxes, labels or masks differ in number: "list": each sample's apart, for
+        collate: form of a batch if boxes, labels or masks of its samples differ in number: "list": each sample's apart, for
             `(image, target)` as `[images, targets]`; "padded": `fastload.Padded`, with a mask and lengths; "flat": `fastload.Flat`, one
             after another, with offsets. `fastload.batch.collate` has the exact rules. None: collate_fn, or torch's default_collate.
         pad_to: with "padded" or "flat": images and masks of different sizes are padded to the largest of their batch, each side rounded
@@ -312,7 +315,7 @@ class FastLoader(DataLoader[_T]):
         return state.new_iterator(plan, began, self._IterableDataset_len_called)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last `iter()` stands, as JSON can hold it: at the batches that the loop has had, not those prefetched.
+        """State of the last `iter()`, as JSON can hold it: after the batches that the loop has had, not those prefetched.
 
         After the last batch, with the loop not ended yet, the rest of the epoch is no batches: a resumed loop ends at once. Before the
         first `iter()`, and once a loop has ended, it stands at the beginning of the next epoch. So `for epoch in range(saved_epoch,
@@ -356,18 +359,19 @@ class FastLoader(DataLoader[_T]):
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made.
 
-        Keys, of which those that the engine does not count are missing: "engine" ("threads", "processes" or "caller"), "workers",
-        "batches", "samples", "bytes" (through slots), "ready" and "depth" (batches), "stage_seconds" (by stage: over all workers, and
-        "copy" and "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes"
-        (what went by pickle instead), "fetched_bytes" (of records, from buckets), "fallbacks" (JPEGs that native threads left to
+        Keys, of which those that the engine does not count are missing: "engine" ("threads": native threads, "processes": worker
+        processes, "caller": the calling process), "workers" (threads or processes), "batches", "samples", "bytes" (through slots), "ready"
+        (batches) and "depth" (batches in flight, as prefetch_factor sets them), "stage_seconds" (by stage: over all workers, and "copy" and
+        "augment" of whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and "envelope_bytes" (batches
+        that went by pickle instead), "fetched_bytes" (of records, from buckets), "fallbacks" (JPEGs that native threads left to
         libjpeg-turbo, the slower decoder: progressive or damaged files, and other unusual kinds), "loaded" (files in place that their
-        dataset's own loader opened, in this process, because they are no sound JPEGs), "restarts", "replaced", "skipped", "slow" (the
-        slowest samples, as (index, seconds)).
+        dataset's own loader opened, in the calling process, because they are no sound JPEGs), "restarts", "replaced", "skipped", "slow"
+        (the slowest samples, as (index, seconds)).
         """
         return stats(self._fastload)
 
     def explain(self, *, measure: bool = False) -> str:
-        """Which engine runs and why, and a table: what is done to a sample, stage by stage, where, and why nowhere faster.
+        """Text on the running engine and its reason, and a table of a sample's stages: where each runs, and why nowhere faster.
 
         Steps on whole batches, of the transform and of batch_transform=, have their rows after the copy to the device. After an epoch it
         also says what did not fit the slots. With `measure` up to 64 samples, and a batch, are run through the stages in the calling

@@ -18,7 +18,7 @@ typedef enum fl_cpu_feature {
     FL_CPU_NEON = 16
 } fl_cpu_feature;
 
-/* Whether all these features are in use. */
+/* True if all these features are in use. */
 bool fl_cpu_has(unsigned features);
 
 /* Restricts what is used to the features in a list of names, separated by commas: crc32c, bmi2, avx2, fma, neon. "plain" names none of them;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a side, in pixels: row offsets in bytes, and their sums, stay far below a uint32. */
+/* Longest side, in pixels: row offsets in bytes, and their sums, stay far below a uint32. */
 enum { FL_IMAGE_SIDE_MAX = 1 << 24 };
 
 /* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. Planes, which are grey, RGBA and 16-bit
@@ -30,7 +30,7 @@ typedef struct fl_box {
 typedef enum fl_dtype { FL_U8 = 0, FL_F32 = 1, FL_F16 = 2, FL_BF16 = 3, FL_U16 = 4 /* of planes only */ } fl_dtype;
 typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1 } fl_layout;
 
-/* Where an image ends up: its row of the batch, or the top left corner of a larger frame. The mirror is applied last, over the whole
+/* Destination of an image: its row of the batch, or the top left corner of a larger frame. The mirror is applied last, over the whole
  * target: pixel (x, y) of the unmirrored image is stored at (width - 1 - x, ...) when hflip is set. */
 typedef struct fl_sink {
     void *data;

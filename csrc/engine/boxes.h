@@ -38,8 +38,8 @@ uint32_t fl_boxes_columns(fl_box_format format);
 /* Takes all boxes through one step. */
 void fl_boxes_step(fl_boxes *boxes, const fl_step *step);
 
-/* Whether a crop of the canvas holds the centre of a box that is kept, of which one overlaps it by at least min_iou (Jaccard).
- * Not of rotated boxes. */
+/* True if a crop of the canvas holds the centre of a box that is kept, and a box whose centre it holds overlaps it by at least min_iou
+ * (Jaccard). Not for rotated boxes. */
 bool fl_boxes_overlap(const fl_boxes *boxes, int64_t x, int64_t y, int64_t width, int64_t height, double min_iou);
 
 /* FL_EARG where the format is unknown, or rotated and integer. */

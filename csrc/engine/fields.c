@@ -22,7 +22,7 @@ typedef struct opened {
     fl_boxes boxes; /* of boxes: a copy, which the geometry's steps change */
 } opened;
 
-/* Where the rows and columns of the result come from: [first, first + count) of them, the rest shows the fill. */
+/* Source of the rows and columns of the result: [first, first + count) of them; the rest shows the fill. */
 typedef struct axis {
     uint32_t first, count;
     const uint32_t *from; /* [count]; NULL: the source as it is */
@@ -165,7 +165,7 @@ fl_boxes *fl_fields_boxes(fl_fields *fields) {
     return NULL;
 }
 
-/* What of a table shows the source: its places without -1, which lie together, since each step moves an axis as a whole. */
+/* The part of a table that shows the source: its places without -1, which lie together, since each step moves an axis as a whole. */
 static axis shown(const int32_t *table, int64_t size) {
     uint32_t first = 0, end;
     while (first < size && table[first] < 0) first++;
@@ -173,7 +173,7 @@ static axis shown(const int32_t *table, int64_t size) {
     return (axis){first, end - first, (const uint32_t *)table + first, {0}};
 }
 
-/* What instances need of an axis beside. */
+/* Adds the edges that instances need of an axis. */
 static void make_edges(axis *of, uint32_t size, uint32_t *edges) {
     fl_edges_make(of->from, of->count, size, edges);
     of->runs = (fl_rle_axis){of->count, edges};
@@ -383,7 +383,7 @@ void fl_fields_clear(const fl_item *items, uint32_t count, const fl_room *rooms,
     }
 }
 
-/* Of one sample in a batch. A detector's thousand masks of 2,000 x 2,000 pixels are as many. */
+/* Most bytes of one sample in a batch. A detector's thousand masks of 2,000 x 2,000 pixels are as many. */
 static const uint64_t ROOM_MOST = (uint64_t)1 << 32;
 
 fl_code fl_fields_bytes(const fl_item *item, const fl_store *store, uint64_t index, uint64_t unit, uint64_t *bytes, fl_error *err) {

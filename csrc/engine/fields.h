@@ -48,7 +48,7 @@ typedef struct fl_item {
     bool hidden; /* the geometry needs it, and no batch has it */
 } fl_item;
 
-/* What one item becomes in all rows of a batch. */
+/* Form of one item in all rows of a batch. */
 typedef struct fl_room {
     fl_target target; /* of masks where they lie; of instances how one of them lies: the size and pitch of a row's image */
     uint8_t
@@ -62,7 +62,7 @@ typedef struct fl_fields fl_fields;
 fl_code fl_fields_create(fl_fields **out, fl_error *err);
 void fl_fields_free(fl_fields *fields); /* NULL is allowed */
 
-/* Whether a source's items are sound, on which everything below relies. FL_EARG. */
+/* Checks that a source's items are sound, on which everything below relies. FL_EARG. */
 fl_code fl_fields_check(const fl_item *items, uint32_t count, fl_error *err);
 
 /* Finds `count` items in sample index's record, which passed fl_record_check and stays valid until fl_fields_write is done. FL_ERECORD. */

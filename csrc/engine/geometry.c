@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What one resolve works on. */
+/* The work of one resolve. */
 typedef struct resolving {
     fl_geometry *g;
     fl_boxes *boxes; /* or NULL */
@@ -213,7 +213,7 @@ static fl_code op_letterbox(resolving *r, const fl_op *op) {
     return pad(r, op, (op->width - w) / 2, (op->height - h) / 2, op->width, op->height);
 }
 
-/* Where a crop of `want` starts along a side of `have`: padding first when the image is smaller, then the centre,
+/* Start of a crop of `want` along a side of `have`: padding first when the image is smaller, then the centre,
  * halves rounded to even, as torchvision does. */
 static int64_t centre(int64_t have, int64_t want) {
     if (want > have) return -((want - have) / 2);
@@ -371,7 +371,7 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     return fl_fail(r->err, FL_EARG, "transform %u is of unknown kind %d", place, (int)op->kind);
 }
 
-/* Whether all images are of one size after an op, whatever they are before it. */
+/* True if all images are of one size after an op, whatever they are before it. */
 static bool fixes_size(const fl_op *op) {
     return op->kind == FL_OP_RESIZED_CROP || op->kind == FL_OP_CENTER_CROP || op->kind == FL_OP_CORNER_CROP ||
            op->kind == FL_OP_RANDOM_CROP || op->kind == FL_OP_LETTERBOX || (op->kind == FL_OP_RESIZE && op->height);

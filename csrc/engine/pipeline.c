@@ -148,7 +148,7 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     return code;
 }
 
-/* How many parts from `first` on are of its field. */
+/* Number of parts from `first` on that belong to its field. */
 static uint32_t group_of(const fl_source *source, uint32_t first) {
     uint32_t n = 1;
     while (first + n < source->count && source->parts[first + n].field == source->parts[first].field) n++;

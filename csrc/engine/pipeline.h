@@ -34,7 +34,7 @@ typedef struct fl_source {
     uint64_t max_pixels;
 } fl_source;
 
-/* What a worker has done; added to by its thread, read by others at any time. */
+/* Counts of a worker's work; added to by its thread, read by others at any time. */
 typedef struct fl_counters {
     _Atomic uint64_t samples, failed, warnings, bytes, read_ns, decode_ns, resize_ns;
     _Atomic uint64_t fallbacks; /* JPEGs that libjpeg-turbo decoded: progressive, damaged, or otherwise unusual */
@@ -78,14 +78,14 @@ fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_
 /* fl_work of a batch: opaque is the fl_batch, context an fl_worker. */
 void fl_batch_run(void *batch, uint32_t row, void *worker);
 
-/* Whether a file of row `row` of a batch that is ready has changed since the row was made: it was written, replaced, removed, or came back. Asks
+/* True if a file of row `row` of a ready batch has changed since the row was made: it was written, replaced, removed, or came back. Asks
  * for the files' status, and reads no image. False for a row that is made of the store alone. */
 bool fl_batch_outdated(const fl_batch *batch, uint32_t row, fl_worker *worker);
 
 /* fl_work of the read-ahead thread: the same batch, before or while it is submitted; touches its rows and sources only. */
 void fl_batch_ahead(void *batch, uint32_t row, void *unused);
 
-/* Whether reading ahead can be left out for a batch: its records are in the page cache, judged by many before it and by two of its own. */
+/* True if a batch needs no reading ahead: its records are in the page cache, judged by many before it and by two of its own. */
 bool fl_batch_cached(const fl_batch *batch);
 
 #endif

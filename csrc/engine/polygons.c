@@ -4,7 +4,7 @@
 
 #include "engine/objects.h"
 
-/* What is written of some objects: how many they are, and how many parts and points they have. */
+/* Counts of the objects that are written, and of their parts and points. */
 typedef struct counted {
     uint64_t objects, parts, points;
 } counted;

@@ -2,7 +2,7 @@
  * points. Points move as a box's corners do, so that a flip takes x to width - x, and are neither clamped nor clipped: an outline that a crop
  * cuts goes on beyond the canvas. Pure functions; any thread.
  *
- * What is written is an entry of its own (store/varying.h), of two levels: u32 number of objects; u32 for each, its parts; u32 for each part,
+ * The result is an entry of its own (store/varying.h), of two levels: u32 number of objects; u32 for each, its parts; u32 for each part,
  * its points; two float32 for each point. It is never larger than the entry it is made of.
  */
 #ifndef FL_ENGINE_POLYGONS_H

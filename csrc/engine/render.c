@@ -101,7 +101,7 @@ static void needed(double scale, uint32_t size, int64_t from, int64_t length, in
     *start = (uint32_t)low, *extent = (uint32_t)high - (uint32_t)low;
 }
 
-/* What a part needs of its canvas when that is decoded at eighths / 8: in the canvas's own pixels. */
+/* Part of its canvas that a part needs when the canvas is decoded at eighths / 8: in the canvas's own pixels. */
 static fl_box part_of(const fl_geometry *g, int eighths) {
     double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
     const uint32_t width = (uint32_t)g->canvas.width, height = (uint32_t)g->canvas.height;
@@ -111,7 +111,7 @@ static fl_box part_of(const fl_geometry *g, int eighths) {
     return part;
 }
 
-/* What a part needs of the image when that is decoded at eighths / 8. */
+/* Part of the image that a part needs when the image is decoded at eighths / 8. */
 static fl_box source_of(const fl_geometry *g, int eighths) {
     if (g->resized) {
         const fl_box part = part_of(g, eighths);
@@ -123,7 +123,7 @@ static fl_box source_of(const fl_geometry *g, int eighths) {
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* What a part needs of its padded canvas, in the image's pixels, and of the image in that, which may be nothing. */
+/* Plans the part of its padded canvas that a part needs, in the image's pixels, and the image's part in that, which may be nothing. */
 static void plan_canvas(planned *part) {
     const fl_geometry *g = &part->g;
     const fl_box need = part_of(g, 8);
@@ -228,7 +228,7 @@ static fl_code decode_jpeg(fl_renderer *renderer, uint32_t count, decoded *out, 
     return code;
 }
 
-/* Whether the targets are of the form that is stored: a lie of the record would be written beyond them. */
+/* Checks that the targets have the stored form: a lie of the record would be written beyond them. */
 static fl_code check_form(const fl_renderer *renderer, uint32_t count, bool raw, fl_error *err) {
     const fl_planes *planes = &renderer->planes;
     const uint32_t channels = raw ? 0 : planes->channels, depth = channels ? planes->pixel / channels : 0;
@@ -249,7 +249,7 @@ static fl_code decode(fl_renderer *renderer, uint32_t count, decoded *out, fl_re
     return code;
 }
 
-/* What was decoded, levels[0], at a part's own scale: a half, or a half of that, which are made once. */
+/* The decoded image, levels[0], at a part's own scale: a half, or a half of that, each made once. */
 static fl_code at_scale(fl_renderer *renderer, decoded levels[HALVES + 1], int eighths, const decoded **out, fl_error *err) {
     fl_code code = FL_OK;
     int level = 0;

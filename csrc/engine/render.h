@@ -20,7 +20,7 @@
 #include "engine/geometry.h"
 #include "engine/target.h"
 
-/* Of one source: the tensors that are made of a sample, each of one field and by one program. Those of one field lie together; the first
+/* Most tensors of one source that are made of a sample, each of one field and by one program. Those of one field lie together; the first
  * field is the sample's first image. */
 enum { FL_PARTS_MAX = 64 };
 
@@ -31,7 +31,7 @@ typedef struct fl_part {
     fl_program program;
 } fl_part;
 
-/* What the last call took. */
+/* Time and warnings of the last call. */
 typedef struct fl_rendered {
     uint64_t decode_ns, resize_ns;
     uint32_t warnings;

@@ -8,7 +8,7 @@
 /* One box of format FL_BOXES_XYWHR, FL_BOXES_CXCYWHR (degrees) or FL_BOXES_XYXYXYXY. */
 void fl_rotated_step(float *box, fl_box_format format, const fl_step *step);
 
-/* Whether a box is kept by FL_STEP_SANITIZE. */
+/* True if FL_STEP_SANITIZE keeps a box. */
 bool fl_rotated_sound(const float *box, fl_box_format format, const fl_step *step);
 
 #endif

@@ -1,4 +1,4 @@
-/* engine/shm: memory that several processes fill and read: the slots of process workers.
+/* engine/shm: memory that several processes fill and read: the slots of worker processes.
  *
  * Owner: whoever created or attached it; each process maps and unmaps for itself, the pages live until the last of them is gone. It is
  * anonymous (memfd), so a small /dev/shm does not matter and a killed process leaves nothing behind, and sealed against shrinking, so that
@@ -32,7 +32,7 @@ void fl_ticket_open(const fl_shm *shm, uint32_t ticket, uint32_t batch);
 /* The next unit of `batch` in [0, limit), or -1 when none is left or the ticket serves another batch. */
 int64_t fl_ticket_claim(const fl_shm *shm, uint32_t ticket, uint32_t batch, uint32_t limit);
 
-/* How many times this process has forked: a slot that a user held across a fork may be seen by the child. */
+/* Number of forks of this process so far: a slot that a user held across a fork may be seen by the child. */
 uint64_t fl_shm_forks(void);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Of a batch: sums of so many stay far below SIZE_MAX. */
+/* Most rows of a batch: sums of so many stay far below SIZE_MAX. */
 static const size_t BYTES_MAX = (size_t)1 << 56;
 
 static fl_code bytes_of(const fl_target *target, uint64_t width, uint64_t height, size_t *bytes, fl_error *err) {

@@ -27,7 +27,7 @@ typedef struct fl_place {
     uint32_t width, height; /* of the row; 0 x 0 where it cannot be made. Of a bounded target written by whoever makes the row */
 } fl_place;
 
-/* What one part becomes in all rows of a batch. */
+/* Form of one part in all rows of a batch. */
 typedef struct fl_target {
     fl_sink sink; /* of row 0; with places its size is the frame's, or 0 x 0 where there is none */
     size_t row_bytes; /* without places: row i starts row_bytes * i further */
@@ -40,7 +40,7 @@ typedef struct fl_target {
  * `multiple` is that of a frame's sides. *bytes: of all rows. FL_EARG where they are too many. */
 fl_code fl_target_lay(fl_target *target, uint32_t rows, fl_lay lay, uint32_t multiple, size_t *bytes, fl_error *err);
 
-/* Whether a row may be of width x height; notes it as the row's size where that was not known. FL_ERECORD. */
+/* Checks that a row may be of width x height; notes it as the row's size if that was not known. FL_ERECORD. */
 fl_code fl_target_fit(const fl_target *target, uint32_t row, uint32_t width, uint32_t height, fl_error *err);
 
 /* The row's bytes are zeros. Of a bounded target it is then of 0 x 0 pixels. */

@@ -41,7 +41,7 @@ FL_INLINE void fl_jpeg_block_clear(int16_t *coefs) {
     at[0] = at[1] = at[2] = at[3] = at[4] = at[5] = at[6] = at[7] = (fl_jpeg_eight){0};
 }
 
-/* Whether the place's next block is wanted, and on to the next MCU's; `out`: where it goes. */
+/* True if the place's next block is wanted; goes on to the next MCU's. `out`: the block's destination. */
 FL_INLINE bool fl_jpeg_block_next(fl_jpeg_block_place *at, uint8_t **out) {
     const bool wanted = at->column >= at->wanted.from && at->column < at->wanted.to;
     *out = at->out;

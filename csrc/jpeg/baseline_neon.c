@@ -12,7 +12,7 @@
 
 #include <arm_neon.h>
 
-/* What may wrap is done without signs: to GCC the intrinsics for signed numbers are plain C, where overflow is undefined. */
+/* Sums that may wrap are computed without signs: to GCC the intrinsics for signed numbers are plain C, where overflow is undefined. */
 #define WRAP(bits, operation, a, b)                                                                                                        \
     vreinterpretq_s##bits##_u##bits(operation##q_u##bits(vreinterpretq_u##bits##_s##bits(a), vreinterpretq_u##bits##_s##bits(b)))
 

@@ -61,7 +61,7 @@ FL_INLINE outcome begin(const fl_jpeg_task *t, fl_jpeg_stretch *of, progress *p,
     return next_block(t, p, r);
 }
 
-/* What is left of one when the other is done. */
+/* Goes on with one alone when the other is done. */
 FL_INLINE bool alone(const fl_jpeg_task *t, progress p, fl_jpeg_making r) {
     for (outcome now = GOES_ON; now == GOES_ON;) {
         bool more = true;

@@ -57,7 +57,7 @@ FL_INLINE bool stretch(const fl_jpeg_task *t, fl_jpeg_stretch *of, fl_jpeg_block
     return true;
 }
 
-/* What the index knows of a row of the rectangle. */
+/* The index's facts about a row of the rectangle. */
 typedef struct route {
     fl_jpeg_cursor start; /* the last mark before the rectangle */
     fl_jpeg_cursor middle; /* where a second stream begins, inside the rectangle; `start`: there is none */
@@ -105,7 +105,7 @@ static bool enter(const fl_jpeg_task *t, fl_jpeg_stream *s, uint32_t row, const 
     return true;
 }
 
-/* Whether the stream is where the index has this mark. */
+/* True if the stream is where the index has this mark. */
 static bool is_at(const fl_jpeg_task *t, fl_jpeg_stream *s, const fl_jpeg_mark *mark) {
     if (!fl_jpeg_stream_ready(t, s)) return false;
     const uint64_t bit = (uint64_t)(s->bits.at - s->plain) * 8 - s->bits.left;

@@ -31,7 +31,7 @@ void fl_jpeg_entropy_free(fl_jpeg_entropy *entropy); /* NULL is allowed */
  * libjpeg is silent about some files beside these (runs over a block's end, a byte too many); they are not proved. */
 bool fl_jpeg_entropy_sound(fl_jpeg_entropy *entropy, const uint8_t *bytes, size_t size);
 
-/* What packing asks for: denser marks make decoding no faster. */
+/* MCUs for each mark when packing: denser marks make decoding no faster. */
 enum { FL_JPEG_INDEX_EVERY = 2 };
 static inline size_t fl_jpeg_index_most(size_t size) { return size / 1000 * 15; }
 

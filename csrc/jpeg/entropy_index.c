@@ -18,7 +18,7 @@ static uint8_t width_of(uint64_t value) {
 
 static uint64_t total(const uint8_t widths[4]) { return (uint64_t)widths[0] + widths[1] + widths[2] + widths[3]; }
 
-/* Of all rows, the header not counted. No product here comes near 64 bits: an image has at most 2^14 MCUs a side. */
+/* Bits of all rows, the header not counted. No product here comes near 64 bits: an image has at most 2^14 MCUs a side. */
 static uint64_t bits_of(const fl_jpeg_index *index) { return (uint64_t)index->row_bits * index->rows; }
 
 static void measure(fl_jpeg_index *index) { index->row_bits = (uint32_t)(total(index->first) + (index->across - 1) * total(index->step)); }

@@ -41,7 +41,7 @@ typedef struct fl_jpeg_piece {
     uint32_t from, count;
 } fl_jpeg_piece;
 
-/* What a walk goes over. */
+/* The coded data of a walk. */
 typedef struct fl_jpeg_coded {
     const fl_jpeg_mcu *mcu;
     const uint8_t *start, *end;
@@ -70,7 +70,7 @@ FL_INLINE bool next_block(fl_jpeg_walk *w, const fl_jpeg_coded *coded) {
     return begin_block(w, coded->mcu);
 }
 
-/* What becomes of a walk that met damage. By value, here and below, or the callers would keep their walks in memory. */
+/* State of a walk that met damage. By value, here and below, or the callers would keep their walks in memory. */
 static __attribute__((noinline)) fl_jpeg_walk damaged(fl_jpeg_walk w, const fl_jpeg_coded *coded) {
     w.ac = NULL;
     if (!coded->guess) return w;
@@ -144,7 +144,7 @@ static void walk_together(fl_jpeg_walk w[FL_JPEG_STREAMS], const fl_jpeg_coded *
     w[0] = x, w[1] = y, w[2] = z;
 }
 
-/* Whether `walk`, from its MCU `*from` on, comes to start an MCU where `guess` did: both numbers of that MCU. It walks on as far as needed. */
+/* True if `walk`, from its MCU `*from` on, starts an MCU where `guess` did; *from and *there are then its numbers. It may walk further. */
 static bool meet(fl_jpeg_walk *walk, const fl_jpeg_coded *coded, uint32_t most, const fl_jpeg_walk *guess, uint32_t *from,
                  uint32_t *there) {
     uint32_t j = 0;

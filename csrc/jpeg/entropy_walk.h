@@ -22,14 +22,14 @@ typedef struct fl_jpeg_walk_room {
     fl_buffer steps[FL_JPEG_STREAMS];  /* of int16_t */
 } fl_jpeg_walk_room;
 
-/* Where a walk leaves the marks of an index: room for one at every `every` MCUs of each row, in order. Each MCU row has `across` MCUs. */
+/* Room for the marks that a walk leaves: one at every `every` MCUs of each row, in order. Each MCU row has `across` MCUs. */
 typedef struct fl_jpeg_notes {
     fl_jpeg_mark *next;
     uint32_t every, across;
     uint32_t column; /* of the MCU that comes */
 } fl_jpeg_notes;
 
-/* Of buffers whose size depends on a file's. */
+/* Growth of buffers whose size depends on a file's. */
 static const fl_buffer_rule FL_JPEG_WALK_RULE = {.least = 1 << 16, .keep = 64 << 20};
 
 void fl_jpeg_walk_free(fl_jpeg_walk_room *room);

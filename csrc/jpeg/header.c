@@ -120,7 +120,7 @@ static bool read_application(fl_jpeg_frame *f, uint8_t marker, const uint8_t *p,
     return true;
 }
 
-/* How libjpeg reads the components' meaning from the markers. */
+/* Meaning that libjpeg reads in the components, from the markers. */
 static colour colour_of(const fl_jpeg_frame *f) {
     if (f->count == 1) return GREY;
     if (f->jfif) return YCC;

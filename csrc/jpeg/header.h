@@ -30,14 +30,14 @@ typedef struct fl_jpeg_frame {
 /* Reads everything up to the first coded byte. False for a file of another kind, or of which libjpeg-turbo might have anything to say. */
 bool fl_jpeg_header_read(fl_jpeg_tables *tables, fl_jpeg_frame *frame, const uint8_t *bytes, size_t size);
 
-/* Whether fl_jpeg_baseline decodes such files, and an index of them is of use: grey or YCbCr, one chroma sample for 1 or 2 pixels each way. */
+/* True if fl_jpeg_baseline decodes such files, and an index helps: grey or YCbCr, one chroma sample for 1 or 2 pixels each way. */
 bool fl_jpeg_header_usual(const fl_jpeg_frame *frame);
 
 /* Copies coded data from `at` to the next marker, or to the end, without the zeros stuffed in behind 0xFF, and FL_JPEG_PAD zeros behind them.
  * Returns where it stopped. `out` has room for end - at + FL_JPEG_PAD bytes. */
 const uint8_t *fl_jpeg_unstuff(const uint8_t *at, const uint8_t *end, uint8_t *out, size_t *size);
 
-/* Whether the marker that stands at `at` is the given one, with nothing before it. */
+/* True if the marker at `at` is the given one, with nothing before it. */
 static inline bool fl_jpeg_marker_at(const uint8_t *at, const uint8_t *end, uint8_t marker) {
     return end - at >= 2 && at[0] == 0xFF && at[1] == marker;
 }

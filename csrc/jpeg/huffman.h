@@ -98,7 +98,7 @@ FL_INLINE bool fl_jpeg_skip_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b) {
     }
 }
 
-/* Where a zigzag position lies in a block; positions beyond its end, which wrong or unused symbols reach, lie just behind it. */
+/* Place of a zigzag position in a block; positions beyond its end, which wrong or unused symbols reach, lie just behind it. */
 enum { FL_JPEG_NATURAL = 64 + FL_JPEG_COVER_END + 16 };
 extern const uint8_t fl_jpeg_natural[FL_JPEG_NATURAL];
 
@@ -128,8 +128,8 @@ FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m) {
     return true;
 }
 
-/* What fl_jpeg_make_two leaves to others. Returns 0 where the block goes on; at its end a zigzag position from which on all coefficients are zero
- * (1 when there is none but DC), and -1 for what fl_jpeg_skip_ac refuses. */
+/* Handles the symbols that fl_jpeg_make_two does not. Returns 0 if the block goes on; at its end a zigzag position from which on all
+ * coefficients are zero (1 when there is none but DC), and -1 for symbols that fl_jpeg_skip_ac refuses. */
 FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m) {
     const fl_jpeg_symbols both = m->make[fl_jpeg_window(&m->bits)];
     int run, value;

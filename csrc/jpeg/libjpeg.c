@@ -140,9 +140,9 @@ static void add_margin(const struct jpeg_decompress_struct *c, int eighths, uint
     if (left && (*x0 == left || *x1 < left + 3)) *x0 = left - 1;
 }
 
-/* Whether jpeg_crop_scanline leaves a component's samples as they are. In rare sampling it does not: where libjpeg gives a component a larger
- * inverse DCT and still has to upsample it (2x4 at 1/4) it counts too few of its columns, and where one component becomes a sample wide
- * (mixed factors, 4x1 with 2x1) it gives up interpolating the others too. */
+/* True if jpeg_crop_scanline leaves a component's samples as they are. In rare sampling it does not: if libjpeg gives a component a
+ * larger inverse DCT and still has to upsample it (2x4 at 1/4) it counts too few of its columns, and if one component becomes a sample
+ * wide (mixed factors, 4x1 with 2x1) it gives up interpolating the others too. */
 static bool crops_columns(const struct jpeg_decompress_struct *c) {
     for (int ci = 0; ci < c->num_components; ci++) {
         const jpeg_component_info *part = &c->comp_info[ci];

@@ -143,7 +143,7 @@ void fl_libjpeg_io_header(fl_libjpeg_io *io, j_decompress_ptr cinfo, uint64_t ma
         fl_libjpeg_io_fail(io, FL_EUNSUPPORTED, "the JPEG has %d components; 1, 3 and 4 are read: convert the file", cinfo->num_components);
 }
 
-/* What libjpeg allocates for a file of several scans: whole iMCUs of each component. */
+/* Bytes that libjpeg allocates for a file of several scans: whole iMCUs of each component. */
 static uint64_t coefficient_bytes(j_decompress_ptr cinfo) {
     const uint64_t across = (uint64_t)cinfo->max_h_samp_factor * DCTSIZE, down = (uint64_t)cinfo->max_v_samp_factor * DCTSIZE;
     const uint64_t units = ((cinfo->image_width + across - 1) / across) * ((cinfo->image_height + down - 1) / down);

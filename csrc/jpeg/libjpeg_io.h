@@ -28,8 +28,8 @@
  * some 70 (every bit of every band alone); more is a decompression bomb. */
 enum { FL_JPEG_SCANS_MAX = 100 };
 
-/* Of a file of several scans libjpeg keeps every coefficient, 2 bytes each, however small the box: 3 bytes a pixel in 4:2:0, 6 in 4:4:4. Files
- * that need more than this are refused before it is allocated: 178 million pixels in 4:2:0, 89 million in 4:4:4. */
+/* Most bytes of coefficients. For a file of several scans libjpeg keeps each, 2 bytes, however small the box: 3 bytes a pixel in 4:2:0,
+ * 6 in 4:4:4. Files that need more are refused before it is allocated: 178 million pixels in 4:2:0, 89 million in 4:4:4. */
 enum { FL_JPEG_COEFFICIENTS_MAX = 512 << 20 };
 
 typedef struct fl_libjpeg_io {

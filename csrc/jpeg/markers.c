@@ -9,7 +9,7 @@
 #include "common/bytes.h"
 #include "jpeg/exif.h"
 
-/* What libjpeg reads of the two markers that decide the colour space; shorter ones it passes over. */
+/* Bytes that libjpeg reads of the two markers that decide the colour space; it skips shorter ones. */
 enum { JFIF_DATA = 14, ADOBE_DATA = 12 };
 
 typedef struct walk {

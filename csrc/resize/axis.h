@@ -17,7 +17,7 @@ enum {
 /* A box edge may be this far outside by rounding of the caller's arithmetic, in pixels; it is then moved inside. */
 #define FL_RESIZE_EDGE 1e-6
 
-/* What a table is computed from; equal keys mean equal tables. */
+/* The values from which a table is computed; equal keys mean equal tables. */
 typedef struct fl_resize_axis_key {
     double start, length; /* the box along this axis, in source pixels */
     uint32_t source, out; /* the view's size and the size that the box becomes */
@@ -48,10 +48,10 @@ typedef struct fl_resize_axis {
 void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_resize_axis_key *across,
                          fl_resize_axis_key *down);
 
-/* Whether output i along this axis is one source pixel. */
+/* True if output i along this axis is one source pixel. */
 bool fl_resize_axis_copies(const fl_resize_axis_key *key);
 
-/* How many source pixels the filter is wide: of the geometry alone, not of the view's size or the window. */
+/* Width of the filter in source pixels: it follows from the geometry alone, not from the view's size or the window. */
 double fl_resize_axis_width(const fl_resize_axis_key *key);
 
 /* Fraction bits of the int16 rows that an FL_RESIZE_LONG filter goes down: 303 (bicubic's overshoot) << 6 fits an int16, and its sums, below

@@ -6,7 +6,7 @@
  * the four rows across. All others (FL_RESIZE_LONG) go across first, as Pillow, into int16 rows with fl_resize_row_bits of the filter down.
  * Every step is integer arithmetic defined by the scalar kernels; a SIMD kernel gives the same bytes or is wrong.
  *
- * How far off: with T taps, coefficients that are rounded but sum to 1.0 exactly move a value by at most 255 * T/2 of their last bit.
+ * Error bounds: with T taps, coefficients that are rounded but sum to 1.0 exactly move a value by at most 255 * T/2 of their last bit.
  * FL_RESIZE_QUAD, T <= 16: 0.06 a pass, and half of FL_RESIZE_QUAD_BITS' last bit for each tap of each pass, 0.06 again: below 0.25 in all. FL_RESIZE_LONG:
  * below 0.16, up to 256 taps below 0.3, and the 1/2 of the end. Pillow's own two roundings are within 1 (bilinear) or 1.13 (bicubic)
  * of the exact value: so the two never differ by 2.
@@ -29,7 +29,7 @@ typedef struct fl_resize_quad_rows {
     uint32_t taps;
 } fl_resize_quad_rows;
 
-/* What becomes of a row's values between the passes of FL_RESIZE_LONG. */
+/* Form of a row's values between the passes of FL_RESIZE_LONG. */
 typedef struct fl_resize_row_form {
     int bits; /* of fraction */
     int low, high; /* values are clipped to this, in their last bit: Pillow's intermediate image has bytes */

@@ -52,7 +52,7 @@ FL_AVX2_FMA void fl_resize_ramp_plane(const fl_resize_ramp *ramp, int channel, c
     for (size_t i = whole; i < n; i++) dst[i] = ramp->table[channel][bytes[i]];
 }
 
-/* Whether the formula with this line gives the channel's table bit for bit. */
+/* True if the formula with this line gives the channel's table bit for bit. */
 static bool gives(const fl_resize_ramp *ramp, int channel, const uint8_t *bytes, size_t n) {
     float value[256];
     fl_resize_ramp_plane(ramp, channel, bytes, value, n);

@@ -68,7 +68,7 @@ void fl_resizer_free(fl_resizer *resizer) {
     free(resizer);
 }
 
-/* Whether the part of the box that the window shows lies inside the view, along one side. Then every output has a pixel within
+/* True if the part of the box that the window shows lies inside the view, along one side. Then every output has a pixel within
  * 1/2 of its centre, and its weights cannot sum to 0. Written so that a NaN fails. */
 static bool sees(double start, double length, uint32_t out, uint32_t from, uint32_t count, uint32_t source) {
     if (!(length > 0.0)) return false;
@@ -125,7 +125,7 @@ static fl_code reserve_lines(const job *job, int count, fl_error *err) {
     return code;
 }
 
-/* Where finished output row y of the sink is written: in the sink, or in line `spare` for store_row. */
+/* Address of finished output row y of the sink: in the sink, or in line `spare` for store_row. */
 static uint8_t *finished_row(const job *job, uint32_t y, int spare) {
     return job->in_place ? (uint8_t *)job->sink->data + ((size_t)y * fl_sink_pitch(job->sink) + job->x) * 3
                          : job->resizer->line[spare].bytes;

@@ -34,7 +34,7 @@ void fl_resizer_free(fl_resizer *resizer); /* NULL is allowed */
  * whole pixels and equals out in size, pixels are copied unresampled. */
 fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
 
-/* Whether box, window and sink fit, for a view and a sink of one form: FL_EARG. */
+/* Checks that box, window and sink fit, for a view and a sink of one form: FL_EARG. */
 fl_code fl_resize_check(const fl_view *view, const fl_resize_spec *spec, const fl_sink *sink, fl_error *err);
 
 #endif

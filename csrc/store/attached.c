@@ -62,7 +62,7 @@ static fl_code changed(const place *p, const struct stat *st, fl_error *err) {
                                      : "was changed after it was attached");
 }
 
-/* What to do about a file that cannot be read. */
+/* Advice about a file that cannot be read. */
 static const char *advice(int sys) {
     switch (sys) {
     case ENOENT:

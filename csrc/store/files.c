@@ -23,7 +23,7 @@ typedef struct learnt {
     uint8_t bytes[];
 } learnt;
 
-/* Where an entry lies: a part of a file, or, of size 0, all of it. */
+/* Place of an entry: a part of a file, or, of size 0, all of it. */
 typedef struct place {
     uint64_t offset;
     uint32_t size, path;

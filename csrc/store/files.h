@@ -52,7 +52,7 @@ uint64_t fl_files_now(const fl_files *files, uint64_t index);
 /* The stamp under which file `index` is known to be sound; 0: it is not known. index < count. */
 uint64_t fl_files_stamp(const fl_files *files, uint64_t index);
 
-/* Whether the file with that stamp is known to be sound; its entropy index then, of size 0 where there is none, valid as long as `files`. */
+/* True if the file with that stamp is known to be sound; *found is then its entropy index (size 0: none), valid as long as `files`. */
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found);
 
 /* Notes that it is, and its index, as far as there is room. */

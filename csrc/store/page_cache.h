@@ -15,7 +15,7 @@ typedef struct fl_page_cache {
  * bytes it is first looked whether the last of them is there. */
 bool fl_page_cache_ahead(fl_page_cache *cache, int fd, uint64_t offset, uint32_t size, uint32_t small);
 
-/* Whether the last 1,024 reads that were asked for were all there. */
+/* True if all of the last 1,024 reads that were asked for were in the page cache. */
 bool fl_page_cache_warm(const fl_page_cache *cache);
 
 #endif

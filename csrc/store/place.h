@@ -28,7 +28,7 @@ fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, f
 /* A number that tells a file from what it becomes when it is written or replaced: of inode, size and times of change; never 0. */
 uint64_t fl_place_stamp(const struct stat *st);
 
-/* That of the file of a path, as it is now; 0: its status cannot be told. */
+/* Stamp of the file of a path, as it is now; 0: its status cannot be told. */
 uint64_t fl_place_now(const char *path);
 
 #endif

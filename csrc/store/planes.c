@@ -48,7 +48,7 @@ fl_code fl_planes_strip(const fl_planes *planes, uint32_t strip, fl_span *out, f
     return FL_OK;
 }
 
-/* How the columns that are asked for lie: they decide how a row is copied. */
+/* Layout of the columns that are asked for: it decides how a row is copied. */
 typedef struct columns {
     const uint32_t *numbers; /* NULL: `first` and those after it */
     uint32_t first, count;

@@ -11,7 +11,7 @@
 
 #include "store/planes.h"
 
-/* Where a reader of rows is; set to {0} for planes that are opened anew. */
+/* Position of a reader of rows; set to {0} for planes that are opened anew. */
 typedef struct fl_planes_cursor {
     bool begun;
     uint32_t row;       /* the row that `runs` are of */

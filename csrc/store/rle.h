@@ -13,13 +13,13 @@
 #include "common/bytes.h"
 #include "common/status.h"
 
-/* What one axis of a result shows of its source. */
+/* Part of its source that one axis of a result shows. */
 typedef struct fl_rle_axis {
     uint32_t count; /* rows or columns of the result */
     const uint32_t *edges; /* [size of the source + 1]; NULL: the source as it is. See store/edges.h. */
 } fl_rle_axis;
 
-/* Whether the counts sum to height x width. FL_ERECORD. */
+/* Checks that the counts sum to height x width. FL_ERECORD. */
 fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *err);
 
 /* Writes the ones of a mask into zeros: rows->count rows of columns->count bytes, `stride` bytes apart. Nothing is written where the counts do

@@ -238,7 +238,7 @@ void fl_store_reader_free(fl_store_reader *reader) {
     atomic_fetch_sub(&live_readers, 1);
 }
 
-/* Where in its file sample `index` of the dataset lies; s is the shard that holds it. */
+/* Place of sample `index` of the dataset in its file; s is the shard that holds it. */
 static fl_store_place place_of(const shard *s, uint64_t index) {
     const uint64_t row = index - s->first;
     return s->tree.samples[s->rows ? s->rows[row] : row];

@@ -8,8 +8,9 @@
  * with it; its bytes are read (pread) into the reader's buffer, so that a span lives until the reader's next fl_store_reader_get. Next to faulting the record's pages in it
  * costs the same CPU time, and a disk that fails or a file that was cut is an error and no signal.
  *
- * What is checked when: at fl_store_add the file's size against the manifest's, and every tree page, or that given places lie in the file; at fl_store_column nothing but the size, since
- * the caller has the checksum and compares it with its own copy; at fl_store_reader_get the record's checksum, on the copy.
+ * Checks: at fl_store_add the file's size against the manifest's, and every tree page, or that given places lie in the file; at
+ * fl_store_column only the size, since the caller has the checksum and compares it with its own copy; at fl_store_reader_get the record's
+ * checksum, on the copy.
  */
 #ifndef FL_STORE_STORE_H
 #define FL_STORE_STORE_H
@@ -43,7 +44,7 @@ void fl_store_close(fl_store *store); /* after every reader; NULL is allowed */
 fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err);
 fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err);
 
-/* What a shard holds: `stored` places of samples, in order, and the columns'. Valid while the store is, until the next fl_store_add. shard < shards. */
+/* Tree of a shard: `stored` places of samples, in order, and the columns'. Valid until the next fl_store_add. shard < shards. */
 const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored);
 
 uint64_t fl_store_count(const fl_store *store);
@@ -57,7 +58,7 @@ uint64_t fl_store_record_size(const fl_store *store, uint64_t index);
 /* The base of the shard that holds sample `index`, NULL where it was added without one, or there is no such sample. Valid while the store is. */
 const char *fl_store_base(const fl_store *store, uint64_t index);
 
-/* Which of a shard's stored samples the dataset has: `count` of them, by their number in the file, ascending and below `stored`; anything else is
+/* Sets the stored samples of a shard that the dataset has: `count` numbers in the file, ascending and below `stored`; anything else is
  * FL_ESHARD. Before anything is read. Borrowed: must outlive the store, and not change. */
 fl_code fl_store_set_rows(fl_store *store, uint32_t shard, const uint32_t *rows, fl_error *err);
 
@@ -73,21 +74,21 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
 
 enum { FL_STORE_HEAD = 4096 };
 
-/* Whether bytes that came from elsewhere than the shard's file are sample index's record: FL_ENOTFOUND, FL_ECHECKSUM. */
+/* Checks that bytes from elsewhere than the shard's file are sample index's record: FL_ENOTFOUND, FL_ECHECKSUM. */
 fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span record, fl_error *err);
 
 /* Reads the first bytes of a sample's record, at most FL_STORE_HEAD, for hints: nothing of them is checked. Returns how many; 0 where they cannot
  * be read. */
 size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into);
 
-/* What is known of images that lie outside of the store: see store/attached.h. */
+/* Facts about images that lie outside of the store: see store/attached.h. */
 fl_page_cache *fl_store_images(fl_store *store);
 
 /* Asks the kernel to read the record's pages (POSIX_FADV_WILLNEED); returns at once. Failures are ignored: it is a hint. A small record, for
  * which asking costs as much as reading, is looked for in the page cache: true when its last page is there. */
 bool fl_store_ahead(fl_store *store, uint64_t index);
 
-/* Whether the last 1,024 records that fl_store_ahead was asked for were all found in the page cache. */
+/* True if the last 1,024 records that fl_store_ahead was asked for were all found in the page cache. */
 bool fl_store_warm(const fl_store *store);
 
 /* Stores and readers of this process that were made and not yet freed: a test ends with zero. */

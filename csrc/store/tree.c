@@ -326,7 +326,7 @@ fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t coun
     return code;
 }
 
-/* Whether a value lies inside a file of `bytes` bytes. */
+/* True if a value lies inside a file of `bytes` bytes. */
 static bool inside(fl_store_place place, uint64_t bytes) {
     const uint64_t offset = fl_store_place_offset(place);
     return offset <= bytes && place.size <= bytes - offset;

@@ -9,7 +9,7 @@
 
 #include "store/record.h"
 
-/* Where a sample's value lies in the file: 12 bytes a sample, which stay in memory while the shard is open. */
+/* Place of a sample's value in the file: 12 bytes a sample, which stay in memory while the shard is open. */
 typedef struct fl_store_place {
     uint32_t low, high; /* of its offset in bytes */
     uint32_t size;
@@ -23,14 +23,14 @@ static inline fl_store_place fl_store_place_at(uint64_t offset, uint32_t size) {
 
 enum { FL_STORE_COLUMN_NAME = 511, FL_STORE_COLUMNS_MAX = 1 << 14 };
 
-/* Where a column's chunk lies. */
+/* Place of a column's chunk. */
 typedef struct fl_store_tree_column {
     fl_store_place place;
     uint16_t name_size;
     char name[FL_STORE_COLUMN_NAME]; /* not ended by a zero */
 } fl_store_tree_column;
 
-/* What a shard holds. Freed by fl_store_tree_free. */
+/* Content of a shard. Freed by fl_store_tree_free. */
 typedef struct fl_store_tree {
     fl_store_place *samples; /* in order, as many as were asked for */
     fl_store_tree_column *columns;
@@ -43,10 +43,10 @@ typedef struct fl_store_tree {
  * nothing. FL_ESHARD names `name`, the page and what does not hold. */
 fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name, fl_store_tree *tree, fl_error *err);
 
-/* What a file of `bytes` bytes holds according to someone else, copied to *tree: given->samples has `count` places, of any content, and the names
- * of given->columns have at most FL_STORE_COLUMN_NAME bytes. FL_OK promises that every value lies inside the file, and that the samples
- * have no more bytes than it: whatever the places say, no more than the file is read. That they are the samples' is for their checksums to
- * say, and so nothing is lost if two overlap. On failure *tree holds nothing; FL_ESHARD names `name`. */
+/* Checks the content of a file of `bytes` bytes as someone else describes it, and copies it to *tree: given->samples has `count` places,
+ * of any content, and the names of given->columns have at most FL_STORE_COLUMN_NAME bytes. FL_OK promises that every value lies inside the
+ * file, and that the samples have no more bytes than it: whatever the places say, no more than the file is read. Their checksums say
+ * whether they are the samples', and so nothing is lost if two overlap. On failure *tree holds nothing; FL_ESHARD names `name`. */
 fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, uint64_t count, const char *name, fl_store_tree *tree,
                             fl_error *err);
 

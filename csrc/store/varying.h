@@ -2,7 +2,7 @@
  *
  * An entry of kind FL_RECORD_KIND_VARYING, little-endian: u32 number of rows; then, of instances, u32 for each row, the number of its values; of
  * polygons, u32 for each row, the number of its parts, and u32 for each part, the number of its points; then the values, without gaps.
- * What has no such levels has `unit` bytes a row. Levels and unit follow from the schema.
+ * Kinds without such levels have `unit` bytes a row. Levels and unit follow from the schema.
  */
 #ifndef FL_STORE_VARYING_H
 #define FL_STORE_VARYING_H

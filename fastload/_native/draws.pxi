@@ -25,7 +25,7 @@ def random_rows(seed, epoch, const uint64_t[::1] indices not None, wants):
     Args:
         seed, epoch: as for random_words.
         indices: (B,), contiguous.
-        wants: of each stream its number, below 2**16, and how many words, at most 2**18.
+        wants: for each stream, its number, below 2**16, and a number of words, at most 2**18.
 
     Returns:
         uint32 (B, all counts together): row i has, side by side in the order of `wants`, random_words(seed, epoch, indices[i], stream, count).

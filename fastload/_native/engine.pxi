@@ -112,7 +112,7 @@ cdef class Batch:
     cdef readonly bint held
     cdef bint submitted  # it has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the middle
     cdef list given  # records that rows were given, until they are made
-    cdef public object fetch  # what the batch waits for: whoever held it keeps that here
+    cdef public object fetch  # object for which the batch waits, kept here by the holder of the batch
     cdef public bint early  # it was submitted before its epoch was asked for: renew() comes before its rows are used
     cdef Engine engine
     cdef _Targets targets
@@ -157,7 +157,7 @@ cdef class Batch:
             fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err)
 
     cdef int _require_alike(self, uint32_t number) except -1:
-        """Whether a source makes what the batch has room for."""
+        """Checks that a source makes rows of the form for which the batch has room. Raises an error if not."""
         cdef Source source = self.engine.sources[number], first = self.engine.sources[0]
         if source.source.count != self.targets.count:
             raise _errors.ArgumentError(f"source {number} makes other parts than the batch has")
@@ -222,8 +222,8 @@ cdef class Batch:
 
     @property
     def parts(self):
-        """Of each part its first byte in the lease, width and height in pixels, and Output. The size is of each row, or of the frame of a
-        "padded" part; of a "list" it is 0 x 0."""
+        """(first byte in the lease, width and height in pixels, Output) of each part. The size is that of each row, or of the frame of a
+        "padded" part; for a "list" it is 0 x 0."""
         return [
             (self.targets.at[i], self.batch.target[i].sink.width, self.batch.target[i].sink.height, self.targets.outputs[i])
             for i in range(self.batch.parts)
@@ -236,7 +236,7 @@ cdef class Batch:
 
     @property
     def places(self):
-        """Of each part None, or, where rows have sizes of their own, int64 (rows, 3): first byte in the lease, width, height."""
+        """For each part None, or, if rows have sizes of their own, int64 (rows, 3): first byte in the lease, width, height."""
         return [self.targets._placed(i) for i in range(self.batch.parts)]
 
     def submit(self):
@@ -256,7 +256,7 @@ cdef class Batch:
             self._queue()
 
     cdef size_t _bytes(self) noexcept:
-        """Of its slot."""
+        """Bytes of the batch's slot."""
         return self.targets.bytes + (0 if self.rooms is None else self.rooms.bytes)
 
     cdef int _queue(self) except -1:
@@ -371,8 +371,8 @@ cdef class Batch:
 
     @property
     def items(self):
-        """Of each item None where it is hidden, else (memory, starts, kept): the array that it lies in, None for the lease; int64 (rows + 1):
-        the first byte of each row, and the end; and uint32 (rows): how many rows of each were kept, None of masks."""
+        """For each item None if it is hidden, else (memory, starts, kept): the array that it lies in, None for the lease; int64 (rows + 1):
+        the first byte of each row, and the end; and uint32 (rows): number of rows of each that were kept, None for masks."""
         return [] if self.rooms is None else self.rooms._described(self.targets.bytes)
 
     def lease(self):

@@ -1,4 +1,4 @@
-# What else of a sample's record goes into its row, beside the image: the items of a source, and their rooms in a batch.
+# Fields of a sample's record that go into its row, beside the image: the items of a source, and their rooms in a batch.
 
 from fastload._native.c_common cimport fl_code, fl_error, FL_OK, fl_sink
 from fastload._native.c_engine cimport (
@@ -41,7 +41,7 @@ cdef class _Items:
     is a sequence of two numbers of keypoints each, which flips exchange.
 
     Attributes:
-        form: what the items of all sources of a batch have in common.
+        form: properties that the items of all sources of a batch must have in common.
     """
 
     cdef fl_item *item
@@ -102,11 +102,11 @@ cdef class _Items:
 
 
 cdef class _Rooms:
-    """Where the items of a batch's rows lie: after each other, each on a cache line of its own.
+    """Places of the items of a batch's rows: after each other, each on a cache line of its own.
 
     Attributes:
-        bytes: of all of them.
-        own: of each item None, or the array that it lies in since a row outgrew its room in the slot.
+        bytes: bytes of all of them.
+        own: for each item None, or the array in which it lies since a row outgrew its room in the slot.
     """
 
     cdef fl_room *room
@@ -227,7 +227,7 @@ cdef class _Rooms:
         return made
 
     cdef uint64_t _alone_bytes(self, uint32_t i) noexcept:
-        """Of the only row of an item."""
+        """Bytes of the only row of an item."""
         cdef const fl_target *target = &self.room[i].target
         if self.items.item[i].kind != FL_ITEM_MASK:
             return self.room[i].start[1]
@@ -283,9 +283,9 @@ cdef class _Rooms:
                 fl_rooms_narrow(&self.items.item[i], &self.room[i], self.rows, image)
 
     cdef list _described(self, size_t before):
-        """Of each item None where it is hidden, else (memory, starts, kept): the array that it lies in, None for the slot; int64 (rows + 1),
-        the first byte of each row and the end; and uint32 (rows), how many rows of each were kept, None of masks. `before`: the slot's
-        bytes in front."""
+        """For each item None if it is hidden, else (memory, starts, kept): the array that it lies in, None for the slot; int64 (rows + 1),
+        the first byte of each row and the end; and uint32 (rows), number of rows of each that were kept, None for masks. `before`: the
+        slot's bytes in front."""
         return [None if self.items.item[i].hidden else self._describe(i, before) for i in range(self.count)]
 
     cdef tuple _describe(self, uint32_t i, size_t before):

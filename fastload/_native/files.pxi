@@ -33,9 +33,9 @@ cdef class Files:
     """Image files by their paths, or parts of files, for the engine; immutable. It opens none before an image is read, and keeps none open.
 
     Args:
-        prefix: what all paths begin with.
+        prefix: beginning of all paths.
         names: the rest of each, ended by a zero byte each, in one bytes object.
-        count: how many they are.
+        count: number of paths.
         room: bytes of memory for the entropy indexes of files that were read.
         places: None: each path is an image. Or (stamps, offsets, sizes, paths): of each path the stamp that its file must have, 0 for any; of
             each image its place, and the number of its path; size 0 for the whole file. JPEGs whose metadata may turn them then fail.

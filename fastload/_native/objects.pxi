@@ -1,4 +1,4 @@
-# What belongs to a sample beside its image, through the geometry drawn for it: boxes, points, masks.
+# Objects of a sample beside its image, moved by the geometry drawn for it: boxes, points, masks.
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
@@ -28,7 +28,7 @@ cdef class Geometry:
         size: (width, height) of the sample's image.
         seed, epoch, index: the sample's key.
         boxes: float32 or int64 (count, 4, 5 or 8 by the format), not changed; None for a sample without boxes.
-        format: of the boxes given: "xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr" or "xyxyxyxy".
+        format: format of the boxes given: "xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr" or "xyxyxyxy".
 
     Raises:
         ArgumentError: the boxes do not fit their format, a crop does not fit the image, or RandomIoUCrop has no boxes.
@@ -73,7 +73,7 @@ cdef class Geometry:
 
     @property
     def mask_fill(self):
-        """What masks show beyond their source."""
+        """Label that masks show beyond their source."""
         return self.geometry.mask_fill
 
     @property
@@ -91,7 +91,7 @@ cdef class Geometry:
 
     @property
     def exchanged(self):
-        """Whether an odd number of the flips that were drawn exchange keypoints."""
+        """True if an odd number of the flips that were drawn exchange keypoints."""
         return self.geometry.exchanged
 
     def keypoints(self, points):

@@ -110,7 +110,7 @@ cdef class JpegPreparer:
         return PyBytes_FromStringAndSize(<const char *>made, made_size)
 
     def index_holds(self, bytes data not None, bytes index not None):
-        """Whether an index is that of this JPEG: true in every mark, however dense they are."""
+        """Returns True if an index is that of this JPEG: true in every mark, however dense they are."""
         cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef const uint8_t *stored = <const uint8_t *>PyBytes_AS_STRING(index)
         cdef const uint8_t *made = NULL

@@ -68,7 +68,7 @@ def encode_planes(pixels not None):
 
 
 def planes_header(bytes data not None):
-    """What an entry of planes says of itself: a PlanesHeader. Raises SampleError if it does not hold; the message is the bare reason."""
+    """The PlanesHeader of an entry of planes. Raises SampleError if it does not hold; the message is the bare reason."""
     cdef fl_error err
     cdef fl_planes planes
     check(fl_planes_open(_span(data), &planes, &err), &err)
@@ -131,7 +131,7 @@ def split_varying(bytes data not None, uint32_t levels, uint32_t unit):
 
     Args:
         data: the entry.
-        levels: of lengths before the values, 0 to 2.
+        levels: number of levels of lengths before the values, 0 to 2.
         unit: bytes of one value of the innermost level.
 
     Returns:

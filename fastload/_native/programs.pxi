@@ -1,4 +1,4 @@
-# What the engine runs: transform programs, sources, and one sample at a time.
+# Work of native threads: transform programs, sources, and one sample at a time.
 
 from fastload._native.c_common cimport fl_code, fl_error, fl_key
 from fastload._native.c_engine cimport (
@@ -129,12 +129,12 @@ cdef class Source:
 
     Args:
         data: the Store, or the Files.
-        programs: of each part of the image a Program, at least one.
+        programs: a Program for each part of the image, at least one.
         image_field: the image's number in records.
         max_pixels: images of more are refused.
         further: (name, number, programs) of each further image of a record: a number of records, or a uint16 array with that of each
             shard. Their parts come after those of the image.
-        items: what else of each record goes into its row: see _Items.
+        items: the other values of each record that go into its row: see _Items.
 
     Of files, every image that is no whole and sound JPEG fails: what becomes of it is decided by who knows how its dataset opens it.
     """
@@ -193,7 +193,7 @@ cdef class Source:
 
     @property
     def has_items(self):
-        """Whether more of a record than its image goes into a row."""
+        """True if more of a record than its image goes into a row."""
         return self.source.item_count > 0
 
     def __dealloc__(self):
@@ -236,7 +236,7 @@ cdef class Decoder:
             found: gets (width, height) of each part, where `sizes` are the largest that are possible; None: they are what is made.
 
         Returns:
-            Of each of the source's items None where it is hidden, else (bytes, number of rows that were kept): a uint8 array.
+            For each of the source's items None if it is hidden, else (bytes, number of rows that were kept): a uint8 array.
 
         Raises:
             SampleError: with the bare reason.

@@ -28,7 +28,7 @@ KIND_INDEX = FL_RECORD_KIND_INDEX
 KIND_PLACE = FL_RECORD_KIND_PLACE
 RECORD_INDEX = FL_RECORD_INDEX
 
-# what is copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
+# bytes copied and summed at a time when a record is built: small enough to be summed out of the nearest cache
 cdef enum:
     RECORD_STRIDE = 16384
 
@@ -44,7 +44,7 @@ def crc32c(data, uint32_t crc=0):
 
 
 def crc32c_differ(const uint8_t[::1] data not None, const uint64_t[::1] starts, const uint32_t[::1] sizes, const uint32_t[::1] expected):
-    """Which parts of some bytes have another CRC32C than expected, or are not in them: their numbers, ascending."""
+    """Numbers, ascending, of the parts of some bytes that have another CRC32C than expected, or that are not in the bytes."""
     cdef size_t i, n = starts.shape[0]
     cdef uint64_t room = data.shape[0]
     if sizes.shape[0] != starts.shape[0] or expected.shape[0] != starts.shape[0]:

@@ -85,7 +85,7 @@ cdef class SharedSlot:
 
     @property
     def address(self):
-        """Where the bytes are mapped in this process."""
+        """Address at which the bytes are mapped in this process."""
         return <size_t>self.shm.data
 
     @property

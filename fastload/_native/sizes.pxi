@@ -14,14 +14,14 @@ cdef enum _Reason:
 
 def image_sizes(list programs not None, const int32_t[::1] heights not None, const int32_t[::1] widths not None,
                 const uint64_t[::1] indices not None, uint64_t max_pixels, seed, epoch):
-    """What programs make of the images of many samples at once; without the GIL.
+    """Sizes that programs make of the images of many samples at once; without the GIL.
 
     Args:
         programs: a Program for each part of a sample.
-        heights, widths: of the stored images, as columns say.
-        indices: of the samples, uint64, contiguous.
+        heights, widths: sizes of the stored images, as columns say.
+        indices: indices of the samples, uint64, contiguous.
         max_pixels: more are refused, of a stored image and of one that is made.
-        seed, epoch: of random sizes.
+        seed, epoch: seed and epoch of random sizes.
 
     Returns:
         (sizes, failed): uint32 (parts, samples, 2), width and height, 0 x 0 of a sample that cannot be made; and of each such sample

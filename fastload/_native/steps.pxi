@@ -34,7 +34,7 @@ cdef class StepRing:
     cdef double *wait_s
     cdef double *step_s
     cdef int64_t *samples  # ~samples, a negative number, for the first step of an epoch
-    cdef Py_ssize_t at  # where the next step goes
+    cdef Py_ssize_t at  # place of the next step
     cdef int64_t steps, epochs, all_samples
     cdef double all_wait_s, all_step_s
 
@@ -155,7 +155,7 @@ cdef class StepTimer:
             PyThread_release_lock(self.lock)
 
     cdef bint _shared(self) noexcept:
-        """Whether other threads of this process may be in next()."""
+        """True if other threads of this process may be in next()."""
         if self.forks != fl_shm_forks():
             if self.pid != _getpid():
                 return False

@@ -83,15 +83,15 @@ cdef class Store:
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
         Args:
-            path: of the file.
+            path: path of the file.
             first: the dataset's number of its first sample.
             count: samples of the dataset in it.
             bytes: size of the file.
             key: key of the file's first sample; default: first.
             stored: samples in the file; default: count. Where they are more, `set_rows` says which count.
             base: the folder that paths in its records are relative to; None: it has none.
-            places: where its samples are, three numbers for each as `places` gives them; None: the trees of the file say.
-            columns: where its columns are, as `columns` gives them; with `places`.
+            places: places of its samples, three numbers for each as `places` returns them; None: the trees of the file name them.
+            columns: places of its columns, as `columns` returns them; with `places`.
 
         Raises:
             ArgumentError: it does not follow the shard before, `stored` is less than `count`, or there is not a place for each.
@@ -129,7 +129,7 @@ cdef class Store:
         check(code, &err)
 
     def places(self, uint32_t shard):
-        """Where a shard's stored samples lie in its file, as bytes: for each, u64 offset and u32 size."""
+        """Places of a shard's stored samples in its file, as bytes: for each, u64 offset and u32 size."""
         self._known(shard)
         cdef uint64_t stored
         cdef const fl_store_tree *tree = fl_store_shard_tree(self.ptr, shard, &stored)

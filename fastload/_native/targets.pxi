@@ -1,4 +1,4 @@
-# What the parts of a batch are made of, and where they lie in its slot.
+# Parts of a batch: their form, and their places in its slot.
 
 from fastload._native.c_common cimport fl_dtype, fl_error, fl_layout, fl_sink
 from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target, fl_target_lay, fl_target_tighten
@@ -10,16 +10,16 @@ import numpy as _np
 
 
 cdef class Output:
-    """What a part of a batch is made of.
+    """Form of a part of a batch.
 
     Args:
         dtype: "uint8" ("uint16" of planes of 2 bytes), "float32", "float16" or "bfloat16".
         layout: "HWC" or "CHW".
-        lut: for float dtypes, what each value of each channel becomes: 3 x 256 values of dtype; of planes channels x 256 or 65536.
+        lut: for float dtypes, the value of each byte value in each channel: 3 x 256 values of dtype; for planes channels x 256 or 65536.
         planes: (channels, bytes of a value) of an image that is not 8-bit RGB; None: it is.
 
     Attributes:
-        channels: of the image.
+        channels: number of channels of the image.
     """
 
     cdef readonly str dtype
@@ -70,12 +70,12 @@ cdef class _Targets:
     """The parts of a batch, one after the other in its slot, each on a cache line of its own. See NOTE [ target: images of different sizes ].
 
     Args:
-        rows: of the batch.
+        rows: number of rows of the batch.
         sizes: "equal": (width, height) of each part. Else uint32 (parts, rows, 2): that of each row.
         outputs: the Output of each part.
         layout: "equal", "list" or "padded".
-        pad_to: of "padded", what the sides of its frames are multiples of.
-        bounded: whether the sizes are the largest that are possible, and each row's own is known when it is made; not of "equal".
+        pad_to: for "padded", the number of which the sides of its frames are multiples.
+        bounded: True if the sizes are upper bounds, and each row's own is known when it is made; not for "equal".
     """
 
     cdef fl_target *target
@@ -147,7 +147,7 @@ cdef class _Targets:
             self.target[i].sink.data = <uint8_t *>data + self.at[i]
 
     cdef size_t _row_bytes(self, int i) noexcept:
-        """Of the only row of part i."""
+        """Bytes of the only row of part i."""
         return self.target[i].row_bytes if self.places is NULL else self.target[i].places[0].bytes
 
     cdef void _tighten(self) noexcept nogil:
@@ -157,7 +157,7 @@ cdef class _Targets:
             fl_target_tighten(&self.target[i], <uint32_t>self.rows, self.pad_to)
 
     cdef object _placed(self, int i):
-        """Of part i's rows where they start, their widths and heights, as an int64 array (rows, 3); None where all are alike."""
+        """Start, width and height of each of part i's rows, as an int64 array (rows, 3); None if all are alike."""
         cdef int64_t[:, ::1] out
         cdef size_t row
         if self.places is NULL:

@@ -43,15 +43,15 @@ class Augmented(NamedTuple):
 
 @dataclass(frozen=True)
 class Annotations:
-    """What is moved along with the images of a batch: of each kind one value, several by name, or None.
+    """Annotations that move along with the images of a batch: of each kind one value, several by name, or None.
 
     Attributes:
         masks: (B, H, W) or (B, N, H, W), Padded, Flat, or a list of B tensors (N, H, W) or (H, W).
-        boxes: of 4 numbers a row: Padded, Flat, (B, N, 4), or a list of B tensors (N, 4).
+        boxes: 4 numbers a row: Padded, Flat, (B, N, 4), or a list of B tensors (N, 4).
         keypoints: x, y and perhaps a visibility: as boxes, with any dimensions between: (B, N, K, 3), say.
-        formats: of the boxes, one or by name: see FORMATS.
+        formats: format of the boxes, one or by name: see FORMATS.
         fill: the label that comes into a mask from outside the image.
-        pairs: by name of keypoints, those that flips with keypoint_pairs="auto" exchange.
+        pairs: by name of keypoints, the pairs that flips with keypoint_pairs="auto" exchange.
     """
 
     masks: Any = None
@@ -103,10 +103,10 @@ class Motion:
         kind: "flip", "shift" or "matrix".
         rows: bool (B,), on the device: the samples that it moves; None: all.
         size: (height, width) of the images after it.
-        axis: of a flip, 0 along x or 1 along y.
-        by: of a shift, (B, 2): what is subtracted from x and y.
-        matrix: of a matrix, (B, 2, 3), from a place in the image to its place in the result.
-        pairs: of a flip, numbers of the keypoints that it exchanges; "auto": those that the keypoints are known to have.
+        axis: axis of a flip, 0 along x or 1 along y.
+        by: amount of a shift, (B, 2), which is subtracted from x and y.
+        matrix: matrix of a resampling, (B, 2, 3), from a place in the image to its place in the result.
+        pairs: numbers of the keypoints that a flip exchanges; "auto": the pairs that the keypoints are known to have.
     """
 
     kind: str
@@ -267,7 +267,7 @@ _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 
 
 def _wide(values: Tensor) -> Tensor:
-    """In which a matrix is done to them."""
+    """Values in the dtype in which they are multiplied by a matrix: float64, on MPS float32."""
     return values.float() if values.device.type == "mps" else values.double()
 
 

@@ -1,6 +1,5 @@
-"""AugmentBatch: a list of specs, done to a whole batch, each sample by its own random numbers.
-
-Anybody's batch transform, made reproducible: the generators it draws from are seeded for the call and put back.
+"""AugmentBatch: applies a list of specs to a whole batch, each sample by its own random numbers. Seeded: makes any batch transform
+reproducible: the generators that it draws from are seeded for the call and restored.
 """
 
 from __future__ import annotations
@@ -117,8 +116,8 @@ class AugmentBatch:
             kornia.augmentation, as KorniaOp does them.
         compile: colour jitter through torch.compile, once per device, dtype and image size, for any number of samples (NOTE
             [ colour jitter: grouped, at once or fused ]). A compiler rounds differently: a uint8 value may then differ by one.
-        first: how many ops come before these ones, in others done to the same batches: equal ops of two would else draw equal numbers.
-            A FastLoader sets it in what it is given, counting from 0.
+        first: number of ops that are done to the same batches before these: without it, equal ops of two lists would draw equal numbers.
+            A FastLoader sets it in the ops it is given, counting from 0.
         mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored; at most 2**24.
 
     Raises:
@@ -177,16 +176,16 @@ class AugmentBatch:
         Args:
             images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1 (so: before Normalize); on any device, contiguous or
                 channels_last.
-            seed, epoch: of the loader.
-            indices: of the samples in their dataset, (B,), at least 0.
+            seed, epoch: seed and epoch of the loader.
+            indices: indices of the samples in their dataset, (B,), at least 0.
             masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
             boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that leaves the image has no area.
             keypoints: x, y and perhaps a visibility, which stays, as do points of visibility 0: as boxes, with any dimensions between,
                 such as (B, N, K, 3).
             box_format: "xyxy", "xywh" or "cxcywh".
                 Of masks, boxes and keypoints there may be several by name: a dict, and box_format then as well.
-            keypoint_pairs: of keypoints by name, the pairs of numbers that flips with keypoint_pairs="auto" exchange. A FastLoader over
-                packed data gives what its fields know.
+            keypoint_pairs: by name of keypoints, the pairs of numbers that flips with keypoint_pairs="auto" exchange. A FastLoader over
+                packed data passes the pairs of its fields.
 
         Returns:
             (B, 3, H, W), or the size of the last RandomCrop. With masks, boxes or keypoints an `Augmented` of the images and of these, in
@@ -217,7 +216,7 @@ class AugmentBatch:
 
     @property
     def moves(self) -> bool:
-        """Whether any op moves pixels."""
+        """True if an op moves pixels."""
         return any(op.moves if isinstance(op, KorniaOp) else isinstance(op, _MOVING) or type(op) in _NATIVE for op in self.ops)
 
     def _check_moves(self) -> None:
@@ -230,7 +229,7 @@ class AugmentBatch:
                 )
 
     def numbered(self, first: int) -> AugmentBatch:
-        """The same ops with another `first`."""
+        """A copy with the same ops and another `first`."""
         other: AugmentBatch = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.first = first
@@ -245,11 +244,11 @@ class AugmentBatch:
         return parts
 
     def steps(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
-        """What is to be done to this batch, drawn and derived, in order."""
+        """The steps for this batch in order, with their parameters drawn and derived."""
         return space.fold_flips(self._drawn(images, seed, epoch, indices))
 
     def _drawn(self, images: Tensor, seed: int, epoch: int, indices: npt.NDArray[np.uint64]) -> list[Step]:
-        """The same, step by step as the ops say it."""
+        """The steps as the ops plan them, one after another, before flips are folded."""
         streams = range(OP_STREAM + self.first, OP_STREAM + self.first + len(self.ops))
         wants = [(n, op.words if isinstance(op, Op) else _NATIVE[type(op)][0]) for n, op in zip(streams, self.ops, strict=True)]
         height, width = images.shape[2:]

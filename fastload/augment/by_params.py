@@ -37,10 +37,10 @@ _MOVING = frozenset(
     RandomTranslate RandomVerticalFlip
     """.split()
 )
-"""Those that move pixels."""
+"""Names of the classes that move pixels."""
 
 _READ_ON_HOST = frozenset({"ColorJiggle", "ColorJitter", "RandomGaussianBlur"})
-"""Those of them that look at their parameters before they queue anything: on a device, each would wait for it."""
+"""Names of the classes that read their parameters before they queue anything: on a device, each would wait for it."""
 
 _GATE, _SHAPE = "batch_prob", "forward_input_shape"
 _LEAST_ROWS = 61
@@ -67,7 +67,8 @@ class KorniaOp(Op):
     5. Nothing is read back from the device while the module runs, as of Kornia 0.9; the copies that it makes itself are its own.
 
     Args:
-        module: of a class in ROWWISE, with its own p; not same_on_batch, and with p_batch 1, which would be of batches.
+        module: an instance of a class in ROWWISE, with its own p; not same_on_batch, and with p_batch 1, which would draw for whole
+            batches.
 
     Raises:
         TransformError: another module. Given as batch_transform=, it runs under Seeded.
@@ -83,7 +84,7 @@ class KorniaOp(Op):
 
     @property
     def moves(self) -> bool:
-        """Whether it moves pixels."""
+        """True if the module moves pixels."""
         return type(self.module).__name__ in _MOVING
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
@@ -96,7 +97,7 @@ class KorniaOp(Op):
         ]
 
     def _at_once(self, keys: Keys, frame: Frame) -> list[Drawn] | None:
-        """None: not every draw is uniform and of a number a row."""
+        """Parameters of all rows, drawn at once; None unless every draw is uniform and has one number a row."""
         rows = max(len(keys), _LEAST_ROWS)
         while rows in (frame.height, frame.width):
             rows += 1
@@ -147,7 +148,7 @@ class KorniaOp(Op):
         return f"KorniaOp({self.module!r})"
 
     def __eq__(self, other: object) -> bool:
-        """Of modules that Kornia prints alike."""
+        """Returns True for modules that Kornia prints alike."""
         return isinstance(other, KorniaOp) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
@@ -155,7 +156,7 @@ class KorniaOp(Op):
 
 
 def is_kornia(module: object) -> bool:
-    """Whether it is of a class that Kornia itself defines among its augmentations."""
+    """Returns True if the module's class is defined among Kornia's own augmentations."""
     return type(module).__module__.startswith("kornia.augmentation.")
 
 

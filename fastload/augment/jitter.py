@@ -31,7 +31,7 @@ from fastload.augment.steps import Frame, Step
 from fastload.device.gpu import working
 
 ORDERS = np.array(list(permutations(range(4))))
-"""Of brightness 0, contrast 1, saturation 2 and hue 3."""
+"""All orders of brightness 0, contrast 1, saturation 2 and hue 3."""
 _CONTRAST, _HUE, _NONE = 1, 3, 4
 _KERNELS = kernels.brightness, kernels.contrast, kernels.saturation, kernels.hue
 
@@ -73,7 +73,7 @@ class ColorJitter(Op):
         return rows, drawn[rows], ORDERS[draw.below(24)][rows]
 
     def active(self) -> list[int]:
-        """Which of the four do anything."""
+        """Numbers of the four ops that change anything."""
         neutral = (1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0)
         return [i for i, r in enumerate((self.brightness, self.contrast, self.saturation, self.hue)) if r != neutral[i]]
 
@@ -104,7 +104,7 @@ class ColorJitter(Op):
 
 
 def at_once(device: torch.device) -> bool:
-    """Whether the kernel in Triton runs there."""
+    """Returns True if the kernel in Triton runs on a device."""
     return device.type == "cuda" and working(_kernel, device) is not None
 
 

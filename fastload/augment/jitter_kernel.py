@@ -124,7 +124,7 @@ def jitter(x: Tensor, codes: Tensor, factor: Tensor, *, contrasts: bool) -> Tens
         x: (G, 3, H, W), uint8 or floats in 0..1.
         codes: int32 (G, 4), its ops in their order: brightness 0, contrast 1, saturation 2, hue 3, none 4.
         factor: float32 (G, 4), theirs.
-        contrasts: whether any row may have a contrast.
+        contrasts: True if any row may have a contrast.
     """
     last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
     x = x if last else x.contiguous()

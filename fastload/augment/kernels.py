@@ -17,7 +17,7 @@ _RED, _GREEN, _BLUE = 0.2989, 0.587, 0.114
 
 
 def on_cpu(device: torch.device) -> bool:
-    """Whether it has caches to mind and no queue: what goes another way there asks this, so that a test can have the CPU go the other."""
+    """Returns True if a device has caches to mind and no queue. Such branches ask here, so that a test can send the CPU the other way."""
     return device.type == "cpu"
 
 
@@ -67,7 +67,7 @@ def saturation(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def mean_of(level: Tensor) -> Tensor:
-    """Of each row, (B, 1, 1, 1). Summed in float64, rounded once: how many rows there are, and threads to sum, then leaves no trace."""
+    """Mean of each row, (B, 1, 1, 1). Summed in float64 and rounded once, so that the number of rows, or of threads, leaves no trace."""
     if level.device.type == "mps":  # has no float64
         return level.mean(dim=(1, 2, 3), keepdim=True)
     return level.mean(dim=(1, 2, 3), keepdim=True, dtype=torch.float64).float()
@@ -140,7 +140,7 @@ def equalize(x: Tensor) -> Tensor:
     counts = torch.zeros((*flat.shape[:2], 256), dtype=torch.int32, device=x.device)
     counts.scatter_add_(2, flat, counts.new_ones(1).expand_as(flat))
     below = counts.cumsum(2)
-    last = counts.gather(2, below.argmax(2, keepdim=True))  # of the highest level that occurs
+    last = counts.gather(2, below.argmax(2, keepdim=True))  # pixels of the highest level that occurs
     step = (flat.shape[2] - last).div_(255, rounding_mode="floor")
     table = (below - counts).add_(step // 2).div_(step.clamp(min=1), rounding_mode="floor").clamp_(0, 255)
     table = torch.where(step > 0, table, torch.arange(256, device=x.device))
@@ -213,7 +213,7 @@ def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) 
 
 
 def affine_labels(x: Tensor, matrix: Tensor, fill: Tensor | None = None) -> Tensor:
-    """The same for labels (G, N, H, W), by the nearest pixel; fill: float32 (1,)."""
+    """Resamples labels (G, N, H, W) by each row's matrix, as `affine`, by the nearest pixel; fill: float32 (1,)."""
     out = _resampled(x.float(), matrix, fill, "nearest")
     return out.to(x.dtype) if x.dtype.is_floating_point else out.round_().to(x.dtype)
 

@@ -1,4 +1,4 @@
-"""What of our own ops runs in Kornia, and the one place that imports it.
+"""fastload's ops that run in Kornia, and the one place that imports it.
 
 Gaussian blur runs in Kornia's separable filter with one sigma a row: 5 times as fast as torchvision's two-dimensional one at 23x23 on a
 CPU, and equal to 1e-6. The rest of `fastload.augment.kernels` does not, for these reasons (Kornia 0.9.0 on a CPU,

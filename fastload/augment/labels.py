@@ -26,10 +26,10 @@ def moved_masks(value: Any, name: str, images: Tensor, steps: Sequence[Step], fi
     Args:
         value: (B, H, W) or (B, N, H, W), Padded (B, N, H, W), Flat (T, H, W), or a list of B tensors (N, H, W) or (H, W); of any real
             dtype. A sample may have no mask. The offsets of Flat are read on the host, which waits for them.
-        name: for messages.
-        images: of the batch, (B, 3, H, W).
-        steps: of the batch; those that move no pixels are passed over.
-        fill: the label that comes in from outside.
+        name: name of the masks, for messages.
+        images: images of the batch, (B, 3, H, W).
+        steps: steps of the batch; steps that move no pixels are skipped.
+        fill: the label for places from outside the image.
 
     Raises:
         ArgumentError: they are not of this batch, on another device, or of another size.
@@ -79,7 +79,7 @@ def _moved(masks: Tensor, sample: Ints, images: Tensor, steps: Sequence[Step], f
     if not masks.numel():
         return masks.new_empty((*masks.shape[:-2], height, width))
     values = masks if masks.ndim == 4 else masks[:, None]
-    if values.dtype == torch.uint16:  # which few kernels of torch's know
+    if values.dtype == torch.uint16:  # few kernels of torch's know it
         values = values.to(torch.int32)
     out = run(values, own).to(masks.dtype)
     return (out if masks.ndim == 4 else out[:, 0]).contiguous()

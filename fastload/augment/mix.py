@@ -76,7 +76,7 @@ class MixUp(_Mix):
     """
 
     def share(self, seed: int, epoch: int, indices: Indices) -> float:
-        """Of each row's own image in this batch."""
+        """Share of each row's own image in this batch."""
         return float(beta(batch_draw(seed, epoch, indices, _MIXUP, BETA_WORDS), self.alpha)[0])
 
     def __call__(self, images: Tensor, labels: Tensor, *, seed: int, epoch: int, indices: Indices) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ class RandomChoice:
         object.__setattr__(self, "p", weights)
 
     def chosen(self, seed: int, epoch: int, indices: Indices) -> MixUp | CutMix:
-        """This batch's."""
+        """The mix that is chosen for a batch."""
         assert self.p is not None
         point = batch_draw(seed, epoch, indices, _CHOICE, 2).uniform()[0] * sum(self.p)
         below = np.cumsum(self.p)

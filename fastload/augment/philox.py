@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 
 _HALF = np.uint64(32)
 _TRIES = 16
-"""Of the gamma sampler: each is accepted with more than 95%, so that all fail less than once in 10^20 draws; such a one is the mode."""
+"""Tries of the gamma sampler: each is accepted with more than 95%, so that all fail less than once in 10^20 draws; then it is the mode."""
 
 
 def as_indices(indices: Sequence[int] | npt.ArrayLike) -> npt.NDArray[np.uint64]:
@@ -115,7 +115,7 @@ def _log_gamma(draw: Draw, alpha: float) -> Doubles:
 
 
 BETA_WORDS = 2 * (6 * _TRIES + 2)
-"""What beta() takes."""
+"""Words that one draw of beta() takes."""
 
 
 def beta(draw: Draw, alpha: float) -> Doubles:

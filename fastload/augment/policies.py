@@ -83,7 +83,7 @@ def magnitude_table(scales: Scales, bins: int, height: int, width: int) -> npt.N
 
 
 def _matrices(kinds: Ints, values: Doubles, frame: Frame) -> Doubles:
-    """Of the five geometric ops; shears hold the corner as the reference implementations do, rotation turns counter-clockwise."""
+    """Matrices of the five geometric ops. Shears hold the corner as the reference implementations do, rotation turns counter-clockwise."""
     shear, whole = np.degrees(np.arctan(values)), np.trunc(values)
     shear_x, shear_y = kinds == _ID["ShearX"], kinds == _ID["ShearY"]
     corner = -0.5 * (shear_x | shear_y)
@@ -149,11 +149,11 @@ class RandAugment(_Policy):
     """num_ops ops after each other, each one of 14 at the same magnitude bin, chosen per sample.
 
     Args:
-        num_ops: how many.
+        num_ops: number of ops.
         magnitude: the bin, 0 .. num_magnitude_bins - 1.
-        num_magnitude_bins: how finely the ranges are divided.
+        num_magnitude_bins: number of bins into which each range is divided.
         interpolation: "nearest" or "bilinear".
-        fill: what comes in from outside, 0..255.
+        fill: colour from outside the image, 0..255.
     """
 
     num_ops: int = 2

@@ -85,9 +85,9 @@ _MIRRORED = {kernels.hflip: 0, kernels.vflip: 1}
 
 
 def fold_flips(steps: list[Step]) -> list[Step]:
-    """Flips move into the matrices of an affine step right after them: the same pixels by one pass less over those rows.
+    """Moves flips into the matrices of an affine step right after them: the same pixels by one pass less over those rows.
 
-    Consecutive affine steps stay two: what the first one moves out of the image must not come back in the second.
+    Consecutive affine steps stay two: pixels that the first one moves out of the image must not come back in the second.
     """
     out: list[Step] = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""What can be done to a batch, as plain values: names, parameters and meaning are torchvision's (transforms v2), per sample.
+"""Ops on a batch, as plain values: names, parameters and meaning are torchvision's (transforms v2), per sample.
 
 A spec is frozen, picklable, holds no tensor, and says in `plan` which rows it changes and how, from its words alone. Flips and the padded
 crop are those of `fastload.transforms`. Colours such as `fill` and `value` are 0..255 whatever the images' dtype.
@@ -62,7 +62,7 @@ class Op:
     """Base of the specs here. A probability `p` is checked by check_p()."""
 
     words = 2
-    """How many words of a sample's stream it takes; a multiple of 4 wastes none."""
+    """Words of a sample's stream that the op takes; a multiple of 4 wastes none."""
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         """The steps that do it to this batch."""
@@ -171,7 +171,7 @@ class GaussianBlur(Op):
 
     Args:
         kernel_size: odd, an int or (width, height) as in torchvision.
-        sigma: in pixels, a number or the range.
+        sigma: standard deviation in pixels, a number or the range.
         p: torchvision's has none: 1.
     """
 
@@ -203,7 +203,7 @@ class RandomErasing(Op):
     """Sets a random box to `value`, with probability p: torchvision's draws and its ten tries to fit the box.
 
     Args:
-        p: of erasing.
+        p: probability of erasing.
         scale: the box's share of the image's area.
         ratio: its height divided by its width.
         value: one number or (r, g, b), 0..255. Noise ("random") is not done.
@@ -224,7 +224,7 @@ class RandomErasing(Op):
         keep(self, value=colour(self, "value", self.value))
 
     def boxes(self, draw: Draw, height: int, width: int, rows: Any = slice(None)) -> tuple[Any, Any]:
-        """Of these rows: whether a box fits in one of ten tries, and the first that does: top, left, bottom, right, (rows, 4)."""
+        """(rows,) True if a box fits in one of ten tries; (rows, 4) top, left, bottom and right of the first that does."""
         tries = draw.words(40)[rows].reshape(-1, 10, 4).astype(np.float64) * 2.0**-32
         area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * tries[..., 0])
         low, high = np.log(self.ratio)
@@ -253,7 +253,7 @@ class RandomRotation(Op):
     Args:
         degrees: r for (-r, r), or the range.
         interpolation: "nearest" or "bilinear".
-        fill: what comes in from outside, 0..255.
+        fill: colour from outside the image, 0..255.
         p: torchvision's has none: 1.
     """
 
@@ -285,7 +285,7 @@ class RandomAffine(Op):
         scale: the range, or None.
         shear: r for (-r, r) along x, a range along x, or four numbers: ranges along x and along y; degrees; or None.
         interpolation: "nearest" or "bilinear".
-        fill: what comes in from outside, 0..255.
+        fill: colour from outside the image, 0..255.
         p: torchvision's has none: 1.
     """
 

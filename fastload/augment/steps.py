@@ -1,4 +1,4 @@
-"""What an op asks to be done, how its parameters get to the device, and the loop that does it.
+"""Steps: the kernels that ops ask for, the way of their parameters to the device, and the loop that runs them.
 
 NOTE [ augment: drawn on the host, sent once ]
 Every parameter is drawn and derived in NumPy before the first kernel is queued, and all arrays of all steps cross to the device
@@ -25,13 +25,13 @@ _ALIGN = 16
 
 @dataclass(frozen=True)
 class Frame:
-    """What an op may know of the batch before it runs: its size and kind, not its pixels.
+    """Size and kind of the batch that an op gets, without its pixels.
 
     Attributes:
         rows: samples in the batch.
-        height, width: of the images as this op gets them.
-        floating: values are 0..1 instead of 0..255.
-        triton: the jitter's kernel in Triton runs on its device.
+        height, width: size of the images as this op gets them.
+        floating: True if values are 0..1 instead of 0..255.
+        triton: True if the jitter's kernel in Triton runs on the batch's device.
     """
 
     rows: int
@@ -42,7 +42,7 @@ class Frame:
 
     @property
     def unit(self) -> float:
-        """What a value of 0..255 in an op's parameters is multiplied by."""
+        """Factor for a value of 0..255 in an op's parameters."""
         return 1.0 / 255.0 if self.floating else 1.0
 
 
@@ -58,9 +58,9 @@ class Step:
         constants: equal for every row.
         shared: arrays that are, such as a colour.
         on_host: the kernel wants its arrays on the host, whatever the device.
-        exact: of a step that resamples, its rows' matrices before they were rounded.
-        size: (height, width) afterwards, where it changes; such a step runs on every row.
-        keypoint_pairs: of a flip, the keypoints that it exchanges, as fastload.transforms has them.
+        exact: matrices of a resampling step's rows before they were rounded.
+        size: (height, width) afterwards, if it changes; such a step runs on every row.
+        keypoint_pairs: the keypoints that a flip exchanges, as fastload.transforms has them.
     """
 
     kernel: Callable[..., Tensor]
@@ -139,8 +139,8 @@ _CHUNK_BYTES = 4 << 20
 
 
 def _chunk(images: Tensor, count: int) -> int:
-    """How many rows a kernel is given at once: all, but on the CPU as many as stay in its caches, and below the size from which on
-    malloc maps fresh pages, which cost more to fault in than to compute on. Rows are independent: no chunk changes a pixel."""
+    """Number of rows that a kernel gets at once: all; on the CPU, as many as stay in its caches, and below the size from which malloc maps
+    fresh pages, which cost more to fault in than to compute on. Rows are independent: no chunk changes a pixel."""
     if not kernels.on_cpu(images.device):
         return max(count, 1)
     return max(1, _CHUNK_BYTES // (4 * images[0].numel()))

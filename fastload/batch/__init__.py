@@ -1,1 +1,1 @@
-"""Batches as values: their containers, how samples are collated into them, and what becomes of samples that fail."""
+"""Batches as values: their containers, how samples are collated into them, and how failed samples are handled."""

@@ -1,13 +1,11 @@
-"""on_error= for samples that Python makes: which exceptions count as a bad sample, and what becomes of its row.
+"""on_error= for samples that Python makes: the exceptions that count as a bad sample, and the handling of its row.
 
 NOTE [ bad samples: which exceptions ]
 On packed data with a Python step a bad sample is a SampleError: its record cannot be read or decoded. What the Python step raises is an
 error of the program. On any other map-style Dataset it is every Exception that `__getitem__` raises, since nobody can tell a broken file
 from a broken program there; for that reason an epoch whose samples are all skipped is an error. These are never bad samples: fastload's
 other errors (ClosedError, ResourceError, ...), KeyboardInterrupt and SystemExit, an index that the dataset does not have (an error of the
-sampler), and what collate_fn or worker_init_fn raise.
-
-The global generators of torch, random and NumPy: seeded for a worker or a sample, and kept.
+sampler), and exceptions of collate_fn or worker_init_fn.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ def kept_state() -> Iterator[None]:
 
 
 NOTHING: Any = object()
-"""No sample, or no batch: the next one is to be taken."""
+"""Marker in the place of a sample, or of a batch, that was left out: the next one is taken."""
 REASONS = 5
 """Reasons that are remembered, of the first bad samples."""
 REASON_MOST = 300
@@ -81,11 +79,11 @@ Get = Callable[[Any], Any]
 
 @dataclass
 class Lost:
-    """What on_error did to the rows of one batch.
+    """Result of on_error for the rows of one batch.
 
     Attributes:
-        instead: by bad row, the index that was made in its place; None where the row was left out.
-        reason: why the first of them could not be made.
+        instead: by bad row, the index that was made in its place; None if the row was left out.
+        reason: the reason why the first of them could not be made.
     """
 
     instead: dict[int, Any] = field(default_factory=dict)
@@ -132,7 +130,7 @@ class Policy:
     Attributes:
         on_error: "raise", "skip" or "replace".
         packed: the dataset is packed; see NOTE [ bad samples: which exceptions ].
-        seed, epoch: of the pass; substitutes follow from them.
+        seed, epoch: seed and epoch of the pass; substitutes follow from them.
     """
 
     on_error: str = "raise"
@@ -221,7 +219,7 @@ RAISE = Policy()
 
 
 def _is_outside(dataset: Any, index: Any) -> bool:
-    """Whether the dataset has no such index, as far as it tells how many it has."""
+    """Returns True if the dataset has no such index, as far as its length tells."""
     try:
         return not -len(dataset) <= operator.index(index) < len(dataset)
     except (TypeError, NotImplementedError):  # a key, or no length
@@ -256,7 +254,7 @@ class WrappedError(ExceptionWrapper):
 
 
 def reason_of(error: Exception, index: Any = None) -> str:
-    """Which sample could not be made, and why, on one line."""
+    """One line with the sample that could not be made, and the reason."""
     if isinstance(error, SampleError) and error.reason:
         return f"sample {error.index}{f' of {error.shard}' if error.shard else ''}: {error.reason}"
     text = " ".join(str(error).split())
@@ -268,8 +266,8 @@ class Counts:
     """Samples that on_error replaced or skipped; shared by a loader and its iterators.
 
     Attributes:
-        replaced, skipped: how many.
-        reasons: of the first of them.
+        replaced, skipped: number of samples that were.
+        reasons: reasons of the first of them.
         loaded: files in place that their dataset's own loader opened, because native threads could not decode them.
     """
 

@@ -7,15 +7,17 @@
 | images and masks | a list | one tensor; with pad_to= Padded (B, C, H, W) or (B, H, W) | the same |
 | texts, bytes, JSON values, polygons | a list | a list | a list |
 
-Of packed data the schema says what each part is. Of other datasets it follows from the sample alone, so that all batches are alike: the
-image has three dimensions and stands first in a tuple, in a dict under the key "image" or else first; a list or tuple of such is its
-views. What has the dtype and the channels of the image is an image too, if they are floats, or if the sample has no rows beside (two or
-one dimension) and no key calls it a mask, and so is each entry of a tuple of nothing else. Of what is left, a tensor (height, width) as
-large as the image is a mask, (number, height, width) instances, and every other tensor or array of one dimension or more has rows of any
-number; an empty list among tensors has none. torchvision's tv_tensors say themselves what they are. Numbers that are None in a sample of
-the batch are a list.
+The schema of packed data says what each part is. In other datasets it follows from the sample alone, so that all batches are alike:
+- The image has three dimensions. In a tuple it stands first; in a dict it has the key "image", or else stands first.
+- A list or tuple of such images is the image's views.
+- A further part with the dtype and the channels of the image is an image too if it has floats; with integers, if the sample has no rows
+  (two dimensions or one) beside it and no key calls it a mask. So is each entry of a tuple that has nothing else.
+- Of the other parts, a tensor (height, width) as large as the image is a mask, and (number, height, width) are instances.
+- Every other tensor or array of one dimension or more has rows of any number; an empty list among tensors has none.
+- torchvision's tv_tensors say themselves what they are.
+- Numbers that are None in a sample of the batch become a list.
 
-What is said where default_collate finds samples of one batch that differ in shape: which part differs, and in which samples.
+`what_differs` words the error for samples of one batch that differ in shape where default_collate stacks them.
 
 NOTE [ unequal samples: which error ]
 Samples of packed data and of files in place make a BatchShapeError. A Dataset of the user's own gets torch's error, as under DataLoader,
@@ -45,10 +47,10 @@ class Difference(NamedTuple):
     """A part that differs between two samples of a batch.
 
     Attributes:
-        path: where it is in a sample.
-        rows: of the two samples in the batch.
-        sizes: what each has there, in words.
-        is_image: whether it has three dimensions, of which the last two differ.
+        path: path of the part in a sample.
+        rows: rows of the two samples in the batch.
+        sizes: shape or type of the part in each of the two, in words.
+        is_image: True if it has three dimensions, the last two of which differ.
     """
 
     path: Path
@@ -92,8 +94,8 @@ def what_differs(samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
     """One sentence on the first part that default_collate cannot stack, and what to do; "" if there is none.
 
     Args:
-        samples: of the batch.
-        indices: theirs in the dataset; None where it has none.
+        samples: samples of the batch.
+        indices: their indices in the dataset; None if it has none.
     """
     found = difference(samples)
     if found is None:
@@ -109,15 +111,15 @@ def what_differs(samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
 
 
 def advice_on(error: RuntimeError, samples: Sequence[Any], indices: Sequence[Any] | None, *, packed: bool) -> str:
-    """What to add to an error of default_collate; "": nothing.
+    """Advice to add to an error of default_collate; "" if there is none.
 
     Args:
-        error: what it has raised for these samples.
+        error: the error that it has raised for these samples.
         samples, indices: as for what_differs().
-        packed: whether they are packed data, or files in place.
+        packed: True if they are packed data, or files in place.
 
     Raises:
-        BatchShapeError: they are, and differ. See NOTE [ unequal samples: which error ].
+        BatchShapeError: they are packed or in place, and differ. See NOTE [ unequal samples: which error ].
     """
     try:
         advice = "" if isinstance(error, FastloadError) else what_differs(samples, indices)
@@ -156,7 +158,7 @@ class AdvisedCollate:
     """default_collate in the calling process, with advice on its errors.
 
     Attributes:
-        indices: of the samples of the next batch; None where they have none.
+        indices: indices of the samples in the next batch; None if they have none.
     """
 
     def __init__(self, packed: bool) -> None:
@@ -194,8 +196,8 @@ class Collate:
         form: "list", "padded" or "flat".
         pad_to: images and masks of different sizes are padded with zeros below and on the right, to the largest height and width of the
             batch, each rounded up to a multiple of pad_to. None: all have one size.
-        kinds: what the parts of a sample are, in its structure, as fields' kinds; "rows" is an array of any number of rows. None, for
-            all or a part: it follows from the samples.
+        kinds: kinds of the parts of a sample, in its structure, as fields' kinds; "rows" is an array of any number of rows. None, for all
+            or a part: the kind follows from the samples.
 
     Raises:
         ArgumentError: no such form; pad_to is no positive number, or goes with "list".
@@ -216,7 +218,7 @@ class Collate:
             raise ArgumentError('pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop it, or use "padded"')
 
     def __str__(self) -> str:
-        """As the loader's arguments have it."""
+        """The form as the loader's arguments name it."""
         return f'collate="{self.form}"' + ("" if self.pad_to is None else f", pad_to={self.pad_to}")
 
     def __call__(self, samples: Sequence[Any]) -> Any:
@@ -338,11 +340,11 @@ class _Image(NamedTuple):
     """The image of samples that no schema describes.
 
     Attributes:
-        path: where it is in a sample; () for the sample itself.
-        sizes: (height, width) by sample; None where it has not three dimensions.
+        path: path of the image in a sample; () for the sample itself.
+        sizes: (height, width) by sample; None if the part has not three dimensions.
         like: dtype and number of channels, of its first view where it is a list or tuple of views; None where it is neither.
-        views: whether it is one.
-        integers: whether a further image may have integers: nothing tells it from instances but the sample around it, and its key.
+        views: True if it is a list of views.
+        integers: True if a further image may have integers: only the sample around it, and its key, tell it from instances.
     """
 
     path: tuple[Any, ...]
@@ -353,7 +355,7 @@ class _Image(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[Any]) -> _Image:
-        """That of these samples, by the first of them."""
+        """The image of these samples, found in the first of them."""
         first = samples[0]
         path: tuple[Any, ...] = ()
         if isinstance(first, Mapping):
@@ -373,7 +375,7 @@ class _Image(NamedTuple):
         return cls(path, sizes, like, views, integers)
 
     def has_views(self, values: Sequence[Any], path: tuple[Any, ...]) -> bool:
-        """Whether a part is views of the image: a list or tuple in its place or, as it has views itself, beside it; or another tuple."""
+        """Returns True if a part is views of the image: a list or tuple in its place, or beside it if it has views; or another tuple."""
         if len(path) != 1 or not all(_all_images(each) for each in values):
             return False
         if path == self.path:
@@ -382,7 +384,7 @@ class _Image(NamedTuple):
         return expected and all(_like(view) == self.like for views in values for view in views)
 
     def is_image(self, values: Sequence[Any], path: tuple[Any, ...]) -> bool:
-        """Whether a part, a tensor in the first sample, is the image or a further one."""
+        """Returns True if a part, a tensor in the first sample, is the image or a further one."""
         if path == self.path:
             return bool(values[0].ndim == 3)
         if len(path) != 1 or self.like is None:
@@ -393,17 +395,17 @@ class _Image(NamedTuple):
 
 
 def _all_images(value: Any) -> bool:
-    """Whether it is a list or tuple of images alone."""
+    """Returns True if a value is a list or tuple of images alone."""
     return isinstance(value, list | tuple) and not hasattr(value, "_fields") and bool(value) and all(_has_dims(each, 3) for each in value)
 
 
 def _like(image: Tensor | np.ndarray[Any, Any]) -> tuple[str, int]:
-    """What images of one kind have in common: the name of their dtype, and their channels."""
+    """Name of an image's dtype, and its channels: images of one kind have both in common."""
     return str(image.dtype).removeprefix("torch."), int(image.shape[0])
 
 
 def _without_lists(values: Sequence[Any]) -> Sequence[Any]:
-    """Empty lists among tensors as tensors without rows, as Hugging Face's datasets write no rows."""
+    """Values with empty lists among tensors made tensors without rows: Hugging Face's datasets write no rows so."""
     like = next((each for each in values if isinstance(each, Tensor | np.ndarray)), None)
     if like is None or not any(isinstance(each, list) and not each for each in values):
         return values
@@ -461,7 +463,7 @@ def _tensors(values: Sequence[Any], path: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _as_rows(tensors: list[Tensor]) -> list[Tensor]:
-    """No rows, written as an empty tensor of one dimension, get the shape of the others' rows."""
+    """Tensors of rows; an empty tensor of one dimension, which has no rows, gets the shape of the others' rows."""
     like = next((each for each in tensors if each.ndim > 1), None)
     return tensors if like is None else [like.new_zeros((0, *like.shape[1:])) if each.shape == (0,) else each for each in tensors]
 
@@ -480,7 +482,7 @@ def _zeros(shape: tuple[int, ...], parts: Sequence[Tensor]) -> Tensor:
 
 
 def _are_last(shape: tuple[int, ...], parts: Sequence[Tensor]) -> bool:
-    """Whether the parts are images of channels_last, and the whole a batch of them."""
+    """Returns True if the parts are images of channels_last, and the whole is a batch of them."""
     return len(shape) == 4 and parts[0].ndim == 3 and parts[0].stride(0) == 1 and not parts[0].is_contiguous()
 
 
@@ -505,9 +507,9 @@ def _named(path: tuple[Any, ...]) -> str:
 
 
 def collate_fn_of(form: Form | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: Any) -> Any:
-    """What a loader's arguments collate=, pad_to= and collate_fn= mean as a collate_fn.
+    """The collate_fn that a loader's arguments collate=, pad_to= and collate_fn= mean.
 
-    Both may be given where they say the same: frameworks make a loader of another one's attributes.
+    Both may be given if they say the same: frameworks make a loader of another one's attributes.
 
     Raises:
         ArgumentError: they contradict each other, or Collate raises it.
@@ -539,9 +541,9 @@ _COLLATED: tuple[type, ...] = (*_TABLE, np.generic, bool, tuple, list, dict)
 
 
 def collate_replaced() -> str:
-    """What of default_collate and default_convert is not torch's own, as a clause; "" where all is.
+    """Clause that names the parts of default_collate and default_convert that are not torch's own; "" if all are.
 
-    Where something is, torch's function is called, whatever it does now. See NOTE [ originals: how replaced code is found ].
+    If a part was replaced, torch's function is called, whatever it does now. See NOTE [ originals: how replaced code is found ].
     """
     return _TORCHS.replaced() or _table_changed()
 

@@ -73,7 +73,7 @@ def sequence_like(kind: type[Any], values: Iterable[Any]) -> Any:
 
 
 def has_part(batch: Any, path: Path) -> bool:
-    """Whether there is something at that place."""
+    """Returns True if a batch has a part at a path."""
     for key in path:
         if isinstance(batch, dict):
             if key not in batch:
@@ -85,7 +85,7 @@ def has_part(batch: Any, path: Path) -> bool:
 
 
 def part_at(batch: Any, path: Path) -> Any:
-    """What is at that place."""
+    """The part of a batch at a path."""
     for key in path:
         batch = batch[key]
     return batch

@@ -46,7 +46,7 @@ def take_turn(spec: TurnSpec, *, before_epoch: Callable[[], None] | None = None,
     """Runs one turn in a fresh process and returns its result.
 
     Args:
-        spec: what to run.
+        spec: the turn to run.
         before_epoch: for mode ``once``: called when the child has done its imports and waits; then it goes on.
         timeout: seconds until the child is killed.
 

@@ -1,4 +1,4 @@
-"""What the operating system says about a tree of processes, and the facts of the machine. Imports no torch."""
+"""Figures of the operating system about a tree of processes, and facts about the machine. Imports no torch."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def cores() -> int:
 
 
 def machine_facts() -> dict[str, str | int | float | None]:
-    """What a reader needs to know of the machine to place the numbers; no host name and no path."""
+    """Facts about the machine that place the numbers; no host name and no path."""
     return {
         "cpu": _cpu_model(),
         "cpu_features": core.cpu_features(),

@@ -68,7 +68,7 @@ class PillowFolder(Dataset[Sample]):
 
 
 class HandWritten(Dataset[Sample]):
-    """What a careful user writes: JPEGs in one LMDB, PyTurboJPEG with DCT scaling, cv2.resize; opened once per worker.
+    """A careful user's own loader: JPEGs in one LMDB, PyTurboJPEG with DCT scaling, cv2.resize; opened once per worker.
 
     Item: (uint8 HWC tensor, label), contiguous, so that stacking is a plain copy; ``channels_first`` is the collate
     function that turns the batch into NCHW in channels_last memory for nothing. The resize is cv2's bilinear, without

@@ -1,4 +1,4 @@
-"""What one turn of one loader is asked to do: plain data that travels to the child process as JSON."""
+"""TurnSpec: the task of one turn of one loader, plain data that travels to the child process as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TurnSpec:
     """One turn. Validated once, on construction, here and again in the child.
 
     Attributes:
-        kind: which loader.
+        kind: kind of the loader.
         source: the packed dataset, the JSON list of files (pillow), or the LMDB (handwritten).
         mode: ``rate`` (everything the table shows), ``latency`` (first batches of fresh and of persistent loaders),
             ``growth``
@@ -75,7 +75,7 @@ class TurnSpec:
 
     @property
     def used(self) -> int:
-        """How many samples an epoch draws from (drop_last then cuts the last batch)."""
+        """Number of samples from which an epoch draws (drop_last then cuts the last batch)."""
         return min(self.limit, self.images) if self.limit else self.images
 
     def indices(self) -> list[int] | None:

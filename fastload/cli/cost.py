@@ -1,4 +1,4 @@
-"""What `fastload info --cost` prints: requests, bytes and money of an epoch from a bucket."""
+"""Table of `fastload info --cost`: requests, bytes and money of an epoch from a bucket."""
 
 from __future__ import annotations
 

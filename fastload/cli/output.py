@@ -1,4 +1,4 @@
-"""How commands write: lines of printable text, in whatever encoding the terminal or file has."""
+"""Output of commands: lines of printable text, in whatever encoding the terminal or file has."""
 
 from __future__ import annotations
 

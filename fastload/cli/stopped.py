@@ -27,7 +27,7 @@ _LEFT = {
     "pull": _GOES_ON,
     "cache": _GOES_ON,
 }
-"""What a stopped command leaves behind, by its name; of others, the dataset is whole: a change is made at once, or not at all."""
+"""State that a stopped command leaves, by its name; after any other, the dataset is whole: a change is made at once, or not at all."""
 _WHOLE = "the dataset is as it was, or has the whole change; this runs the command again"
 
 

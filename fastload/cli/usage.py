@@ -81,7 +81,7 @@ def _no_command(name: str, commands: Mapping[str, Any]) -> str:
 
 
 def _given(context: Any, arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """What was typed for each parameter, as text, and what is too much. Of positional ones the last are those that are missing."""
+    """(texts typed for each parameter, texts too much). If positional arguments are missing, they are the last ones."""
     values, extra, _ = context.command.make_parser(context).parse_args(list(arguments))
     positional = [parameter for parameter in context.command.params if parameter.param_type_name == "argument"]
     typed: list[str] = []

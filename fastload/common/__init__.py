@@ -1,1 +1,1 @@
-"""What every room stands on: files, limits, the machine, URLs, random streams, positions. Nothing here knows of datasets or loaders."""
+"""Common ground of all rooms: files, limits, the machine, URLs, random streams, positions. Nothing here knows of datasets or loaders."""

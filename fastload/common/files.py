@@ -1,6 +1,5 @@
-"""Files that anybody may have written or named: only regular ones are opened, and at most a limit of bytes is read.
-
-Scratch folders: temporary folders that do not outlive their process for long, however it ends.
+"""Files that anybody may have written or named: only regular ones are opened, and at most a limit of bytes is read. Scratch folders:
+temporary folders that do not outlive their process for long, however it ends.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ def check_entry(entry: os.stat_result, folder: os.stat_result, path: str | os.Pa
     Args:
         entry: status of the entry itself, never of what a link leads to.
         folder: status of the folder that it was found in.
-        path: of the entry, for the message.
+        path: path of the entry, for the message.
 
     Raises:
         OSError: EPERM; the reason says what is wrong.

@@ -1,7 +1,4 @@
-"""The limit on an image's pixels, which holds wherever images are packed, checked or read.
-
-Sizes in bytes as users write them: 1GiB, 500MB.
-"""
+"""Limit on an image's pixels, wherever images are packed, checked or read; and sizes in bytes as users write them (1GiB, 500MB)."""
 
 from __future__ import annotations
 

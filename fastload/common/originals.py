@@ -1,4 +1,4 @@
-"""OwnCode: whether functions of another library are still that library's own, by the code in the library's files.
+"""OwnCode: decides whether functions of another library are still that library's own, by the code in the library's files.
 
 NOTE [ originals: how replaced code is found ]
 fastload knows what a library's transform or dataset does for as long as its code is what was installed. A name proves nothing:
@@ -56,7 +56,7 @@ class OwnCode:
 
 
 class _Seen:
-    """What the modules and classes held when it was compared, and the verdict."""
+    """State of the modules and classes when the code was compared, and the verdict."""
 
     def __init__(self, places: Sequence[tuple[str | type, Sequence[str] | None]]) -> None:
         names = {place.partition(":")[0] for place, _ in places if isinstance(place, str)}
@@ -71,10 +71,10 @@ class _Seen:
         self.verdict = next(filter(None, (_verdict(holder, only) for holder, only in holders)), "")
 
     def holds(self) -> bool:
-        """Whether nothing has changed since. Lists compare their parts by identity first."""
+        """Returns True if nothing has changed since. Lists compare their parts by identity first."""
         try:
             same = self._now() == self._held and list(map(_code_of, self._functions)) == self._codes
-        except Exception:  # of an object that is compared with a function, in whose place it is
+        except Exception:  # raised by an object in the place of a function, in the comparison
             return False
         return same and all(sys.modules.get(name) is module for name, module in self._modules)
 
@@ -130,7 +130,7 @@ def _module_functions(module: ModuleType, defined: _Definitions, only: Sequence[
 
 
 def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> Iterator[tuple[str, bool]]:
-    """What a class holds that acts when an attribute is read: by name, and whether it is the library's own."""
+    """(name, True if the code is the library's own) of each part of a class that acts when an attribute is read."""
     prefix = f"{kind.__qualname__}."
     whole = [code for name, codes in defined.codes.items() if name.startswith(prefix) for code in codes]
     for name, value in vars(kind).items():
@@ -148,13 +148,13 @@ def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> I
 
 
 def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
-    """Whether it is a function of a module, or a method, with one of these code objects."""
+    """Returns True if a value is a function of a module, or a method, with one of these code objects."""
     functions = _functions(value)
     return bool(functions) and all(each.__globals__ is vars(module) and each.__code__ in codes for each in functions)
 
 
 def _is_borrowed(value: Any, kind: type, name: str) -> bool:
-    """Whether it is a method of that name of another class of the same library, as torchvision's v2 classes have get_params."""
+    """Returns True if a value is a method of that name of another class of its library; torchvision's v2 classes borrow get_params so."""
     for each in _functions(value):
         home = sys.modules.get(each.__globals__.get("__name__", ""))
         defined = None if home is None or _library(home.__name__) != _library(kind.__module__) else _definitions(home)
@@ -183,10 +183,10 @@ Codes = Mapping[str, tuple[CodeType, ...]]
 
 @dataclass(frozen=True)
 class _Definitions:
-    """What the file of a module defines.
+    """Definitions in the file of a module.
 
     Attributes:
-        codes: of its functions and methods.
+        codes: code objects of its functions and methods.
         names: all names that its own level uses.
         lists: names that it imports from modules by `from`, or may.
     """
@@ -206,7 +206,7 @@ _read: dict[str, tuple[Any, _Definitions]] = {}
 
 
 def _definitions(module: ModuleType) -> _Definitions | None:
-    """What a module's file defines, read once; None if it cannot be read."""
+    """Definitions in a module's file, read once; None if it cannot be read."""
     spec: Any = getattr(module, "__spec__", None)
     name = module.__name__
     kept = _read.get(name)
@@ -247,7 +247,7 @@ def _imported(module: ModuleType, defined: _Definitions) -> tuple[list[ModuleTyp
 
 
 def _defines(module: ModuleType, name: str, value: Any) -> bool:
-    """Whether a value is the function that a module's file defines by that name."""
+    """Returns True if a value is the function that a module's file defines by that name."""
     defined = _definitions(module)
     return defined is not None and _is_own(value, module, defined.codes.get(name, ()))
 

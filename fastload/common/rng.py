@@ -11,7 +11,7 @@ A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw 
   ORDER_STREAM       the seed of an epoch's order
   SAMPLE_STREAM      the seeds of Python's, NumPy's and torch's generators under seed_by="sample"
 
-KeyedPermutation: a random order of any number of samples that takes no memory, as a pure function of a key.
+`KeyedPermutation` is a random order of any number of samples that takes no memory: a pure function of a key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALL_COUNT, SMALL_ROUNDS = 1 << 16, 24
 CHUNK = 1 << 12
 """Positions that are mapped at a time: what NumPy works on stays in a core's own cache."""
 _STREAM = 2
-"""Which words of the key's Philox generator are the rounds' keys; WindowOrder has the streams 0 and 1."""
+"""Stream of the key's Philox generator whose words are the rounds' keys; WindowOrder has the streams 0 and 1."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIXER = np.uint64(0xD6E8FEB86659FD93)
 _HALF_WORD = np.uint64(32)
@@ -87,7 +87,7 @@ class KeyedPermutation:
         Args:
             start: first position, 0 or more.
             step: 1 or more.
-            stop: where positions end, at most count; None: count.
+            stop: end of the positions, at most count; None: count.
         """
         places = range(start, self.count if stop is None else min(stop, self.count), step)
         for begin in range(0, len(places), CHUNK):
@@ -137,7 +137,7 @@ SUBSTITUTE_STREAM = 0xFFFD
 ORDER_STREAM = 0xFFFE
 SAMPLE_STREAM = 0xFFFF
 SUBSTITUTES = 16
-"""How many substitutes are tried for a sample that cannot be made."""
+"""Most substitutes that are tried for a sample that cannot be made."""
 
 
 def checked_seed(seed: Any) -> int | None:

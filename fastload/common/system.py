@@ -1,4 +1,4 @@
-"""What this process may use of its machine: CPUs and memory, as affinity, control groups and torchrun leave them.
+"""Limits of this process on its machine: CPUs and memory, as affinity, control groups and torchrun leave them.
 
 NOTE [ control groups: which limits hold ]
 A limit holds for a control group and for all groups below it, so each is read from the process's own group upwards, as far as the file
@@ -65,7 +65,7 @@ def available_memory(root: Path = ROOT) -> int | None:
 
 
 def oom_kills(root: Path = ROOT) -> int:
-    """How many processes of this one's control group the kernel has killed for want of memory; 0 where that is not told.
+    """Number of processes of this one's control group that the kernel has killed for want of memory; 0 if that is unknown.
 
     The kernel counts a killed process in its own group (and, in version 2, in those above).
     """
@@ -103,7 +103,7 @@ def _groups(controller: str, root: Path) -> Iterator[Path]:
 
 
 def _below(path: PurePosixPath, shown: PurePosixPath) -> PurePosixPath:
-    """Where a group lies in a mount that shows the hierarchy from `shown` on."""
+    """Path of a group in a mount that shows the hierarchy from `shown` on."""
     if ".." in path.parts or not path.is_relative_to(shown):
         return PurePosixPath()
     return path.relative_to(shown)

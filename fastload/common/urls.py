@@ -14,7 +14,7 @@ _NEARLY = re.compile(r"(s3a?|gs|gcs|az|abfss?|adl|https?|file)(?::/?|//?)(?=[^/:
 
 
 def is_url(path: object) -> bool:
-    """Whether a path is text that begins with a scheme and ``://``. Windows' drives have one letter, and are none."""
+    """Returns True if a path is text that begins with a scheme and ``://``. Windows' drives have one letter, and are none."""
     return isinstance(path, str) and _SCHEME.match(path) is not None
 
 

@@ -1,6 +1,5 @@
-"""Mixture: a map-style dataset whose samples are those of several datasets, by weights.
-
-MixtureOrder: which sample of which source is at each position of each epoch of a mixture, as a pure function.
+"""Mixture: a map-style dataset whose samples are those of several datasets, by weights. MixtureOrder: the source and the sample at each
+position of each epoch, as a pure function.
 
 NOTE [ mixture: which sample comes when ]
 An epoch of N positions has an exact count of each source's samples: its share of N by the weights. Positions are divided into blocks of
@@ -70,8 +69,8 @@ class MixtureOrder:
 
     Args:
         seed: 0 .. 2**64-1.
-        samples: of an epoch, fewer than SAMPLES_LIMIT.
-        lengths: samples of each source, 1 or more.
+        samples: number of samples in an epoch, fewer than SAMPLES_LIMIT.
+        lengths: number of samples in each source, 1 or more.
         changes: the weights by epoch; those of an epoch are not all zero.
     """
 
@@ -141,7 +140,7 @@ class MixtureOrder:
     def _blocks(self, plan: _Epoch, blocks: _Positions) -> tuple[_Positions, _Positions]:
         """Source of each position of some blocks, and the number of its draw in the epoch: two arrays of a row for each block."""
         low, high = self._before(plan, blocks * BLOCK), self._before(plan, np.minimum((blocks + 1) * BLOCK, self._samples))
-        lacking = BLOCK - (high - low).sum(axis=1, keepdims=True)  # of the last block: a source of nothing, at its end
+        lacking = BLOCK - (high - low).sum(axis=1, keepdims=True)  # places that the last block lacks: they count as a source at its end
         each = np.concatenate([high - low, lacking], axis=1)
         kinds = np.tile(np.arange(each.shape[1]), len(blocks))
         sorted_sources = np.repeat(kinds, each.ravel()).reshape(len(blocks), BLOCK)
@@ -203,7 +202,7 @@ class Mixture(Dataset[Any]):
     Args:
         sources: weight by dataset; or (dataset, weight) pairs. Only their proportions matter.
         samples_per_epoch: number of samples; None: as many as all sources have.
-        seed: of the order, 0 .. 2**64-1; the same on every rank.
+        seed: seed of the order, 0 .. 2**64-1; the same on every rank.
 
     Raises:
         ArgumentError: a weight is negative or no number, or all are zero; a source has no samples, no length, or is a Mixture itself;
@@ -351,7 +350,7 @@ class Mixture(Dataset[Any]):
         self._changes = self._restored(described)
 
     def fits(self, described: Any) -> str:
-        """Why a state is of another mixture, or damaged; "" where it is of this one."""
+        """The reason why a state does not fit this mixture: another mixture's, or damaged; "" if it fits."""
         if not isinstance(described, dict) or described.keys() != {"seed", "samples", "lengths", "weights"}:
             return "it holds no mixture"
         ours = self.described()

@@ -1,11 +1,8 @@
-"""NativeFields: the fields beside its image that a sample's native row has: which they are, and their tensors.
+"""NativeImages and NativeFields: the images and the other fields of a sample's native row, and their tensors.
 
-NOTE [ fields: one row ] of csrc/engine/fields.h has the rules: one draw moves the image and everything here.
-
-NativeImages: the images that a sample's native row has: the first of the schema, and the delivered further ones.
-
-All go through one transform, drawn from the same (seed, epoch, index) and resolved for each image's own size; so images of one size are cut
-and flipped alike.
+The images are the first of the schema, and the delivered further ones. NOTE [ fields: one row ] of csrc/engine/fields.h has the rules: one
+draw moves all images and all fields beside them. It is drawn from (seed, epoch, index) and resolved for each image's own size; so images of
+one size are cut and flipped alike.
 """
 
 from __future__ import annotations
@@ -38,10 +35,10 @@ class NativeImage:
     """An image of a dataset.
 
     Attributes:
-        name: of its field.
-        number: in records; an array where it depends on the shard.
-        planes: what its pixels are, where they are not 8-bit RGB.
-        sides: gives the heights and the widths as stored, of all samples.
+        name: name of the field.
+        number: number in records; an array if it depends on the shard.
+        planes: properties of the pixels, if they are not 8-bit RGB.
+        sides: returns the stored heights and widths of all samples.
     """
 
     name: str
@@ -71,18 +68,18 @@ class NativeImages:
 
     @classmethod
     def of(cls, reader: DatasetReader, names: Sequence[str]) -> NativeImages:
-        """Those of a packed dataset; `names`: of the delivered fields, whose further images they are."""
+        """The images of a packed dataset: the first, and the further ones among `names`, the delivered fields."""
         images = [field for field in reader.schema if field.kind == "image"]
         return cls([_image(reader, field) for field in images if field == reader.schema.image or field.name in names])
 
     @property
     def forms(self) -> tuple[Any, ...]:
-        """What the images of all datasets of a batch have in common."""
+        """Properties that the images of all datasets of a batch must have in common."""
         return tuple((each.name, None if each.planes is None else replace(each.planes, name="")) for each in self.images)
 
     @property
     def only_rgb(self) -> bool:
-        """Whether there is one image, of 8-bit RGB: a device can turn its bytes into floats."""
+        """True if there is one image, of 8-bit RGB: a device can turn its bytes into floats."""
         return len(self.images) == 1 and self.images[0].planes is None
 
     @property
@@ -95,11 +92,11 @@ class NativeImages:
         return None if plan.fixed_sizes is None else plan.fixed_sizes * len(self.images)
 
     def further(self, plan: Plan) -> list[tuple[str, int | npt.NDArray[np.uint16], Sequence[core.Program]]]:
-        """As core.Source takes further images."""
+        """The further images, as core.Source takes them."""
         return [(each.name, each.number, plan.programs) for each in self.images[1:]]
 
     def outputs(self, plan: Plan, dtype: str | None, layout: str) -> list[core.Output]:
-        """What each part becomes; see `fastload.transforms.spec.outputs_of`."""
+        """Output of each part; see `fastload.transforms.spec.outputs_of`."""
         return [output for each in self.images for output in outputs_of(plan, dtype, layout, each.planes)]
 
     def sizes(self, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int) -> tuple[Size, ...]:
@@ -110,7 +107,7 @@ class NativeImages:
         return tuple(size for each in self.images for size in _sizes(each, plan, index, seed, epoch, max_pixels))
 
     def part_names(self, plan: Plan) -> list[str]:
-        """What messages call each part, in front of "of" a sample; "" where there is one."""
+        """Name of each part in messages, in front of "of" a sample; "" if there is one part."""
         views = [f"view {number} " for number in range(1, len(plan.views) + 1)] or [""]
         if len(self.images) == 1:
             return [view.strip() for view in views]
@@ -178,9 +175,9 @@ class NativeField:
     """A field of the native row.
 
     Attributes:
-        field: of the schema.
-        hidden: the geometry needs it, and nobody gets it.
-        mask_dtype: what masks and instances are converted to, a name of torch's dtypes; "": they stay as they are.
+        field: the field of the schema.
+        hidden: True if only the geometry needs it, and it is not delivered.
+        mask_dtype: dtype to which masks and instances are converted, a name of torch's dtypes; "": they stay as they are.
     """
 
     field: Field
@@ -189,12 +186,12 @@ class NativeField:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its values; of polygons of their points' x and y."""
+        """Dtype of the field's values; for polygons, of the point coordinates."""
         return np.dtype(np.uint8) if self.field.kind == "instances" else self.field.stored_dtype
 
     @property
     def in_image(self) -> bool:
-        """Whether its values are as large as the image."""
+        """True if the values are as large as the image."""
         return self.field.kind in ("mask", "instances")
 
     def row_shape(self, size: Size) -> tuple[int, ...]:
@@ -206,13 +203,13 @@ class NativeField:
         return [[torch.from_numpy(part) for part in parts] for parts in polygons_of(memoryview(memory)[at:end])]
 
     def values(self, memory: Any, at: int, rows: int | None, size: Size) -> torch.Tensor:
-        """The tensor of one sample, without a copy but for a conversion: it keeps the memory. Not of polygons.
+        """The tensor of one sample, without a copy but for a conversion: it keeps the memory. Not for polygons.
 
         Args:
             memory: a writable buffer of bytes.
             at: the first byte in it.
-            rows: how many; None of a mask.
-            size: of the sample's image.
+            rows: number of rows; None for a mask.
+            size: size of the sample's image.
         """
         shape = self.row_shape(size) if rows is None else (rows, *self.row_shape(size))
         values = torch.from_numpy(np.frombuffer(memory, self.dtype, math.prod(shape), at).reshape(shape))
@@ -223,10 +220,10 @@ class NativeFields:
     """The fields of one dataset's native rows, in the order of the schema.
 
     Args:
-        reader: of the dataset.
-        names: of the delivered fields of native rows; images among them are not these.
-        plan: of the transform. Where that needs the sample's boxes, the first boxes of the schema decide of crops, and boxes that are
-            dropped take the rows that are `of` them along, delivered or not.
+        reader: reader of the dataset.
+        names: the delivered fields of native rows, without images.
+        plan: plan of the transform. If it needs the sample's boxes, the first boxes of the schema decide crops, and boxes that are dropped
+            take the rows that are `of` them along, delivered or not.
     """
 
     def __init__(self, reader: DatasetReader, names: Sequence[str], plan: Plan) -> None:
@@ -243,12 +240,12 @@ class NativeFields:
 
     @property
     def names(self) -> list[str]:
-        """Of the fields that are delivered."""
+        """Names of the fields that are delivered."""
         return [each.field.name for each in self.fields if not each.hidden]
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """As core.Source takes them."""
+        """The fields, as core.Source takes them."""
         return [self._item(each) for each in self.fields]
 
     def _item(self, each: NativeField) -> dict[str, Any]:

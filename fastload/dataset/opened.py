@@ -34,12 +34,12 @@ class OpenedDataset:
     """One process's view of a packed dataset: reader, decoder, the columns that are always needed.
 
     Attributes:
-        form: of samples with all fields.
+        form: form of samples with all fields.
         in_records: names of the fields that lie in records, but for the first image.
         spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
             and the image, where it is not of 8-bit RGB.
         in_image: those of them that Python steps get as tv_tensors, with the image: what lies in it, and further images.
-        has_boxes: whether there are boxes among those that are spatial.
+        has_boxes: True if some spatial field has boxes.
     """
 
     def __init__(self, files: DatasetFiles, version: int | None, inherited: OpenedDataset | None) -> None:
@@ -62,7 +62,7 @@ class OpenedDataset:
         self._conditions: ConditionEngine | None = None
 
     def own_form(self, form: SampleForm) -> SampleForm:
-        """The same form, where it is no names alone of an image and one mask: those are a pair, as segmentation's datasets give it."""
+        """The form, but for names alone of an image and one mask: these become a pair, as in segmentation's datasets."""
         if form.parts is None and [self.kinds.get(name) for name in form.names] == ["image", "mask"]:
             return SampleForm(form.names, form.names)
         return form
@@ -83,10 +83,10 @@ class OpenedDataset:
 
         Args:
             source: the dataset as the engine reads it.
-            index: of the sample.
-            seed, epoch: of its draws.
-            outputs, sizes: of each part of the row; sizes are (height, width).
-            bounded: whether the sizes are the largest that the parts can have.
+            index: index of the sample.
+            seed, epoch: seed and epoch of its draws.
+            outputs, sizes: output and (height, width) of each part of the row.
+            bounded: True if the sizes are upper bounds of the parts' sizes.
 
         Raises:
             SampleError: it cannot be made; with the reason alone.
@@ -132,10 +132,10 @@ def _first_pixels(image: torch.Tensor, width: int, height: int) -> torch.Tensor:
 
 
 class OpenOnUse:
-    """What a dataset and its snapshots have open, in whichever process asks.
+    """Opened state that a dataset and its snapshots share, in whichever process asks.
 
     Attributes:
-        now: what was opened last, maybe by the process that this one was forked from; None: nothing is open.
+        now: the state that was opened last, maybe by the process that this one was forked from; None: nothing is open.
     """
 
     def __init__(self, files: DatasetFiles, version: int | None) -> None:

@@ -1,9 +1,7 @@
-"""PackedDataset: a packed folder as an ordinary torch Dataset, and as what the native engine reads.
+"""PackedDataset: a packed folder as an ordinary torch Dataset, and as native threads read it.
 
 `dataset[i]` and a FastLoader's batches come out of one C function, so both give the same pixels for the same
-(seed, epoch, index).
-
-FolderAttributes: what torchvision's ImageFolder has beside its samples, as attributes of a packed dataset.
+(seed, epoch, index). FolderAttributes are the attributes that torchvision's ImageFolder has beside its samples.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class FolderAttributes:
     @property
     @abstractmethod
     def opened(self) -> OpenedDataset:
-        """This process's open reader."""
+        """The open reader of this process."""
 
     @property
     @abstractmethod
@@ -104,7 +102,7 @@ class FolderAttributes:
 
     @Computed
     def imgs(self) -> list[tuple[str, int]]:
-        """The same as samples."""
+        """(path, label) pairs, as `samples`."""
         return self.samples
 
 
@@ -123,24 +121,24 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     Args:
         path: the packed folder; or the URL of one (``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``, and what fsspec knows),
             which gives the same samples, bit for bit.
-        transform: of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables may follow.
-            What the decoder does not do runs per sample in Python, over whole samples of tv_tensors where there are masks, boxes and the
-            like (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
+        transform: a transform of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables
+            may follow. Steps that the decoder cannot do run per sample in Python, over whole samples of tv_tensors if there are masks,
+            boxes and the like (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
         fields: names of the fields to deliver, in order; default: all. A list or a mapping among them makes a dict of a sample's part:
             ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the
             rules.
-        seed: of the random transforms.
+        seed: seed of the random transforms.
         max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
-        version: of the dataset, where it was changed since it was packed: 1 as it was packed, one more with each change; default: the
+        version: version of a dataset that was changed since it was packed: 1 as it was packed, one more with each change; default: the
             latest. A dataset object stays with its version, in worker processes and in its pickle too, whatever is changed later.
-        base: of a dataset made by `fastload attach`: the folder where its files are now, relative to the working directory unless it is
+        base: for a dataset made by `fastload attach`: the folder where its files are now, relative to the working directory unless it is
             absolute; default: the folder that it names itself.
-        cache: of a dataset in a bucket: the folder on a local disk that keeps what was fetched, shared by all processes of the host;
+        cache: for a dataset in a bucket: the folder on a local disk that keeps fetched bytes, shared by all processes of the host;
             default: FASTLOAD_CACHE, or fastload in the user's cache folder.
         cache_size: the most bytes that all caches in that folder take, as a number or a text such as "200GiB". What is cached stays;
-            default: what they have, and 0.8 of what is free on the disk.
-        storage_options: of the store: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...) and
-            ``client_options``; for other protocols fsspec's. What is not given is found in the environment.
+            default: the bytes they have, and 0.8 of the free ones on the disk.
+        storage_options: options of the store: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...) and
+            ``client_options``; for other protocols fsspec's. Options that are not given are taken from the environment.
         timeout: seconds in which a request to the store is tried again (default 60).
 
     Raises:
@@ -246,7 +244,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """What each field holds, by name."""
+        """Kind of each field, by name."""
         return self.opened.kinds
 
     @property
@@ -333,7 +331,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             return [self[i] for i in indices]
 
     def drawing(self, seed: int | None, epoch: int) -> PackedDataset:
-        """This snapshot with another epoch and, unless None, another seed."""
+        """A copy of this snapshot with another epoch and, unless None, another seed."""
         out = self._copied()
         out.seed, out.epoch = self.seed if seed is None else seed, epoch
         return out
@@ -360,7 +358,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     @property
     def takes_whole_samples(self) -> bool:
-        """Whether Python steps get whole samples: fields lie in the image, or are images beside it."""
+        """True if Python steps get whole samples: fields lie in the image, or are images beside it."""
         return bool(self.plan.python) and self._is_whole
 
     def assemble(self, values: dict[str, Any]) -> Any:
@@ -374,7 +372,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     @property
     def is_pair(self) -> bool:
-        """Whether samples are (image, label) pairs: an image and one int, and nothing else."""
+        """True if samples are (image, label) pairs: an image and one int, and nothing else."""
         kinds, fields = self.opened.kinds, self.fields
         return self.form.parts is None and len(fields) == 2 and kinds[fields[0]] == "image" and kinds[fields[1]] == "int"
 
@@ -383,7 +381,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         return self._row(self.plan, index, seed, epoch)[self.image_field]
 
     def _row(self, plan: Plan, index: int, seed: int, epoch: int) -> dict[str, Any]:
-        """What the native row of sample index has, by name; an image is the tensor or the list of its views."""
+        """Values in the native row of sample index, by name; an image is the tensor or the list of its views."""
         try:
             source, images = self._source_for(plan), self.images
             sizes = self._sizes(plan, index, seed, epoch)
@@ -456,12 +454,12 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
 
     @property
     def makes_rows(self) -> bool:
-        """Whether samples are native rows: the image is delivered, or the transform moves something that lies in it."""
+        """True if samples are native rows: the image is delivered, or the transform moves a delivered field that lies in it."""
         return self.image_field in self.fields or (self.plan.moves and not self.opened.spatial.isdisjoint(self.fields))
 
     @property
     def is_batched_natively(self) -> bool:
-        """Whether the native engine can make batches of the delivered fields, whatever the transform."""
+        """True if native threads can make batches of the delivered fields, whatever the transform."""
         return self.image_field in self.fields
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class KeyPointsWithVisibility(_Points):
 
     @classmethod
     def _own(cls, made: Any) -> Any:
-        """What torch makes of them, where it still has the visibility; x and y alone are KeyPoints."""
+        """The result of torch's operation: with the visibility it keeps its class; x and y alone are KeyPoints."""
         return super()._own(made) if isinstance(made, torch.Tensor) and made.shape[-1:] == (3,) else made
 
 

@@ -15,8 +15,6 @@ NOTE [ query: fork ]
 A DuckDB database that a child inherits by fork has threads that do not exist there, and destroying it crashes the child. So the child leaks
 the inherited connections, and makes a connection of its own on first use.
 
-Expressions that a condition may have: the classes of DuckDB's parsed expressions, and the functions.
-
 NOTE [ query: functions of a condition ]
 A function is allowed by its name in FUNCTIONS. All others are refused, those of later versions of DuckDB too. A function is in the list if
 1. its result is a function of its arguments alone. It reads no clock, generator, setting, name, sequence, file or environment, so that
@@ -26,9 +24,8 @@ A function is allowed by its name in FUNCTIONS. All others are refused, those of
    itself on what it has made, as `list_reduce` does. A few characters of a condition could ask for all memory otherwise.
 Lambdas and `replace` multiply sizes, so they are nested at most NESTED_MOST deep. Time is not limited: a pattern may be slow by its nature.
 
-RecordColumn: the values of one field that lies in records, gathered block by block, as an Arrow array.
-
-Columns: the fields of a packed dataset as Arrow arrays: all but the pixels of images and masks.
+`RecordColumn` gathers the values of one field that lies in records, block by block, as an Arrow array. `Columns` are the fields of a packed
+dataset as Arrow arrays: all but the pixels of images and masks.
 """
 
 from __future__ import annotations
@@ -133,7 +130,7 @@ class Expression:
     """A parsed condition, checked. See NOTE [ query: what a condition may do ] and NOTE [ query: functions of a condition ].
 
     Attributes:
-        names: what it refers to, other than parameters of its lambdas; of a path into a struct, the first name.
+        names: names to which it refers, other than parameters of its lambdas; of a path into a struct, the first name.
         others: functions that it calls and that are not in FUNCTIONS.
     """
 
@@ -153,7 +150,7 @@ class Expression:
     def _parts(
         self, node: dict[str, Any], bound: frozenset[str], depth: int, lambdas: set[int]
     ) -> Iterable[tuple[Any, frozenset[str], int]]:
-        """Notes what a node says, and returns its parts, each with the lambdas' parameters that are known there, and its depth."""
+        """Notes the names and functions of a node; returns its parts, each with the lambdas' parameters known there, and its depth."""
         kind = node.get("class")
         if kind == "LAMBDA" and id(node) in lambdas:
             return [(node["expr"], bound | set(_parameters(node["lhs"])), _deeper(depth))]
@@ -200,7 +197,7 @@ def arrow_array(values: npt.NDArray[Any], *, lists: bool = False) -> pa.Array:
 
     Args:
         values: contiguous, of a numeric dtype or bool.
-        lists: as `Columns.table` has it.
+        lists: True for lists of any length, as in `Columns.table`.
 
     Raises:
         ArgumentError: pyarrow is not installed.
@@ -314,7 +311,7 @@ class Columns:
         self.kinds.update((name, "int") for name in self._hidden)
 
     def lies_in_records(self, name: str) -> bool:
-        """Whether the column is read out of records, which costs a pass over the dataset."""
+        """Returns True if the column is read out of records, which costs a pass over the dataset."""
         return name not in self._hidden and not self._fields[name].is_column
 
     def table(self, names: Iterable[str] | None = None, *, lists: bool = False) -> pa.Table:
@@ -324,7 +321,7 @@ class Columns:
         parts, each a flat list of x and y; instances are COCO's RLE, structs of `size` and `counts`.
 
         Args:
-            names: of `kinds`.
+            names: names among `kinds`.
             lists: make array fields lists of any length, with float32 in place of float16, as SQL engines have them; else lists of
                 fixed size, which take no memory of their own.
 

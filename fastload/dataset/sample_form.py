@@ -12,7 +12,7 @@ from fastload.errors import ArgumentError
 
 @dataclass(frozen=True)
 class SampleForm:
-    """Which fields a sample has, and in which structure.
+    """Fields of a sample, and their structure.
 
     | fields= | sample |
     |---|---|
@@ -22,9 +22,9 @@ class SampleForm:
     | {"pixels": "image", "y": "label"} | {"pixels": ..., "y": ...} |
 
     Attributes:
-        names: of the fields, in order.
-        parts: of a tuple, a name or (key, name) pairs for each entry; None for names alone.
-        is_dict: whether the sample is the first of the parts, and no tuple.
+        names: names of the fields, in order.
+        parts: entries of a tuple, each a name or (key, name) pairs; None for names alone.
+        is_dict: True if the sample is the first of the parts, and no tuple.
     """
 
     names: tuple[str, ...]
@@ -56,7 +56,7 @@ class SampleForm:
         return cls(names, parts, is_dict)
 
     def __repr__(self) -> str:
-        """As it was given, in lists, tuples and dicts."""
+        """The form as it was given, in lists, tuples and dicts."""
         if self.parts is None:
             return repr(list(self.names))
         shown = [part if isinstance(part, str) else _shown(part) for part in self.parts]
@@ -76,7 +76,7 @@ class SampleForm:
 
     @property
     def paths(self) -> dict[str, Path]:
-        """Where each field is, by name; none for names alone."""
+        """Path of each field in a sample, by name; empty for names alone."""
         return dict(self._paths())
 
     def _paths(self) -> Iterator[tuple[str, Path]]:

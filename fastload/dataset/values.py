@@ -4,14 +4,13 @@ NOTE [ whole samples: what a step gets ]
 A sample with masks, boxes or other fields that lie in its image goes to every Python step as a whole: one argument, in the structure that
 `fields=` asks for, where images are tv_tensors.Image (never Pillow's), masks and instances Mask, boxes BoundingBoxes, keypoints KeyPoints,
 keypoints with a visibility fastload.dataset.points.KeyPointsWithVisibility, (N, K, 3), and parts of polygons
-fastload.dataset.points.Outline, all of the canvas that the native steps have left. What the last step returns is the sample: nothing is
-added to it. torchvision's ToTensor, which means Pillow images, makes floats of the images here, and SanitizeBoundingBoxes drops what it
-drops natively: the rows of all fields that are `of` the boxes, unless a labels_getter of the user's says what goes with them. torchvision
-is imported by this module and by fastload.dataset.points alone, and only where there are such steps.
+fastload.dataset.points.Outline, all on the canvas that the native steps have left. The result of the last step is the sample: nothing is
+added to it. torchvision's ToTensor, which means Pillow images, makes floats of the images here. SanitizeBoundingBoxes drops the rows that
+it drops natively: those of all fields that are `of` the boxes, unless a labels_getter of the user's names others. torchvision is imported
+by this module and by fastload.dataset.points alone, and only where there are such steps.
 
-StoredValues: the fields of a packed dataset's records as a user gets them: tensors, texts, bytes and JSON values.
-
-word_flips: lets steps in Python flip tensors of 16-bit integers, of which releases of torch before 2.15 have no flip on the CPU.
+`StoredValues` are the fields of a packed dataset's records as a user gets them: tensors, texts, bytes and JSON values. `word_flips` lets
+Python steps flip tensors of 16-bit integers: before release 2.15 torch has no flip for them on the CPU.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class StoredValues:
     """Reads fields that lie in records, of one open dataset. Any thread may call it.
 
     Args:
-        reader: of the dataset.
+        reader: reader of the dataset.
         max_pixels: images and masks of more pixels are refused.
     """
 
@@ -118,10 +117,10 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], whole: bo
     """Refuses a transform that would change the image and leave the other fields of the sample as they are: Python steps get them too.
 
     Args:
-        plan: of the transform.
-        schema: of the dataset.
+        plan: plan of the transform.
+        schema: schema of the dataset.
         fields: names of the delivered fields that lie in the image's pixels, or are images themselves.
-        whole: whether the image is delivered, so that Python steps get whole samples.
+        whole: True if the image is delivered, so that Python steps get whole samples.
 
     Raises:
         TransformError: there is such a step; the message names it and the field.
@@ -185,7 +184,7 @@ class WordFlips(TorchFunctionMode):
 
 @cache
 def torch_flips_words() -> bool:
-    """Whether the installed torch flips uint16 tensors itself, along every axis: it has a kernel for each form of memory."""
+    """Returns True if the installed torch flips uint16 tensors itself, along every axis: it has a kernel for each form of memory."""
     words = torch.zeros(3, 2, 2, dtype=torch.uint16)
     try:
         for each in (words, words[..., 0], words[0, 0], words.permute(1, 2, 0), words.transpose(1, 2)):
@@ -211,7 +210,7 @@ def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: As
 
     Args:
         plan: its native part is done.
-        schema: of the dataset.
+        schema: schema of the dataset.
         values: the delivered fields by name, as tensors; the first image is among them.
         assemble: makes the sample's structure of values by field.
 
@@ -230,8 +229,8 @@ def steps_of(plan: Plan, schema: Schema, names: Sequence[str], assemble: Assembl
 
     Args:
         plan: the plan.
-        schema: of the dataset.
-        names: of the delivered fields.
+        schema: schema of the dataset.
+        names: names of the delivered fields.
         assemble: makes the sample's structure of values by field.
     """
     return [_step_of(step, schema, names, assemble) for step in plan.python]
@@ -257,8 +256,8 @@ class _Sanitize:
     Attributes:
         step: torchvision's, which is called where steps before it have left no boxes in their place.
         min_size, min_area: its arguments.
-        fields: that are delivered.
-        paths: where each is in a sample.
+        fields: the delivered fields.
+        paths: path of each field in a sample.
     """
 
     step: Callable[[Any], Any]
@@ -355,7 +354,7 @@ def _wrapped(field: Field, value: Any, canvas: tuple[int, int], box_format: str)
 
 
 def _paths(names: Any, at: Path = ()) -> dict[str, Path]:
-    """Where each name is in a structure of names."""
+    """Path of each name in a structure of names."""
     if isinstance(names, str):
         return {names: at}
     entries: Sequence[tuple[Any, Any]] = list(names.items()) if isinstance(names, dict) else list(enumerate(names))

@@ -1,6 +1,5 @@
-"""A loader's packed data, or images in place, as one epoch reads them: snapshots, and whether the native engine reads them.
-
-NativeView: a loader's dataset resolved to rows of packed datasets, anew for every pass.
+"""NativeView: a loader's dataset resolved, anew for every pass, to rows of packed data or of images in place; the snapshots that one epoch
+reads, and the decision whether native threads read them.
 
 NOTE [ view: read at every pass ]
 A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the next iter() finds. So a Resolver
@@ -10,7 +9,7 @@ whose parts are all unchanged is the same object. Nothing is written into the us
 NOTE [ subsets: what their indices say ]
 A Subset's sample i is its dataset's sample `indices[i]`. Lists, tuples, ranges, arrays and tensors of integers are read at once. Any other
 object is asked for `indices[i]` as each batch is begun: pandas' Series and dicts look items up by label, and a sequence of the user's may
-compute them. What it raises is raised at that batch's turn, as is the IndexError of an index that the dataset does not have.
+compute them. An exception of theirs is raised at that batch's turn, as is the IndexError of an index that the dataset does not have.
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ _MAKERS = (
         "opened",
     ),
 )
-"""Of PackedDataset: what a sample comes through, on its way to `ds[i]`. Where one is another's code, the native engine does not do."""
+"""Attributes of PackedDataset that make `ds[i]`. If another's code replaces one, native threads do not read the dataset."""
 _OWN = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
 
 Draws = tuple[int | None, int, Changes | None]
-"""What samples follow from in one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
+"""Basis of the samples of one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
 
 
 NativeDataset = PackedDataset | InPlaceDataset
-"""What the native engine reads: records of a packed dataset, or images in place."""
+"""A dataset that native threads read: records of a packed dataset, or images in place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +77,9 @@ class MixedRows:
     """Rows of a Mixture.
 
     Attributes:
-        order: which sample of which source is where.
-        parts: of each source, the number of its first native dataset among the view's, and its rows.
-        epoch: of the pass.
+        order: source and sample at each position.
+        parts: for each source, the number of its first native dataset among the view's, and its rows.
+        epoch: epoch of the pass.
     """
 
     order: MixtureOrder
@@ -101,11 +100,11 @@ class MixedRows:
 
 @dataclass(frozen=True, eq=False)
 class NativeView:
-    """Positions of a loader's dataset, resolved: which native dataset (source) and which index there.
+    """Positions of a loader's dataset, resolved to a native dataset (source) and an index in it.
 
     Attributes:
         datasets: the native datasets, by source number; all packed, or all in place.
-        source, index: by position; None where position i is simply sample i of dataset 0, and of a Mixture.
+        source, index: by position; None if position i is simply sample i of dataset 0, and for a Mixture.
         mixed: the rows of a Mixture, in one epoch; else None.
         asked: the tree of datasets, where the indices of a Subset in it are asked for; `source` and `index` are then None.
     """
@@ -129,7 +128,7 @@ class NativeView:
 
     @property
     def is_asked(self) -> bool:
-        """Whether finding rows runs code of the user's. See NOTE [ subsets: what their indices say ]."""
+        """True if finding rows runs code of the user's. See NOTE [ subsets: what their indices say ]."""
         return self.asked is not None or (self.mixed is not None and any(part.is_asked for _, part in self.mixed.parts))
 
     def rows(self, positions: Sequence[int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
@@ -154,7 +153,7 @@ class NativeView:
         return self.source[where], index.astype(np.uint64)
 
     def existing(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Those of the positions whose samples exist."""
+        """The positions whose samples exist."""
         return positions if self.index is None else positions[self.index[positions] >= 0]
 
 
@@ -293,7 +292,7 @@ class Resolver:
         self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
         self._last: tuple[tuple[Any, ...], NativeView] | None = None
         self.files = InPlaceDatasets()
-        self.in_place = True  # whether datasets in place are looked for
+        self.in_place = True  # True if datasets in place are looked for
         self.replaced = ""  # why a dataset of a known class is Python's: what of it was replaced, as a clause
 
     def view(self, dataset: Any) -> NativeView | None:
@@ -372,12 +371,12 @@ _PARTS = OwnCode((Subset, ("__getitem__", "__getitems__")), (ConcatDataset, ("__
 
 
 def _part_replaced(dataset: Any) -> str:
-    """What of a Subset or a ConcatDataset is not torch's own, as a clause; "" where all is."""
+    """Clause that names the part of a Subset or a ConcatDataset that is not torch's own; "" if all are."""
     return "its own __getitems__ was replaced" if "__getitems__" in vars(dataset) else _PARTS.replaced()
 
 
 def is_plain_subset(dataset: Any) -> bool:
-    """Whether it is a Subset, or of a subclass that finds samples by the unmodified code of Subset."""
+    """Returns True if a dataset is a Subset, or of a subclass that finds samples by the unmodified code of Subset."""
     kind = type(dataset)
     if not isinstance(dataset, Subset) or "__getitems__" in vars(dataset):
         return False
@@ -391,7 +390,7 @@ def is_plain(dataset: PackedDataset) -> bool:
 
 
 def _same(kept: Any, indices: Any) -> bool:
-    """Whether indices are still what was kept of them: a list's copy or a tuple, else their positions."""
+    """Returns True if indices are unchanged since a copy was kept: a list's copy or a tuple, else their positions."""
     if isinstance(indices, list | tuple) or isinstance(kept, list | tuple):
         return type(kept) is type(indices) and bool(kept == indices)
     found = listed_positions(indices)
@@ -434,7 +433,7 @@ def _mixed_view(node: _Mixed) -> NativeView | None:
 
 
 def _form(dataset: NativeDataset) -> tuple[Any, ...]:
-    """What all datasets of a view have in common: the form of a sample."""
+    """Form of a sample, which all datasets of a view must have in common."""
     if isinstance(dataset, InPlaceDataset):
         return type(dataset), dataset.fields, tuple(dataset.kinds.values())
     return PackedDataset, dataset.form
@@ -518,8 +517,8 @@ class NativeData:
 
     Attributes:
         view: the rows, with transforms planned without a device.
-        native: the rows that the native engine reads, if it can run the whole transform, or all but what is left to the device.
-        snapshots: by id of the user's dataset, the snapshot that was made of it.
+        native: the rows that native threads read, if they can run the whole transform, or all but what is left to the device.
+        snapshots: by id of the user's dataset, the snapshot of it.
     """
 
     view: NativeView
@@ -528,7 +527,7 @@ class NativeData:
 
     @property
     def in_place(self) -> bool:
-        """Whether it is images in place; `native` is then never None."""
+        """True if it is images in place; `native` is then never None."""
         return isinstance(self.view.datasets[0], InPlaceDataset)
 
     @cached_property
@@ -557,7 +556,7 @@ class NativeData:
         )
 
     def for_python(self, dataset: Any, draws: Draws) -> Any:
-        """A copy of the user's dataset tree for engines that run Python per sample: its plans fixed, its draws those of one epoch."""
+        """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed, its draws those of one epoch."""
         out = rebuilt(dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1]))
         set_mixture(out, draws)
         return out
@@ -567,10 +566,11 @@ class NativeDataReader:
     """Reads a loader's dataset at every iter(); unchanged, it gives the same NativeData. See NOTE [ view: read at every pass ].
 
     Attributes:
-        data: what was read last.
-        why_not: why a dataset of a known kind is not read in place; "" where there is none.
-        by_transform: whether that is for its transform.
-        replaced: why a packed dataset, a Subset or a ConcatDataset is Python's: what of its code was replaced, as a clause.
+        data: the result of the last read.
+        why_not: reason why a dataset of a known kind is not read in place; "" if there is none.
+        by_transform: True if that reason is its transform.
+        replaced: clause that names the replaced code of a packed dataset, a Subset or a ConcatDataset, which is then Python's; "" if none
+            is.
     """
 
     def __init__(self) -> None:
@@ -583,12 +583,12 @@ class NativeDataReader:
         self.by_transform = False
 
     def read(self, dataset: Any, device: bool, native: bool, cache: str | os.PathLike[str] | None) -> NativeData | None:
-        """The dataset as it is now; None if it is neither packed nor one that the native engine reads in place.
+        """The dataset as it is now; None if it is neither packed nor one that native threads read in place.
 
         Args:
-            dataset: the loader's.
-            device: whether ops of the transforms may be left to a device.
-            native: whether the native engine may run.
+            dataset: the loader's dataset.
+            device: True if ops of the transforms may be left to a device.
+            native: True if native threads may run.
             cache: the folder of index caches for images in place.
 
         Raises:
@@ -626,17 +626,17 @@ class NativeDataReader:
 
 
 class SentToWorkers:
-    """Notes what persistent workers were started with, and tells whether they still have the dataset as it is."""
+    """Rows and transforms with which persistent workers were started: they tell whether the workers have the dataset as it is now."""
 
     def __init__(self) -> None:
         self._sent: tuple[Any, ...] | None = None
 
     def note(self, data: NativeData) -> bool:
-        """Notes the rows and transforms; returns whether they differ from those noted before."""
+        """Notes the rows and transforms. Returns True if they differ from those noted before."""
         view = data.view
         try:
             steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
-        except Exception:  # what cannot be pickled cannot be compared: its own changes stay unseen, as in torch's workers
+        except Exception:  # an object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
             steps = b""
         before, self._sent = self._sent, ((view.index, view.source, view.asked), view.datasets, steps)
         if before is None:
@@ -646,7 +646,7 @@ class SentToWorkers:
 
 
 def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether they hold the same objects, or equal numbers."""
+    """Returns True if both tuples hold the same objects, or equal numbers."""
     return len(a) == len(b) and all(x is y or (type(x) is type(y) and isinstance(x, int) and x == y) for x, y in zip(a, b, strict=True))
 
 
@@ -672,7 +672,7 @@ def _longer_sides(reader: DatasetReader) -> list[int]:
 
 
 def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
-    """What the native rows of a batch have in common beside the pixels: a column is stacked in one dtype, too."""
+    """Properties that the native rows of a batch must have in common beside the pixels: a column is stacked in one dtype, too."""
     if isinstance(dataset, InPlaceDataset):
         return dataset.image_types
     schema, of_boxes = dataset.opened.reader.schema, bool(dataset.plan.of_boxes)
@@ -681,7 +681,7 @@ def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
 
 
 def _native(view: NativeView, device: bool) -> NativeView | None:
-    """The rows with what the native engine does; None if another engine has to run.
+    """The rows as native threads make them; None if another engine has to run.
 
     Raises:
         TransformError: several views of an image leave a delivered field behind that lies in it, or rotated boxes are to become upright

@@ -1,1 +1,1 @@
-"""The way of a whole batch to its device, and what is done to it there."""
+"""Transfer of whole batches to their device, and the work on them there."""

@@ -24,11 +24,11 @@ def inverses(std: tuple[float, ...]) -> tuple[float, ...]:
 
 @cache
 def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -> bool:
-    """Whether (byte / 255 - mean) / std needs true divisions for some byte; see NOTE [ division: by a product and its correction ].
+    """Returns True if (byte / 255 - mean) / std needs true divisions for some byte; NOTE [ division: by a product and its correction ].
 
     Args:
         mean, std: one value for each channel.
-        reciprocal: the byte is multiplied by the rounded 1/255 and not divided by 255.
+        reciprocal: True if the byte is multiplied by the rounded 1/255, False if it is divided by 255.
     """
     byte, whole = np.arange(256, dtype=np.float32), np.float32(255)
     inverse = np.float32(1) / whole
@@ -41,7 +41,7 @@ def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -
 
 
 def _corrected(a: Any, b: Any, r: Any) -> bool:
-    """Whether product and correction give a / b for every value of `a`.
+    """Returns True if product and correction give a / b for every value of `a`.
 
     float64 holds the first fused operation exactly before it is rounded. It holds the second exactly but for the last place, which matters
     only half-way between two float32 values: there the function returns False.

@@ -1,4 +1,4 @@
-"""What the kernels in Triton have in common: whether they run on a device, and how they are launched there."""
+"""Base of all Triton kernels: whether they work on a device, and how they are launched there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 
 @cache
 def working(load: Callable[[], ModuleType], device: torch.device) -> ModuleType | None:
-    """A module with a kernel, or None where it does not work: then torch's own ops have to do.
+    """Returns a module with a kernel, or None if the kernel does not work on the device: then torch's own ops are used.
 
     Triton builds a launcher at its first call, for which it needs a C compiler; a slim container may have none.
 
     Args:
         load: imports the module, whose prove(device) runs the kernel on a few values.
-        device: where it is to run.
+        device: device on which the kernel will run.
     """
     try:
         module = load()

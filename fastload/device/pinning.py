@@ -20,13 +20,13 @@ _side_streams: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictiona
 
 
 def can_register() -> bool:
-    """Whether the accelerator can register our memory: CUDA and ROCm can. For others torch copies a batch into memory that it pinned."""
+    """Returns True if the accelerator can register memory: CUDA and ROCm can. For others torch copies a batch to memory that it pinned."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator is not None and accelerator.type == "cuda"
 
 
 def wanted(pin_memory: bool, device: torch.device | None) -> bool:
-    """Whether to register the slots: batches are pinned, or copied to a device that reads registered memory."""
+    """Returns True if slots should be registered: batches are pinned, or copied to a device that reads registered memory."""
     return (pin_memory or (device is not None and device.type == "cuda")) and can_register()
 
 
@@ -76,7 +76,7 @@ class Events:
         self._events = [stream.record_event() for stream in {*current, *_side_streams.values()}]
 
     def query(self) -> bool:
-        """Whether all events have passed."""
+        """Returns True if all events have passed."""
         return all(event.query() for event in self._events)
 
     def synchronize(self) -> None:

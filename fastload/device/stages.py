@@ -1,17 +1,15 @@
-"""Conversion to dtype= and memory_format= of images that Python transforms made from packed data. Elsewhere the native pass does it.
+"""Batch stages: the work on whole batches, as values and as calls. The ops that the plan leaves to the device come first, then
+batch_transform=.
 
 NOTE [ forms: where ]
+dtype= and memory_format= of images that Python transforms made from packed data are converted here; elsewhere the native pass does it.
 With default_collate the images of a whole batch are converted on the batch's device, by the first batch stage. With the user's collate_fn,
 or with batch_size=None, each image is converted before it is collated, in the process that made it. So such a function receives converted
 images, as it does from native threads.
 
-BatchStage: one stage of the work on whole batches. The ops that the plan leaves to the device come first, then batch_transform=.
-
 NOTE [ stages: one list, one numbering ]
 The ops of all AugmentBatch objects of a loader, made from the plan or given by the user, are numbered on through the whole list of
 stages. So equal ops at two places draw different numbers, and the draws of a sample do not depend on how the list is split into calls.
-
-StageCall: one batch stage as a callable, with the random seeds that each batch passes to it.
 
 NOTE [ batch stages: which thread ]
 A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch, MixUp, CutMix) draws its random
@@ -21,9 +19,9 @@ generators too, so such a stage runs in the loop's own thread, when the loop ask
 
 NOTE [ batch stages: what goes with the images ]
 A stage that also has the keyword-only parameters `masks`, `boxes`, `keypoints` and `box_format` (AugmentBatch) gets the batch's fields of
-these kinds by name, and gives them back moved as the images are; with `keypoint_pairs` it also gets which keypoints mirror each other, by
-name of the field. Which field is of which kind is known of packed data, from its schema. A
-stage that moves pixels (its attribute `moves`) is refused where a field lies in the image that it cannot move: it would be left behind.
+these kinds by name, and returns them moved as the images are. With `keypoint_pairs` it also gets the keypoints that mirror each other, by
+name of the field. The schema of packed data says which kind each field has. A stage that moves pixels (its attribute `moves`) is refused if
+a field lies in the image that it cannot move: the field would be left behind.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class BatchStage:
         names: the names that explain() shows for it.
         call: the callable that takes a batch's images; None until it is made from `ops`.
         ops: the plan's ops that it runs, one for each name; empty for any other stage.
-        view: which view it is for, from 0, where an image becomes several; else None.
+        view: number of the view, from 0, if an image becomes several; else None.
     """
 
     names: tuple[str, ...]
@@ -93,7 +91,7 @@ def _apart(stage: BatchStage) -> list[BatchStage]:
 
 
 def has_numbers(call: Any) -> bool:
-    """Whether a callable numbers its ops: it is an AugmentBatch, whose class this package must not import."""
+    """Returns True if a callable numbers its ops: it is an AugmentBatch, whose class this package must not import."""
     return callable(getattr(call, "numbered", None)) and callable(getattr(call, "apart", None))
 
 
@@ -104,14 +102,14 @@ _VIEW_BITS = 40
 
 @dataclass(frozen=True)
 class BatchFields:
-    """Which parts of a batch are what: its keys, if it is a dict.
+    """Places of the fields in a batch: its keys, if it is a dict.
 
     Attributes:
-        image, label: of the images and the labels.
+        image, label: names of the images and the labels.
         objects: (name, kind, format) of the fields that lie in the images: kinds are those of a schema, format is that of boxes.
         further: names of images beside the first.
         paths: (name, keys and positions that lead to it) of all fields, of batches of another structure.
-        pairs: (name, numbers of the keypoints that mirror each other) of the fields of which that is known.
+        pairs: (name, numbers of the keypoints that mirror each other) of each field that names such pairs.
     """
 
     image: str = IMAGE
@@ -122,17 +120,17 @@ class BatchFields:
     pairs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
 
     def path(self, name: str) -> Path | None:
-        """Where a field is in a batch; None if it is not delivered."""
+        """Path of a field in a batch; None if it is not delivered."""
         return dict(self.paths).get(name) if self.paths else (name,)
 
     def images_in(self, batch: Any) -> list[Path]:
-        """Where the images are in a batch or a sample: those that it has; the whole of one that is nothing else."""
+        """Paths of the images in a batch or a sample that are there; a batch of images alone has the empty path."""
         at = places(batch, self)
         paths = (self.path(name) for name in self.further)
         return [() if at is None else at[0], *(path for path in paths if path is not None and has_part(batch, path))]
 
     def objects_in(self, batch: Any) -> dict[str, Path]:
-        """Where the fields that lie in the images are in a batch, by name: those that it has."""
+        """Paths of the fields that lie in the images, by name, in a batch that has them."""
         found = {name: self.path(name) for name, *_ in self.objects}
         return {name: path for name, path in found.items() if path is not None and has_part(batch, path)}
 
@@ -159,11 +157,11 @@ class StageCall:
 
     Attributes:
         call: takes images, or images and labels, and returns the same.
-        labels: whether it takes labels.
-        keys: the keyword arguments that it takes, of seed, epoch, indices and batch.
+        labels: True if it takes labels.
+        keys: its keyword arguments among seed, epoch, indices and batch.
         view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their place.
-        objects: whether it takes masks, boxes and keypoints.
-        pairs: whether it takes which keypoints mirror each other.
+        objects: True if it takes masks, boxes and keypoints.
+        pairs: True if it takes the pairs of keypoints that mirror each other.
     """
 
     call: Callable[..., Any]
@@ -175,7 +173,7 @@ class StageCall:
 
     @property
     def ahead(self) -> bool:
-        """Whether it may run in another thread, ahead of the loop; see NOTE [ batch stages: which thread ]."""
+        """True if it may run in another thread, ahead of the loop; see NOTE [ batch stages: which thread ]."""
         return "batch" not in self.keys
 
     def __call__(self, batch: Any, key: BatchKey, fields: BatchFields) -> Any:
@@ -296,12 +294,12 @@ _PAIRS = (*_OBJECTS, "keypoint_pairs")
 
 
 def _takes(transform: Any, *names: str) -> bool:
-    """Whether it has all of these as keyword-only parameters."""
+    """Returns True if a transform has all of these names as keyword-only parameters."""
     return set(names) <= {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def _takes_labels(transform: Any) -> bool:
-    """Whether it requires two positional arguments, or is one of torchvision's classes that mix images and labels."""
+    """Returns True if a transform requires two positional arguments, or is a torchvision class that mixes images and labels."""
     if mixes(transform):
         return True
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -309,7 +307,7 @@ def _takes_labels(transform: Any) -> bool:
 
 
 def places(batch: Any, fields: BatchFields) -> tuple[Path, Path | None] | None:
-    """Where the images and labels are in a batch or a sample; None if a stage takes it as a whole."""
+    """Paths of the images and labels in a batch or a sample; None if a stage takes the batch as a whole."""
     if fields.paths and (image := fields.path(fields.image)) is not None and has_part(batch, image):
         return image, fields.path(fields.label)
     if isinstance(batch, dict):

@@ -55,7 +55,7 @@ def to_float(
             taken as divided already.
         dtype: float32, float16 or bfloat16.
         mean, std: three values, one a channel, in units of 0..1; equal ones for images of other than three channels. None: only divided.
-        memory_format: of the result: torch.channels_last or torch.contiguous_format.
+        memory_format: memory format of the result: torch.channels_last or torch.contiguous_format.
         reciprocal: multiply by the rounded 1/255 in place of dividing (torchvision's ToDtype).
 
     Raises:

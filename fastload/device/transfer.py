@@ -1,12 +1,10 @@
-"""Transfer: moves the batches of one pass to their device, and transforms them there, on a side stream ahead of the loop.
+"""Transfer: moves the batches of one pass to their device, transforms them there, and times both, on a side stream ahead of the loop.
 
 NOTE [ transfer: streams ]
 Copies and batch transforms are queued on one side stream for each pass. The work on each batch ends with an event on it. When the loop
 gets the batch, its current stream waits for that event, on the device; every tensor of the batch is recorded on the current stream, so that
 its memory is reused only after the loop's work. The host never waits. Without streams (CPU, MPS) the same calls run in the same order, at
 once.
-
-Timers of the copies to the device and of the batch stages, for the health report.
 
 NOTE [ timer: on a device ]
 The host sees only how long queueing takes. So the time is measured on the device, between events on the side stream. It is read once the
@@ -106,17 +104,17 @@ class TransferPlan:
 
     @property
     def idle(self) -> bool:
-        """Whether batches reach the loop unchanged."""
+        """True if batches reach the loop unchanged."""
         return self.device is None and not self.pin and not self.stages
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the stages run on the CPU."""
+        """True if the stages run on the CPU."""
         return self.device is None or self.device.type == "cpu"
 
     @property
     def threaded(self) -> bool:
-        """Whether a thread moves batches ahead. It does not for MPS, where torch queues from one thread only, nor just to pin batches."""
+        """True if a thread moves batches ahead. MPS has none: torch queues from one thread only there; nor does pinning alone need one."""
         somewhere = bool(self.stages) if self.device is None else self.device.type in ("cuda", "cpu")
         return self.ahead > 0 and somewhere
 

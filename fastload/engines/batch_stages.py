@@ -47,7 +47,7 @@ class BatchStages:
 
 
 def explained_stages(settings: Settings, data: NativeData | None) -> list[tuple[BatchStage, StageCall]]:
-    """The same stages for explain(), with one stage for each op, even where the loop runs several ops in one call."""
+    """The batch stages for explain(): one stage for each op, even where the loop runs several ops in one call."""
     stages = one_by_one(numbered(stages_of(settings, data), _augment))
     return list(zip(stages, _stage_calls(stages), strict=True))
 
@@ -95,7 +95,7 @@ def _of_plan(settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchS
 
 
 def _of_view(stages: Sequence[BatchStage], view: int) -> list[BatchStage]:
-    """The same stages for one view."""
+    """The stages, named and numbered for one view."""
     return [replace(stage, names=tuple(_named(name, view) for name in stage.names), view=view) for stage in stages]
 
 
@@ -148,7 +148,7 @@ def form_of(settings: Settings, data: NativeData | None) -> Form | None:
 
 
 def floats_on_device(settings: Settings, plan: Plan) -> bool:
-    """Whether a batch stage, and not the native pass, converts bytes to floats."""
+    """Returns True if a batch stage, and not the native pass, converts bytes to floats."""
     apart = settings.collation is not None and settings.collation.form == "list"
     on_cuda = settings.device is not None and settings.device.type == "cuda" and not apart
     return on_cuda or settings.has_floats or any(op.name in _FLOATS for op in plan.device)

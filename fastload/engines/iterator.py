@@ -1,7 +1,4 @@
-"""IteratorArguments: what torch's iterator class reads of a loader.
-
-LoaderIterator: what iter() of a loader gives, on every engine.
-"""
+"""LoaderIterator: the iterator of a loader on every engine; IteratorArguments: the attributes that torch's iterator class reads."""
 
 from __future__ import annotations
 
@@ -72,7 +69,7 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter):
 
 @dataclass
 class IteratorArguments:
-    """What `_BaseDataLoaderIter` reads of the loader that it is made for, as of one plan."""
+    """Attributes of a loader that `_BaseDataLoaderIter` reads, as one plan has them."""
 
     dataset: Any
     collate_fn: Any
@@ -91,7 +88,7 @@ class IteratorArguments:
 
     @classmethod
     def of(cls, plan: ExecutionPlan, dataset: Any, length_called: int | None) -> IteratorArguments:
-        """Those of a plan, over `dataset`; `length_called`: what len(loader) told of an iterable dataset."""
+        """The arguments of a plan, over `dataset`. `length_called`: the length that len(loader) returned for an iterable dataset."""
         settings = plan.settings
         return cls(
             dataset=dataset,

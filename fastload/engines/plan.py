@@ -62,18 +62,18 @@ class EpochSize:
 
 @dataclass(frozen=True, eq=False)
 class ExecutionPlan:
-    """How an epoch runs. See NOTE [ plan: decided at iter() ].
+    """Plan of an epoch: engine, data, transfer and outputs. See NOTE [ plan: decided at iter() ].
 
     Attributes:
-        settings: the loader's, as they are in force.
-        engine: who makes the batches: native threads, worker processes, or the calling process.
+        settings: the loader's settings that are in force.
+        engine: the engine that makes the batches: native threads, worker processes, or the calling process.
         why: the reason for that engine, as explain() prints it.
-        mend: what to change so that native threads make the batches; "" where they do, or where nothing is known that would.
+        mend: the change after which native threads make the batches; "" if they do, or no such change is known.
         data: the packed data; None for any other dataset.
-        transfer: where finished batches go, and the stages that are done to them there.
-        collate_fn: what engines that run Python call on the samples of a batch.
-        outputs: what the native engine writes into each tensor of a batch; None on other engines.
-        size: of the epoch on native threads, as far as it is known.
+        transfer: the device of finished batches, and the stages that run there.
+        collate_fn: function that worker processes, or the calling process, call on the samples of a batch.
+        outputs: form in which native threads write each tensor of a batch; None on other engines.
+        size: size of the epoch on native threads, as far as it is known.
     """
 
     settings: Settings
@@ -88,7 +88,7 @@ class ExecutionPlan:
 
     @property
     def native(self) -> NativeView | None:
-        """The rows that the native engine reads; None on other engines."""
+        """The rows that native threads read; None on other engines."""
         return None if self.data is None else self.data.native
 
     @cached_property
@@ -98,7 +98,7 @@ class ExecutionPlan:
 
     @property
     def finished_ahead(self) -> bool:
-        """Whether a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
+        """True if a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
         return self.transfer.threaded and (self.settings.own_collate_fn is None or self.settings.collation is not None)
 
     @cached_property
@@ -108,7 +108,7 @@ class ExecutionPlan:
 
     @cached_property
     def pinned(self) -> bool:
-        """Whether slots are registered with the accelerator."""
+        """Returns True if slots are registered with the accelerator."""
         return pinning.wanted(self.transfer.pin, self.transfer.device)
 
     @property
@@ -128,11 +128,11 @@ class ExecutionPlan:
 
     @property
     def draws_base_seed(self) -> bool:
-        """Whether an epoch draws a base seed, as torch's does."""
+        """True if an epoch draws a base seed, as torch's does."""
         return self.native is None or self.settings.seed is None
 
     def python_dataset(self, epoch: int) -> tuple[Any, Draws | None]:
-        """The dataset as engines that run Python per sample read it, and, if it is packed or a Mixture, what its draws follow from."""
+        """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if it is packed or a Mixture."""
         dataset = self.settings.dataset
         draws = self.settings.seed, epoch, dataset.changes if isinstance(dataset, Mixture) else None
         if self.data is None:
@@ -144,7 +144,7 @@ class Planner:
     """Makes the plans of one loader.
 
     Attributes:
-        reads_packed: whether the dataset that was read last is packed, or files in place.
+        reads_packed: True if the dataset that was read last is packed, or files in place.
     """
 
     def __init__(self, timer: StageTimer) -> None:
@@ -157,7 +157,7 @@ class Planner:
         self.reads_packed = False
 
     def is_packed(self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool) -> bool:
-        """Whether it is packed data, or files that the native engine reads in place."""
+        """Returns True if a dataset is packed data, or files that native threads read in place."""
         self.reads_packed = self._reader.read(dataset, device and _has_kornia(), engine != "python", index_cache) is not None
         return self.reads_packed
 
@@ -235,7 +235,7 @@ _OR_BATCHES = (
 
 
 def _to_native(data: NativeData) -> str:
-    """What to change so that native threads make batches of packed data; "" where nothing is known."""
+    """The change after which native threads make batches of packed data; "" if none is known."""
     for dataset in data.view.datasets:
         if not dataset.plan.native:
             return next(stage.why for stage in dataset.plan.stages if stage.where == "python") + _OR_BATCHES
@@ -245,7 +245,7 @@ def _to_native(data: NativeData) -> str:
 
 
 def _say_once(name: str) -> None:
-    """Tells, once in a process, what differs from the dataset's own samples."""
+    """Logs, once in a process, how the samples differ from the dataset's own."""
     if not _said:
         _said.append(name)
         logging.getLogger("fastload").warning(
@@ -259,7 +259,7 @@ _said: list[str] = []
 
 
 def why_not_device(settings: Settings) -> str | None:
-    """Why nothing of the transform is left to a device; None if what can be is."""
+    """The reason why no step of the transform is left to a device; None if steps are."""
     if settings.device is None:
         return "no device= is given"
     if not settings.auto_collation:
@@ -278,7 +278,7 @@ def _has_kornia() -> bool:
 
 
 def epoch_size(settings: Settings, dataset: Sized) -> EpochSize:
-    """What the samplers tell of an epoch over a dataset, whose length counts where the sampler has none."""
+    """Size of an epoch over a dataset, as the samplers tell it; the dataset's length counts if the sampler has none."""
     batch_sampler = settings.batch_sampler
     drawn = _length(getattr(batch_sampler, "sampler", settings.sampler))
     samples = max(1, len(dataset) if drawn is None else drawn)
@@ -297,7 +297,7 @@ def _length(sampler: Any) -> int | None:
 
 
 def _fields_of(data: NativeData | None) -> BatchFields:
-    """Where the images, and what lies in them, are in a batch; known of packed data, else their usual keys."""
+    """Places of the images, and of fields that lie in them, in a batch: known for packed data, else their usual keys."""
     if data is None:
         return BatchFields()
     dataset = data.view.datasets[0]
@@ -305,14 +305,14 @@ def _fields_of(data: NativeData | None) -> BatchFields:
     if isinstance(dataset, InPlaceDataset):
         return BatchFields(image)
     given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
-    form = dataset.plan.box_format  # of boxes that are converted
+    form = dataset.plan.box_format  # the format of converted boxes
     objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
     further = tuple(each for each in dataset.fields if dataset.kinds[each] == "image" and each != image)
     return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))
 
 
 def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
-    """By name of keypoints, the numbers of those that mirror each other, where all packed datasets agree."""
+    """(name, pairs of numbers) of the keypoints that mirror each other, if all packed datasets agree."""
     found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
     for dataset in data.view.datasets:
         for field in () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema:
@@ -336,7 +336,7 @@ def _check_formats(data: NativeData) -> None:
 
 
 def outputs_for(settings: Settings, view: NativeView, transfer: TransferPlan) -> list[core.Output]:
-    """What the native engine writes into each tensor of a batch.
+    """Form in which native threads write each tensor of a batch.
 
     Raises:
         ArgumentError: dtype= contradicts the transform.
@@ -372,7 +372,7 @@ def _why(settings: Settings, data: NativeData | None) -> str:
 
 
 def _not_moved(settings: Settings, dataset: NativeDataset) -> str:
-    """Why that part is not left to the device, if it could be."""
+    """The reason why the Python steps are not left to the device, if they could be."""
     if not dataset.plan.movable or settings.device is None:
         return ""
     return f"; the device could do that part, but {why_not_device(settings) or 'the packed datasets differ in it'}"

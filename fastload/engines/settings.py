@@ -51,8 +51,8 @@ class Settings:
         kind: torch's _DatasetKind.
         auto_collation: batches are made of samples; False for batch_size=None.
         index_sampler: gives the indices of a batch, or of a sample without auto_collation.
-        collate_replaced: what of torch's default_collate is not its own, as a clause; "" where all is.
-        order: what is known of it, as it was when the attributes were read.
+        collate_replaced: clause that names the parts of torch's default_collate that are not its own; "" if all are.
+        order: facts about the sampler, as it was when the attributes were read.
 
     Raises:
         ArgumentError: an argument is out of range, or has nothing to act on.
@@ -192,12 +192,12 @@ class Settings:
 
     @property
     def has_floats(self) -> bool:
-        """Whether batch_transform= has a Normalize or ToFloat."""
+        """True if batch_transform= has a Normalize or ToFloat."""
         return any(isinstance(each, ToFloat | Normalize) for each in self.batch_transforms)
 
     @property
     def by_default_collate(self) -> bool:
-        """Whether torch's default_collate makes the batches, and is torch's own."""
+        """True if torch's default_collate makes the batches, and is torch's own."""
         return self.auto_collation and self.collate_fn is default_collate and not self.collate_replaced
 
     @property
@@ -207,7 +207,7 @@ class Settings:
 
     @property
     def default_replaced(self) -> bool:
-        """Whether one of torch's defaults makes the batches, and is not torch's own any more."""
+        """True if one of torch's defaults makes the batches, and is not torch's own any more."""
         return self._is_default and bool(self.collate_replaced)
 
     @property
@@ -221,13 +221,13 @@ class Settings:
 
     @property
     def stacks_images(self) -> bool:
-        """Whether the images of a batch are one tensor, of one size."""
+        """True if the images of a batch are one tensor, of one size."""
         collation = self.collation
         return self.by_default_collate or (collation is not None and collation.form != "list" and collation.pad_to is None)
 
     @property
     def iterable(self) -> bool:
-        """Whether the dataset is an IterableDataset."""
+        """True if the dataset is an IterableDataset."""
         return self.kind == _DatasetKind.Iterable
 
     @property
@@ -253,17 +253,17 @@ class Settings:
 
     @property
     def may_draw_ahead(self) -> bool:
-        """Whether nobody can see how far ahead the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
+        """True if no user code can see how far ahead the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
         return self.order.draws is not Draws.ANY
 
     @property
     def ordered_by_seed(self) -> bool:
-        """Whether the order is a function of (seed, epoch) alone, and nothing of it is drawn from a generator that others use."""
+        """True if the order follows from (seed, epoch) alone, with no draw from a generator that others use."""
         return (self._seeds_order and self.order.draws is Draws.NOTHING) or isinstance(self.sharded, ShardSampler)
 
     @property
     def _seeds_order(self) -> bool:
-        """Whether the loader's generator is its own, and is seeded anew for every pass."""
+        """True if the loader's generator is its own, and is seeded anew for every pass."""
         return self.own_generator and self.seed is not None
 
     def seed_order(self, epoch: int) -> None:
@@ -293,5 +293,5 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Whether it is the same object, or an equal number or text."""
+    """Returns True if two values are the same object, or an equal number or text."""
     return a is b or (type(a) is type(b) and isinstance(a, int | float | str) and a == b)

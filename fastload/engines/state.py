@@ -1,4 +1,4 @@
-"""LoaderState: what a FastLoader keeps from epoch to epoch.
+"""LoaderState: the state that a FastLoader keeps from epoch to epoch.
 
 NOTE [ loader state: one private name ]
 Subclasses of DataLoader call their own attributes `device`, `epoch`, `seed`, `_view`, and set them before or after super().__init__().
@@ -37,13 +37,13 @@ _T = TypeVar("_T")
 
 
 class LoaderState:
-    """The state of one loader, and its alone. See NOTE [ loader state: one private name ].
+    """State that belongs to one loader alone. See NOTE [ loader state: one private name ].
 
     Attributes:
         settings: the arguments, as they were in force when they were read last.
-        plan: how the epoch that was begun last runs, or how the first one will.
-        progress: how far the loader has come.
-        counters: what is counted over all epochs.
+        plan: plan of the epoch that was begun last, or of the first one.
+        progress: the caller's position in the loader's epochs.
+        counters: counts over all epochs.
         timer: seconds spent on moving batches, and on their stages.
         epochs: the epochs on native threads.
         workers: iterators of worker processes that were not collected.
@@ -74,7 +74,7 @@ class LoaderState:
         self.health = health
 
     def for_copy(self) -> LoaderState:
-        """What goes into a copy or a pickle of the loader: its settings, and the number of its next epoch or a state loaded for it."""
+        """The state of a copy or a pickle of the loader: its settings, and the number of its next epoch or a state loaded for it."""
         other = copy.copy(self)
         for name in ("plan", "planner", "epochs", "workers", "timer", "health", "_sent", "fresh", "_made", "_kept"):
             other.__dict__.pop(name, None)
@@ -125,10 +125,10 @@ class LoaderState:
         return found if isinstance(found, NativeIterator | WorkerIterator) else None
 
     def goes_on(self, plan: ExecutionPlan) -> bool:
-        """Whether the kept iterator can make the next epoch; if its workers cannot, they are ended."""
+        """Returns True if the kept iterator can make the next epoch; if its workers cannot, they are ended."""
         iterator = self.kept
         if iterator is None:
-            return True  # what the loader keeps is a subclass's own
+            return True  # the loader keeps an iterator of a subclass
         if isinstance(iterator, NativeIterator):
             return plan.engine == "threads" and iterator.usable
         if plan.engine == "threads":

@@ -1,1 +1,1 @@
-"""What a loader tells of itself: counters, its plan in words, measured costs."""
+"""Reports of a loader: counters, its plan in words, measured costs."""

@@ -1,7 +1,4 @@
-"""What a sample costs, stage by stage: a short measurement in the calling thread, for explain(measure=True). Batches: batch_costs.
-
-Cost of moving a batch to its device and of each batch stage, measured on one batch in the calling thread.
-"""
+"""Costs of a sample and of a batch, stage by stage: a short measurement in the calling thread, for explain(measure=True)."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ def _rows(settings: Settings) -> list[int]:
 
 
 def _native_batch(plan: ExecutionPlan) -> tuple[Any, Any]:
-    """As the engine gives it on the host; samples that cannot be made are left out."""
+    """A batch of native threads on the host; samples that cannot be made are left out."""
     assert plan.native is not None
     assert plan.outputs is not None
     rows = _rows(plan.settings)
@@ -118,14 +115,14 @@ class Costs:
     """Mean seconds a sample; None is not measured.
 
     Attributes:
-        samples: how many were run.
-        read, decode, write: of the native part.
-        pillow: the Pillow image for Python, or the sample's tv_tensors.
-        python: of each Python step of the plan.
-        item: dataset[i], where there is no plan.
+        samples: number of samples that were run.
+        read, decode, write: seconds in the native part.
+        pillow: seconds to make the Pillow image for Python, or the sample's tv_tensors.
+        python: seconds in each Python step of the plan.
+        item: seconds in dataset[i], if there is no plan.
         collate: a sample's share of a batch.
         move, stages: its share of the move to the device, and of each batch stage there.
-        rows: of the batch that move and stages were measured with.
+        rows: number of rows in the batch with which move and stages were measured.
     """
 
     samples: int
@@ -145,8 +142,8 @@ def measure(plan: ExecutionPlan, dataset: NativeDataset | None, stages: Sequence
     """Runs samples through the stages; None for an iterable dataset, which that would use up.
 
     Args:
-        plan: how the loader's epochs run.
-        dataset: the packed dataset whose plan is explained, or None where the loader's dataset makes samples its own way.
+        plan: the plan of the loader's epochs.
+        dataset: the packed dataset whose plan is explained, or None if the loader's dataset makes its samples itself.
         stages: the batch stages.
 
     Raises:

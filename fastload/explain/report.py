@@ -1,6 +1,5 @@
-"""A loader's counters for the health report, and its plan in words.
-
-explain()'s table: what is done to a sample, stage by stage, where, why nowhere faster, and what it costs.
+"""stats() and explain(): a loader's counters for the health report, and its plan in words. explain()'s table shows each stage of a sample:
+its place, the reason why no faster place does it, and its cost.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def explained(plan: ExecutionPlan) -> NativeDataset | None:
 
 
 def _of_plan(execution: ExecutionPlan, dataset: NativeDataset, costs: Costs, there: Set[str]) -> Iterator[Row]:
-    """Up to the batch on the host; stages in `there` come after it."""
+    """Rows of the stages up to the batch on the host; stages in `there` come after it."""
     plan, settings = dataset.plan, execution.settings
     worker = _worker(settings)
     if execution.native is None:
@@ -119,7 +118,7 @@ def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
 
 
 def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs) -> Iterator[Row]:
-    """What is done to whole batches, in order. A stage that has to wait for the loop holds up those after it."""
+    """Rows of explain()'s table for whole batches, in order. A stage that has to wait for the loop holds up those after it."""
     where = "host, whole batches" if settings.device is None else "device"
     reason = "" if settings.device is not None else "no device= is given"
     for number, (stage, call) in enumerate(shown):
@@ -131,7 +130,7 @@ def _of_batches(settings: Settings, shown: Sequence[tuple[BatchStage, StageCall]
 
 
 def _worker(settings: Settings) -> str:
-    return "Python worker" if settings.num_workers else "calling process"
+    return "worker process" if settings.num_workers else "calling process"
 
 
 def _aligned(rows: Sequence[Row], costs: Costs | None) -> list[str]:
@@ -247,7 +246,7 @@ def _losses(state: LoaderState) -> dict[str, Any]:
 
 
 def explain(state: LoaderState, *, measured: bool = False) -> str:
-    """Which engine runs, why, what went round its slots, and the stages of a sample. See FastLoader.explain."""
+    """Text about the engine, the reason for it, work outside its slots, and the stages of a sample. See FastLoader.explain."""
     told, plan = stats(state), state.plan
     lines = [f"engine     {_engine(plan)}", f"why        {plan.why}"]
     if plan.engine == "processes":
@@ -272,7 +271,7 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
 
 
 def _order(plan: ExecutionPlan) -> str:
-    """How far ahead of the loop the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
+    """Distance by which the sampler is drawn ahead of the loop. See NOTE [ samplers: drawn when torch draws them ]."""
     settings = plan.settings
     name = type(settings.order.deciding).__name__
     asked = plan.native is not None and plan.native.is_asked
@@ -301,7 +300,7 @@ def _buckets(data: NativeData | None) -> list[RemoteStatus]:
 
 
 def _bucket(status: RemoteStatus) -> str:
-    """How far a dataset in a bucket is cached, and what was fetched."""
+    """Share of a dataset in a bucket that is cached, and the bytes fetched."""
     unwritten = (
         f", which takes no more ({status.why})" if status.full else f", which cannot be written ({status.why})" if status.why else ""
     )
@@ -314,11 +313,11 @@ def _bucket(status: RemoteStatus) -> str:
 def _engine(plan: ExecutionPlan) -> str:
     workers = plan.settings.num_workers
     if plan.engine == "threads":
-        return f"{workers} native threads" if workers else "native, in the calling thread"
+        return f"{workers} native threads" if workers else "0 native threads: the calling thread decodes"
     if plan.engine == "caller":
-        return "Python, in the calling process"
+        return "calling process"
     kept = "kept over epochs" if plan.settings.persistent_workers else "anew for every epoch"
-    return f"Python, in {workers} worker processes, {kept}, over shared slots"
+    return f"{workers} worker processes, {kept}, over shared slots"
 
 
 def _schedule(settings: Settings) -> str:

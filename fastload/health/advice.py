@@ -29,6 +29,8 @@ SHOWN = 5
 """Limit on the slow samples that the text names."""
 BATCH_STAGES = ("copy", "augment")
 """Stages on whole batches, after the workers: more workers do not speed them up."""
+_ENGINES = {"threads": "native threads", "processes": "worker processes"}
+"""Names of the workers of an engine, by its value in stats()."""
 WORTH = 0.1
 """Share of the stored pixels from which it is worth packing the dataset anew without them."""
 
@@ -65,7 +67,7 @@ def _on_spikes(figures: Figures) -> list[str]:
 
 
 def _split_knob(figures: Figures) -> str | None:
-    """How several workers come to make one batch, where they do not."""
+    """Advice that lets several workers make one batch; None if they do, or cannot."""
     if figures.engine is None:
         return 'if the dataset has indices, use FastLoader with seed_by="sample": a slow sample then holds up one row'
     if figures.engine != "processes" or figures.seed_by == "sample" or figures.splits_batches is False or figures.workers == 1:
@@ -126,7 +128,7 @@ def _useful_workers(figures: Figures) -> int:
 
 
 def _stage_knobs(figures: Figures, bound: str | None) -> list[str | None]:
-    """What makes the slowest stage faster."""
+    """Settings that make the slowest stage faster."""
     smaller = _smaller(figures)
     if bound in ("decode", "resize"):
         return [smaller]
@@ -146,7 +148,7 @@ def _stage_knobs(figures: Figures, bound: str | None) -> list[str | None]:
 
 
 def _native_knob(figures: Figures) -> str | None:
-    """How native threads come to make the batches, where another engine does."""
+    """Advice that lets native threads make the batches; None if they do, or nothing would."""
     if figures.engine == "threads":
         return None
     if figures.mend is not None:
@@ -235,8 +237,8 @@ def report(figures: Figures) -> str:
 
 def _title(figures: Figures) -> str:
     seen = f"the last {figures.window_steps:,} of {figures.steps:,} steps, {figures.epochs:,} epochs"
-    runs = [f"engine {figures.engine}"] if figures.engine is not None else []
-    runs += [f"{figures.workers} workers"] if figures.workers is not None else []
+    kind = _ENGINES.get(figures.engine or "", "workers")
+    runs = ["calling process"] if figures.engine == "caller" else [] if figures.workers is None else [f"{figures.workers} {kind}"]
     return f"loader's health: {', '.join([seen, *runs, f'{figures.cpus} CPUs'])}"
 
 

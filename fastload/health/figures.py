@@ -45,10 +45,10 @@ class Figures:
         load_step_ratio: time waited over time worked.
         wait_s: waits, without the first ones of epochs.
         first_wait_s: first waits of epochs, from iter() on.
-        tail: of the time in wait_s, the part that the slowest 5% of its steps took (fewer with many workers: see measure()).
-        samples_per_s: of the whole loop; step_s: mean time worked on a batch.
-        engine, workers, cpus, prefetch_factor, persistent_workers, seed_by, in_order, pin_memory: how the loader runs.
-        ready, depth: finished batches that wait now; most batches in flight.
+        tail: share of the time in wait_s that the slowest 5% of its steps took (fewer with many workers: see measure()).
+        samples_per_s: rate of the whole loop; step_s: mean time worked on a batch.
+        engine, workers, cpus, prefetch_factor, persistent_workers, seed_by, in_order, pin_memory: settings of the loader.
+        ready, depth: number of finished batches that wait now; most batches in flight.
         stage_s: seconds per sample and stage, summed over workers, since the loader was made.
         worker_busy: part of the workers' time that the stages account for, at the window's rate.
         batches, bytes: delivered since the loader was made, bytes through slots; envelope_batches: of those, pickled ones;
@@ -60,13 +60,13 @@ class Figures:
         slow: the slowest samples: (key, seconds), slowest first.
         image_side: pixels, the longer side of the batches' images.
         longer_sides: likewise of some of the stored images, ascending; () where packing the dataset anew would not shrink them.
-        mend: what to change so that native threads make the batches; "" where they do, or nothing would.
-        packed: whether the dataset is packed.
-        splits_batches: whether seed_by="sample" lets several workers make one batch.
-        own_collate: whether a function of the user's collates.
-        epoch_batches: batches of an epoch.
-        may_pin: whether pin_memory=True would change how batches are copied.
-        copied_floats: whether images are floats before they are copied to the device.
+        mend: the change after which native threads make the batches; "" if they do, or no change would help.
+        packed: True if the dataset is packed.
+        splits_batches: True if seed_by="sample" lets several workers make one batch.
+        own_collate: True if a function of the user's collates.
+        epoch_batches: number of batches in an epoch.
+        may_pin: True if pin_memory=True would change how batches are copied.
+        copied_floats: True if images are floats before they are copied to the device.
     """
 
     steps: int

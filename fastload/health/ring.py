@@ -1,9 +1,7 @@
-"""The last steps of a loop, as arrays.
+"""Ring: the last steps of a loop, as arrays; and the sample count and image size of a batch of any library, found without importing it.
 
-Sample count and image size of a batch, found without importing the library that its tensors come from.
-
-It does not use the walk of `fastload.batch.containers`: it runs at every step and needs only a shape, of arrays and tensors of any
-library. It also searches mappings and dataclasses, and only a few parts of each container.
+The search does not use the walk of `fastload.batch.containers`: it runs at every step and needs only a shape. It also looks into mappings
+and dataclasses, and only at a few parts of each container.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Annotations and EXIF: which picture a sample's boxes, masks and points were drawn on, and what becomes of them where it is turned.
+"""Annotations and EXIF: the picture on which a sample's boxes, masks and points were drawn, and their placement where it is turned.
 
 NOTE [ annotations: the picture that they were drawn on ]
 A photo with an EXIF orientation is two pictures: its pixels as the file stores them, and the upright one that most tools show. Annotations
-fit one of them. Which one, says
-  COCO    width and height of the image in the JSON file, where they tell: not for half turns, mirrors and squares
-  VOC     <size>, likewise
+fit one of them. Each layout tells in its own way which one:
+  COCO    width and height of the image in the JSON file, which cannot tell for half turns, mirrors and squares
+  VOC     <size>, with the same limits
   YOLO    nothing; its fractions are of the upright picture, as trainers for this layout read it
-  masks   the size of the mask, likewise
+  masks   the size of the mask, with the same limits
 With exif="apply" the upright picture is stored, and annotations that were drawn on the stored pixels are turned with it. Where nothing
 tells, the sample is an error: a guess would be wrong for every photo of some datasets. With exif="ignore" the stored pixels are packed.
 Then annotations of the upright picture are an error that names exif="apply", and where nothing tells they are taken to be of the stored
@@ -46,8 +46,8 @@ class Placement:
     """Places the annotations of samples in their images as they are stored.
 
     Args:
-        fields: of the dataset.
-        turn: images are stored upright.
+        fields: fields of the dataset.
+        turn: True if images are stored upright.
     """
 
     def __init__(self, fields: Sequence[Field], turn: bool) -> None:

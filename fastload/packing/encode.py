@@ -199,7 +199,7 @@ class Encoder:
         return Encoded("jpeg", found.data, found.height, found.width, ("stripped",), "jpeg", warning, index)
 
     def _same_pixels(self, stored: bytes, source: bytes) -> bool:
-        """Whether a JPEG decodes to the same pixels as the source that it is made from."""
+        """Returns True if a JPEG decodes to the same pixels as the source from which it was made."""
         try:
             pixels = self._decode(stored)
         except SampleError:

@@ -1,18 +1,16 @@
-"""From a packed dataset to one file that other programs read: a WebDataset tar, or Parquet.
+"""export: writes a packed dataset to one file that other programs read: a WebDataset tar, or Parquet.
 
 NOTE [ export: what is written when ]
 Samples are read and checked by threads, a bounded number of blocks ahead, and written by the calling thread in order of index. They go to a
 file of another name in the same folder, which is synced and renamed over the target at the end: a kill, an error or a full disk leaves
-what was at the target, or nothing.
+the old target, or none.
 
-Parquet as `export` writes it: a column for each field.
-
-WebDataset's layout as `export` writes it: neighbouring members of one base name are a sample.
+Parquet has a column for each field. In a WebDataset, neighbouring members of one base name are a sample.
 
 NOTE [ export: members of a tar ]
-What other programs read are the members: `jpg` or `png` for the image, `cls`, `NAME.png` for masks and further images, `NAME.npy` for boxes
-and other rows, one `json` for all plain fields. What a member cannot say (the dtype of a number, the format of boxes, class names) is in
-the `comment` of the tar's global pax header, which tar programs pass over, so that `pack` makes a dataset of equal fields.
+Other programs read the members: `jpg` or `png` for the image, `cls`, `NAME.png` for masks and further images, `NAME.npy` for boxes
+and other rows, one `json` for all plain fields. Facts that no member can hold (the dtype of a number, the format of boxes, class names) are
+in the `comment` of the tar's global pax header, which tar programs skip. From it `pack` makes a dataset of equal fields.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ class _Sink(io.RawIOBase):
 
 
 def _features(fields: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
-    """What Hugging Face's datasets takes further pictures and the label for, by the column; all others follow from their types."""
+    """Hugging Face's description of further pictures and of the label, by column; all other columns follow from their types."""
     pictures = [field for field in fields if field.kind in ("image", "mask") and (field.channels == 1 or field.dtype != "uint16")]
     found: dict[str, Any] = {field.name: {"_type": "Image"} for field in pictures}
     if classes is not None and len(set(classes)) == len(classes) and any(map(is_label, fields)):
@@ -212,7 +210,7 @@ _BLOCK = 16
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """What `export` wrote.
+    """Result of `export`.
 
     Attributes:
         samples: samples in the file.

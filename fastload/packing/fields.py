@@ -62,7 +62,7 @@ class FieldEncoder:
 
     @property
     def plain(self) -> bool:
-        """Whether samples have nothing that this encodes."""
+        """True if samples have nothing that this encodes."""
         return self.image.is_rgb and not (self._images or self._masks or self._limits or self._placement)
 
     def first(self, item: Item) -> Encoded:

@@ -55,7 +55,7 @@ class _Folder:
     Attributes:
         path: the path by which it was reached.
         real: its path without links.
-        link: whether the last part of `path` is a link.
+        link: True if the last part of `path` is a link.
         holder: the path, without links, of the folder that contains it.
         above: the folders on the path to it.
     """
@@ -76,7 +76,7 @@ class _Folder:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder or a link to one. A link that leads nowhere, or to itself, is not."""
+    """Returns True if an entry is a folder or a link to one. A link that leads nowhere, or to itself, is not."""
     try:
         return entry.is_dir()
     except OSError:

@@ -1,12 +1,9 @@
-"""Pixels of files for image fields of another form than 8-bit RGB: grey, RGBA and 16 bits, read by Pillow without loss.
+"""Pixels of images that are no JPEGs, read by Pillow, and the pixel operations of packing.
 
-Reader of .npy files from tar files. It checks the header before it allocates memory, and reads no pickles and no .npz.
-
-Conversion of images that Pillow reads to 8-bit RGB. Deeper images are refused, and notices name what is lost.
-
-Pillow itself converts silently: values over 255 of 16-bit grey become white, and 16-bit RGB loses its low bytes when the file is opened.
-
-Pixel operations of packing, and its uses of two libraries: PyTurboJPEG encodes JPEGs, Pillow reads other formats.
+Images of other forms than 8-bit RGB (grey, RGBA, 16 bits) are read without loss. Others are converted to 8-bit RGB: deeper images are
+refused, and notices name the losses. Pillow itself converts silently: values over 255 of 16-bit grey become white, and 16-bit RGB loses its
+low bytes when the file is opened. The reader of .npy files from tar files checks the header before it allocates memory, and reads no
+pickles and no .npz. PyTurboJPEG encodes JPEGs.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 NPY_MAGIC = b"\x93NUMPY"
-"""What a .npy file begins with."""
+"""First bytes of a .npy file."""
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Header readers by version. Version 3.0 exists for structured arrays alone, which no field can hold."""
 
@@ -155,7 +152,7 @@ def orientation(image: Image) -> int:
 
 
 def _is_transparent(image: Image) -> bool:
-    """Whether any pixel is not opaque."""
+    """Returns True if any pixel is not opaque."""
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa"):
         lowest = image.getchannel(len(image.getbands()) - 1).getextrema()[0]
         return isinstance(lowest, int | float) and lowest < 255
@@ -211,7 +208,7 @@ P = TypeVar("P", bound=np.generic)
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_MARKS = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
-"""Where Pillow looks for an orientation in a PNG."""
+"""Markers in a PNG after which Pillow looks for an orientation."""
 
 
 class MissingLibrary(PackError):

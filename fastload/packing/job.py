@@ -6,9 +6,8 @@ commit, and a log entry for each sample up to there. A resumed pack continues af
 (see NOTE [ pack: what a resume checks ]), so it writes what an uninterrupted pack would have written.
 The options must be the same, but for those that concern samples not written yet: `VARYING`.
 
-Destination of a pack: a folder, or a URL with the local folder through which its shards go.
-
-Survey of a source's images before or during a pack: how many have more than 8 bits a channel, and cannot be stored.
+`place_of` names the destination of a pack: a folder, or a URL with the local folder through which its shards go. `Survey` counts a source's
+images, before or during a pack, that have more than 8 bits and cannot be stored.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def destination(out: str | os.PathLike[str], run: RunOptions) -> tuple[Path, Cal
 
 
 def place_of(out: str | os.PathLike[str], run: RunOptions) -> str | Path:
-    """Where a pack writes to: a URL as a str, or a folder of this machine as a Path.
+    """Destination of a pack: a URL as a str, or a folder of this machine as a Path.
 
     Raises:
         ArgumentError: an option of URLs is given for a folder, or the URL is wrong.
@@ -98,8 +97,8 @@ class Survey:
     """Result of a survey of some samples.
 
     Attributes:
-        looked: how many images were looked at.
-        deep: how many of them have more than 8 bits a channel.
+        looked: number of images that were looked at.
+        deep: number of them that have more than 8 bits a channel.
         first: the name of the first such image, "" for none.
         reason: why it is refused.
     """
@@ -182,7 +181,7 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
 
 
 class SampleWriter(Protocol):
-    """What samples are written to: `DatasetWriter`, or the writer of one shard."""
+    """Destination of samples: `DatasetWriter`, or the writer of one shard."""
 
     def note(self, entry: bytes) -> None: ...
     def append_prepared(self, sample: Prepared, *, state: Callable[[], dict[str, Any]]) -> None: ...
@@ -214,8 +213,8 @@ class PackJob:
     """One pack: the order of the source's samples, and the work on each.
 
     Attributes:
-        source: what is packed.
-        options: how.
+        source: source of the samples.
+        options: options of the pack.
         order: the positions of the samples, in the order in which they are written.
         tracer: makes and checks the log of its samples.
         base: the folder of attached files, as the manifest names it; None: the dataset holds its images.

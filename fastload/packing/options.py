@@ -277,7 +277,7 @@ class PackOptions:
 
     @property
     def shrinks(self) -> bool:
-        """Whether images may be shrunk."""
+        """True if images may be shrunk."""
         return self.max_side is not None or self.min_side is not None
 
     def as_dict(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class TableOptions:
     path_column: str | int | None = field(
         default=None,
         metadata=option(
-            "of a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path, filename, "
+            "for a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path, filename, "
             "image_path, ...) are recognised.",
             "Of a .csv/.tsv: the column of paths, by its name in the header or its number from 0.",
         ),
@@ -307,7 +307,7 @@ class TableOptions:
     header: bool | None = field(
         default=None,
         metadata=option(
-            "whether the first line of a .csv or .tsv names the columns; None recognises it, or asks.",
+            "True if the first line of a .csv or .tsv names the columns; None recognises it, or asks.",
             "Whether the first line of a .csv/.tsv names its columns.",
         ),
     )
@@ -335,7 +335,7 @@ class LmdbOptions:
     key_pattern: str | None = field(
         default=None,
         metadata=option(
-            'of an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image\'s.',
+            'for an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image\'s.',
             "Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.",
         ),
     )
@@ -393,7 +393,7 @@ class LayoutOptions:
     split: str | None = field(
         default=None,
         metadata=option(
-            'which part of a dataset is packed, where its layout has several: "train", "val", "train2017", ...',
+            'the part of a dataset that is packed, if its layout has several: "train", "val", "train2017", ...',
             "The part of a dataset that has several: train, val, train2017, ...",
         ),
     )
@@ -440,7 +440,7 @@ class ObjectOptions:
     box_format: BoxFormat | None = field(
         default=None,
         metadata=option(
-            "of a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet and "
+            "for a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet and "
             'Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", "cxcywh", ... The boxes, their labels '
             "and what else each object has become fields. Without it the column is JSON: it does not say what the numbers are.",
             "Of a column of objects (bbox, category) in Parquet and Arrow files: what its boxes are. Without it the column is JSON.",
@@ -553,7 +553,7 @@ class RunOptions:
         default=None,
         repr=False,
         metadata=option(
-            "for a URL, of the store: ``endpoint``, ``region``, ...; the environment by default.",
+            "for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.",
             "Of the store of a URL, as endpoint=http://host:8333, region=us-east-1 or client_options.allow_http=true; may be repeated. "
             "What is not given is found in the environment.",
             flag="--storage-option",
@@ -602,7 +602,7 @@ class RunOptions:
 
 
 def split_pattern(pattern: str) -> tuple[str, str] | None:
-    """What is before and after the number in a pattern such as image-%09d; None if it has not exactly one."""
+    """Text before and after the number in a pattern such as image-%09d; None if it has not exactly one."""
     match = _PATTERN.fullmatch(pattern)
     return None if match is None else (match[1], match[2])
 

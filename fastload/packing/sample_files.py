@@ -31,7 +31,7 @@ class StoredSample:
     """A sample as it is stored.
 
     Attributes:
-        index: of the sample.
+        index: index of the sample.
         files: images and masks, by the field's name.
         values: all other fields by name: rows of columns as NumPy has them, text, bytes, JSON as its text; boxes, keypoints and arrays of
             any number of rows as arrays, polygons as lists of parts (points, 2), instances as COCO's RLE.
@@ -51,10 +51,10 @@ class SampleFiles:
     """Reads the samples of an open dataset. Any thread may call `read`.
 
     Attributes:
-        reader: of the dataset.
+        reader: reader of the dataset.
         image: the first image.
         others: all other fields, in order.
-        digits: of a sample's number in names of files.
+        digits: number of digits of a sample's number in names of files.
     """
 
     def __init__(self, reader: DatasetReader, done: str) -> None:
@@ -142,7 +142,7 @@ def _png(pixels: npt.NDArray[Any], level: int) -> File:
 
 
 def ahead(pool: ThreadPoolExecutor, call: Callable[[int], Any], arguments: Iterable[int], most: int) -> Iterator[Any]:
-    """What call makes of each argument, in order, with at most `most` calls under way or waiting to be taken."""
+    """Yields the result of `call` for each argument, in order, with at most `most` calls under way or waiting to be taken."""
     waiting: deque[Future[Any]] = deque()
     try:
         for argument in arguments:

@@ -1,6 +1,5 @@
-"""PackSummary and Tally: the counts of a pack, which are kept through a crash and a resume.
-
-Notices of a pack: files left out, and images stored with less than they hold. They are counted by kind, with examples.
+"""PackSummary and Tally: the counts of a pack, which survive a crash and a resume. Notice: a count of one kind, with examples, of files
+left out, and of images stored with less than they hold.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Notice:
     Attributes:
         kind: "orientation", "alpha", ".gif", ...: a name for programs.
         text: the same in words, printed after the count.
-        count: how many there are.
+        count: number of notices of the kind.
         examples: names of the first ones, at most `EXAMPLES`.
     """
 
@@ -135,10 +134,10 @@ class PackSummary:
         indexed: JPEGs stored with an entropy index.
         formats: number of samples by the format of their bytes.
         warnings: (name, what libjpeg-turbo said) of JPEGs that decode only with warnings, at most `NAMES_KEPT`.
-        warning_count: how many there are in all.
+        warning_count: number of warnings in all.
         skipped: (name, reason) of samples left out under ``on_error="skip"``, at most `NAMES_KEPT`.
-        skipped_count: how many there are in all.
-        notices: what the source left out and what images lost, counted by kind with examples.
+        skipped_count: number of samples left out in all.
+        notices: files that the source left out and losses of images, counted by kind with examples.
         seconds: wall-clock time of this call.
         packed_now: samples that this call packed; fewer than `samples` after a resume.
     """

@@ -1,4 +1,4 @@
-"""Tracer: logs what each written sample was made from, and decides from that log, sample by sample, where a resume continues.
+"""Tracer: logs the origin of each written sample, and decides from that log, sample by sample, where a resume continues.
 
 NOTE [ pack: what a resume checks ]
 The writer stores an entry for each sample that the pack has handled: whether it was written or left out, digests of its name and of its

@@ -62,7 +62,7 @@ class UnpackFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise PackError(f"another process is unpacking into {self.path}: choose another folder") from None
-            if not os.path.exists(file.name):  # that process has just finished
+            if not os.path.exists(file.name):  # the other process has just finished
                 raise PackError(f"{self.path} is not empty; choose a folder that is, or does not exist")
             self._check(file, state)
             yield

@@ -1,11 +1,9 @@
-"""The layouts of files that `unpack` writes, but for COCO's: class folders with fields.jsonl, and two folders of images and masks.
+"""The layouts of files that `unpack` writes: class folders with fields.jsonl, two folders of images and masks, and COCO's.
 
 NOTE [ unpack: names ]
 Class names come from an untrusted manifest. So a safe folder name is made of each: without separators, control characters or "..", not
 too long, and different from all others. So it is with the folders of further images and masks, which have their fields' names. Files are
 written by UnpackFolder alone, which replaces none.
-
-COCO's layout as `unpack` writes it: images in a folder, and one JSON file of boxes, instances, keypoints and captions.
 
 NOTE [ unpack: coco ]
 The file is written in one pass: annotations first, as samples come, then images and categories. Ids of annotations are numbered from 1. The
@@ -43,7 +41,7 @@ _UPRIGHT = ("xyxy", "xywh", "cxcywh")
 
 
 def exact(reader: DatasetReader) -> bool:
-    """Whether a dataset's fields are those that packing COCO gives, so that all come back when the layout is packed again."""
+    """Returns True if packing COCO gives a dataset's fields, so that all come back when the layout is packed again."""
     schema, names = reader.schema, {field.name for field in reader.schema}
     points = next((field.shape for field in schema if field.kind == "keypoints"), ())
     boxes = BOXES if BOXES in names else ""
@@ -92,7 +90,7 @@ class CocoLayout:
         self._file: IO[str] | None = None
 
     def _is_of_objects(self, field: Field) -> bool:
-        """Whether a field has one row for each annotation."""
+        """Returns True if a field has one row for each annotation."""
         if self._boxes is not None:
             return field.of == self._boxes.name
         return self._outline is not None and field.kind == "array" and field.name in _OF_OBJECTS
@@ -222,7 +220,7 @@ def _point_names(field: Field) -> list[str]:
 
 
 def _is_of_its_name(field: Field) -> bool:
-    """Whether a field whose name is a key of COCO's is what COCO has under it."""
+    """Returns True if a field whose name is a key of COCO's holds what COCO has under it."""
     if field.name in (LABELS, CATEGORY_ID) and field.is_varying:
         return field.kind == "array" and field.shape == (None,) and np.dtype(field.dtype).kind in "iu"
     return field.kind == {_IMAGE_ID: "int", "keypoints": "keypoints"}.get(field.name, field.kind)
@@ -248,7 +246,7 @@ _RESERVED = '<>:"/\\|?*'
 
 
 class UnpackLayout(Protocol):
-    """What writes samples as files of one layout. `open` comes first, `close` last, after the last sample."""
+    """Writer of samples as files of one layout. `open` comes first, `close` last, after the last sample."""
 
     folders: int
     """Class folders."""
@@ -312,9 +310,9 @@ class ClassFolders:
         return folders
 
     def _are_in_order(self) -> bool:
-        """Whether class folders, in the order of their names, are samples, labels and class names in the order of the dataset.
+        """Returns True if class folders, by the order of their names, keep the order of samples, labels and class names of the dataset.
 
-        They are not where `pack` would take their names for those of another layout.
+        They do not if `pack` would take their names for those of another layout.
         """
         classes = self._samples.reader.manifest.classes
         if self._labels is None or classes is None or list(self._classes) != list(range(len(classes))):

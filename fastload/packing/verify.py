@@ -1,8 +1,5 @@
-"""verify: checks a packed dataset's manifest, files and records, and on request decodes every image.
-
-VerifyReport and BadSample: what `fastload verify` found.
-
-verify of a dataset at a URL: every object is read in ranges, and compared with the checksums in the manifest.
+"""verify: checks a packed dataset's manifest, files and records, and on request decodes every image. At a URL it reads every object in
+ranges, and compares them with the checksums in the manifest. VerifyReport and BadSample are its findings.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ class BadSample:
     Attributes:
         index: its index in the dataset.
         shard: the file that holds it.
-        reason: what is wrong with it.
+        reason: the fault.
     """
 
     index: int
@@ -57,9 +54,9 @@ class VerifyReport:
         problems: descriptions of what is wrong with files; () if nothing is.
         bad: damaged samples.
         warnings: samples whose JPEG decodes only with libjpeg warnings (counted with decode=True).
-        decoded: whether every picture was decoded.
+        decoded: True if every picture was decoded.
         unchecked: samples that were not checked, because the files cannot be opened.
-        records: whether each record was checked, not only the files; of a URL only where every picture was decoded.
+        records: True if each record was checked, not only the files; at a URL only if every picture was decoded.
     """
 
     samples: int
@@ -98,7 +95,7 @@ def verify_url(
         local: checks a dataset in a folder, record by record. Where it is given, each shard is downloaded into a temporary folder, one at a
             time, and checked there; without it, nothing is written to the disk.
         version: refused unless it is the one at the URL.
-        storage_options: of the store.
+        storage_options: options of the store.
         timeout: seconds after which a request that fails again and again is given up.
         progress: show a bar on the terminal.
 
@@ -200,7 +197,7 @@ class _Check:
         self._bar.update(self._manifest.count * self._read // max(self._total, 1), self._read)
 
     def report(self, *, decoded: bool) -> VerifyReport:
-        """What was found."""
+        """The findings."""
         manifest = self._manifest
         return VerifyReport(
             manifest.count,
@@ -244,7 +241,7 @@ def verify(
         version: an older version of a dataset that was changed; the latest by default.
         workers: threads; the CPUs this process may use by default.
         progress: show a bar on the terminal.
-        storage_options: of the store, for a URL: ``endpoint``, ``region``, ...; the environment by default.
+        storage_options: for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.
 
     Raises:
         DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the dataset was changed meanwhile.

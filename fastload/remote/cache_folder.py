@@ -1,38 +1,35 @@
-"""CacheFolder: the folder on the local disk that holds what was fetched of datasets in buckets, and its budget.
+"""CacheFolder: the local folder that caches datasets in buckets, its budget, and the locks that processes share.
 
 NOTE [ cache: the folder ]
-  fastload-cache.json          says that the folder is fastload's, and which host uses it
-  lock                         held for a moment by whoever counts, makes or removes
-  NAME-HASH/                   one dataset: HASH is of its whole URL and of where the store is, so that two never meet
+  fastload-cache.json          marks the folder as fastload's, and names the host that uses it
+  lock                         held for a moment by a process that counts, makes or removes
+  NAME-HASH/                   one dataset: HASH is the hash of its whole URL and of its store's place, so that two never share a folder
     dataset.json               its URL, without secrets
     users                      share-locked by every process that has the dataset open
-    claims                     ranges of it are locked by whoever fetches what they stand for
-    used                       bytes that were granted to it, u64
-    grant-PID-N                locked by a process; its size is what that process was granted and had not written when it last asked
-    CRC-SIZE-shard-NNNNN.lmdb  a shard as a sparse file; CRC and SIZE are the shard's, so that another one of that name is another file
-    CRC-SIZE-shard-NNNNN.state what of it is there: a byte for each group of records and for each column
+    claims                     one byte stands for each unit; a process locks the bytes of the units that it fetches
+    used                       bytes granted to the dataset, u64
+    grant-PID-N                locked by one process; its size is the bytes that were granted to the process and not yet written
+    CRC-SIZE-shard-NNNNN.lmdb  a shard as a sparse file; CRC and SIZE are the shard's, so that another shard of that name is another file
+    CRC-SIZE-shard-NNNNN.state which parts of the shard are there: a byte for each group of records and for each column
     CRC-SIZE-index-NNNNN.bin   a segment, whole
-Nothing is written to a shard's file before the budget has granted its pages, whoever of all processes asks: `used` is changed under `lock`.
-A process is granted more than it writes at once. What a process that was killed had left is found when room is short: then `used` is
-counted anew, as what the files take on the disk and what living processes were granted. That may count a byte twice, and forgets none.
-Nothing is taken away from a dataset that is in use: what is cached stays. Where there is no room, other datasets that nobody uses go, the
-one that was opened longest ago first. Only files of the names above are removed, only from folders of such a name whose dataset.json is
-fastload's; whatever else lies there stays, and so does its folder.
+A process writes to a shard's file only after the budget has granted the pages. All processes share the budget: `used` is changed under
+`lock`. A grant is larger than one write. When room is short, `used` is counted anew: the bytes of the files on the disk, and the grants of
+living processes. That finds the grants of killed processes. It may count a byte twice, and forgets none.
+A dataset in use loses nothing: cached bytes stay. Where there is no room, datasets that nobody uses are removed, the one that was opened
+longest ago first. Only files with the names above are removed, and only from folders with such a name whose dataset.json is fastload's.
+Other files stay, and so do their folders.
 
 NOTE [ cache: one host ]
-Locks hold among the processes of one kernel, and on some network file systems not beyond. So the folder is one host's: who finds another's
-boot ID in fastload-cache.json, and that it was there a short while ago, is refused. Whoever has a dataset open renews the file's time every
-RENEWED_S, whether it fetches or not. Who was stopped for so long that another host took the folder writes nothing to it from then on.
-A host that was started anew has another boot ID, and is not to wait for itself. Where the folder lay on a file system of one host's own
-disk for whoever wrote fastload-cache.json (`local`), and does so here, both have had that disk, and the other one's time on it is over: it
-is taken at once. Who exports such a disk finds no `local` in what a host of the network has written, and waits. A name, an address or
+Locks hold among the processes of one kernel, and on some network file systems not beyond. So the folder belongs to one host: a process
+that finds the boot ID of another host in fastload-cache.json, with a recent time, is refused. Every process that has a dataset open renews
+the file's time every RENEWED_S, even when it fetches nothing. A process that was stopped for so long that another host took the folder
+writes nothing to it from then on.
+A host that restarts has another boot ID, and must not wait for itself. fastload-cache.json says whether the folder lay on a disk of one
+host alone (`local`). Where it did, and does so here, both hosts have had that disk, and the other one's time on it is over: the folder is
+taken at once. A host that exports such a disk finds no `local` in the file of a network host, and waits. A name, an address or
 /etc/machine-id would not do: containers and cloned machines have them in common.
 
-Hosts: what tells this host's kernel from others, and which folders no other host can see.
-
-Locks of a cache folder: held by open files, so that a process that is killed lets go of them, and nobody cleans up after it.
-
-OpenFiles: files of a cache that a process has open for writing.
+Locks belong to open files: the kernel releases them when a process is killed, and nobody cleans up after it.
 """
 
 from __future__ import annotations
@@ -64,8 +61,8 @@ from fastload.common.urls import name_of, normalized, shown
 from fastload.errors import ArgumentError, DatasetError
 from fastload.remote.shared_files import TEMPORARY, dataset_folder, open_in_dataset, open_in_root, replace_file, root_folder
 
-# f_type of file systems on a disk, or in memory, that one kernel alone has mounted for writing. Network file systems, those of clusters,
-# and those of which it is not known (FUSE, 9p, virtiofs) are not among them.
+# f_type of file systems on a disk, or in memory, that one kernel alone has mounted for writing. The list has no network or cluster file
+# systems, and none whose backing is unknown (FUSE, 9p, virtiofs).
 _LOCAL = frozenset(
     {
         0xEF53,  # ext2, ext3, ext4
@@ -83,7 +80,7 @@ _STATFS_BYTES = 256  # more than struct statfs has anywhere; f_type is its first
 
 
 def boot_id() -> str:
-    """What tells this host since its start from any other: containers of one kernel have the same, and share their locks."""
+    """Boot ID of the running kernel: it differs after each start and on each host. Containers of one kernel share it, and share locks."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -91,7 +88,7 @@ def boot_id() -> str:
 
 
 def is_local(folder: Path) -> bool:
-    """Whether a folder lies on a file system that only this host has mounted; False where that is not known."""
+    """Returns True if a folder lies on a file system that only this host has mounted; False if that is not known."""
     if not sys.platform.startswith("linux"):
         return False
     found = ctypes.create_string_buffer(_STATFS_BYTES)
@@ -102,7 +99,7 @@ def is_local(folder: Path) -> bool:
 
 
 HELD_S = 30.0
-"""Seconds that a lock which others hold for a moment is waited for; after that its holder counts as stopped."""
+"""Seconds to wait for a lock that is held only for a moment; after that, its holder counts as stopped."""
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 _BUSY = (errno.EAGAIN, errno.EACCES)
@@ -111,13 +108,13 @@ _open: weakref.WeakSet[LockFile] = weakref.WeakSet()
 
 
 class SelfClosing:
-    """Something that its last reference closes, if nothing did before; at the end of the program it is left alone.
+    """Base class of objects that close themselves with their last reference; at the end of the program they stay open.
 
-    The garbage collector may do so while another thread closes it: a descriptor is taken out by one step that only one thread can take.
+    The garbage collector may call close() while another thread does: one atomic step takes a descriptor out, so one thread closes it.
     """
 
     def close(self) -> None:
-        """Lets go of what it has; idempotent, also for two threads at once."""
+        """Releases the object's resources; idempotent, also for two threads at once."""
         raise NotImplementedError
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -126,7 +123,7 @@ class SelfClosing:
 
 
 class LockFile(SelfClosing):
-    """An open file that locks are taken on.
+    """An open file with locks: on the whole file, or on ranges of bytes.
 
     1. Locks belong to the open file: two LockFiles exclude each other, in one process too. A forked child that kept the parent's
        descriptor would keep its locks after the parent's death, so it is closed there.
@@ -136,7 +133,7 @@ class LockFile(SelfClosing):
     """
 
     def __init__(self, path: Path, open_file: Callable[[Path, int], int]) -> None:
-        """Notes the path; `open_file` opens it when the first lock is taken: `fastload.remote.shared_files` has them."""
+        """Notes the path. `open_file` opens it for the first lock; `fastload.remote.shared_files` has such functions."""
         self.path = path
         self._open_file = open_file
         self._file: list[int] = []  # the descriptor, once it is open
@@ -154,15 +151,15 @@ class LockFile(SelfClosing):
             return self._file[0]
 
     def shared(self) -> bool:
-        """Takes the whole file's shared lock without a wait; False: somebody has the exclusive one."""
+        """Takes the shared lock of the whole file without a wait; False: another LockFile has the exclusive one."""
         return self._flock(fcntl.LOCK_SH)
 
     def exclusive(self) -> bool:
-        """Takes the whole file's exclusive lock without a wait; a shared one that is held becomes it, or stays."""
+        """Takes the exclusive lock of the whole file without a wait; it replaces a shared lock, which stays if this fails."""
         return self._flock(fcntl.LOCK_EX)
 
     def _flock(self, kind: int) -> bool:
-        file = self._descriptor()  # EACCES means here that it may not be opened, and below that it is locked
+        file = self._descriptor()  # EACCES means here that the file may not be opened, and below that it is locked
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -173,10 +170,10 @@ class LockFile(SelfClosing):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Waits for the exclusive lock, and holds it in the block. Those who hold it do so for a moment only.
+        """Waits for the exclusive lock, and holds it in the block. Every holder holds it for a moment only.
 
         Raises:
-            OSError: EAGAIN: somebody has held it for HELD_S; EBADF: the file was closed; or it cannot be opened.
+            OSError: EAGAIN: the lock was held for HELD_S; EBADF: the file was closed; others: the file cannot be opened.
         """
         end = time.monotonic() + HELD_S
         if not self._threads.acquire(timeout=HELD_S):
@@ -197,7 +194,7 @@ class LockFile(SelfClosing):
             self._threads.release()
 
     def claim(self, start: int, length: int) -> bool:
-        """Takes the lock of a range of bytes, which need not exist; False: another LockFile has some of it."""
+        """Takes the lock of a range of bytes, which need not exist; False: another LockFile has a part of it."""
         file = self._descriptor()
         try:
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
@@ -208,15 +205,15 @@ class LockFile(SelfClosing):
         return True
 
     def disclaim(self, start: int, length: int) -> None:
-        """Lets go of the lock of a range."""
+        """Releases the lock of a range."""
         fcntl.fcntl(self._descriptor(), fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, start, length, 0))
 
     def resize(self, size: int) -> None:
-        """Makes the file have so many bytes. Raises OSError."""
+        """Sets the file's size in bytes. Raises OSError."""
         os.ftruncate(self._descriptor(), size)
 
     def close(self) -> None:
-        """Lets go of all locks, for good; idempotent."""
+        """Releases all locks and closes the file; idempotent."""
         self._closed = True
         close_all(self._file)
 
@@ -241,7 +238,7 @@ _MOST = 64
 
 
 class OpenFiles(SelfClosing):
-    """Files that are open for writing, the last ones used. For one thread at a time."""
+    """Files of a cache that are open for writing: the _MOST used last. For one thread at a time."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -249,7 +246,7 @@ class OpenFiles(SelfClosing):
         self._closed = False
 
     def of(self, path: Path, identity: tuple[int, int]) -> int:
-        """The descriptor of a file, valid until the next call. Raises OSError: ESTALE where it is not the one of that (device, inode)."""
+        """The descriptor of a file, valid until the next call. Raises OSError: ESTALE if the file at `path` has another (device, inode)."""
         if self._closed or self._pid != os.getpid():
             raise OSError(errno.EBADF, f"{path} was closed")
         found = self._files.pop(identity, -1)
@@ -264,7 +261,7 @@ class OpenFiles(SelfClosing):
         return found
 
     def close(self) -> None:
-        """Closes all, for good; idempotent. In a forked child too, whose copies they are."""
+        """Closes all files; idempotent. A forked child may call it too: it closes its own copies."""
         self._closed = True
         while self._files:
             with suppress(KeyError):
@@ -280,15 +277,15 @@ OWNER = "fastload-cache.json"
 DATASET = "dataset.json"
 FORMAT = "fastload-dataset"
 ALIVE_S = 120.0
-"""Seconds after which another host's use of the folder counts as over."""
+"""Seconds without renewal after which another host no longer uses the folder."""
 RENEWED_S = 30.0
-"""Seconds after which a user of the folder renews its time."""
+"""Seconds between two renewals by a process that uses the folder."""
 FREE_PART = 0.8
-"""Part of what is free on the disk that a cache without a size may take."""
+"""Share of the disk's free bytes that a cache without a size may take."""
 LEAST = 64 << 10
-"""Bytes below which a cache is not worth its own files: nothing is written then."""
+"""Smallest useful cache, in bytes: with less, nothing is written."""
 PAGE = 4096
-"""Bytes in which the disk is counted."""
+"""Bytes of a page; disk use is counted in pages."""
 _OWN_PAGES = 3  # the folder itself, fastload-cache.json, and it again while it is replaced
 _DATASET_PAGES = 5  # a dataset's folder, dataset.json, used, and its index block
 _NUMBER = 8
@@ -297,11 +294,11 @@ _FOLDER = re.compile(r".+-[0-9a-f]{20}")
 _STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
 _GRANT = re.compile(r"grant-[0-9]+-[0-9]+")
 _CONTENT = re.compile(rf"[0-9a-f]{{8}}-[0-9]+-.+|{_GRANT.pattern}|{TEMPORARY.pattern}|users|claims")
-_LAST = (DATASET + ".tmp", "used", DATASET)  # what says that a folder is a dataset's goes at the end
+_LAST = (DATASET + ".tmp", "used", DATASET)  # removed last: these files mark a folder as a dataset's
 
 
 def default_folder() -> Path:
-    """FASTLOAD_CACHE, or fastload in the user's cache folder."""
+    """The folder that FASTLOAD_CACHE names; without it, fastload in the user's cache folder."""
     named = os.environ.get("FASTLOAD_CACHE")
     if named:
         return Path(expanded(named))
@@ -309,28 +306,28 @@ def default_folder() -> Path:
 
 
 class BudgetError(OSError):
-    """The cache's size leaves no room; the text has the size, and what was needed."""
+    """The cache's size leaves no room; the text has the size and the bytes needed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(errno.ENOSPC, reason)
 
 
 class CacheFolder:
-    """The folder of all caches, with a budget. See NOTE [ cache: the folder ].
+    """The folder that holds all caches, with a budget. See NOTE [ cache: the folder ].
 
     Args:
-        path: of the folder, made where it is missing; None: `default_folder`.
-        size: most bytes that all caches in it take, as an int or a text such as "200GiB"; None: what they have, and 0.8 of what is free.
+        path: the folder, made if it is missing; None: `default_folder`.
+        size: most bytes of all caches together, as an int or a text such as "200GiB"; None: the bytes they have, and 0.8 of the free ones.
 
     Raises:
-        ArgumentError: the size or path is none.
+        ArgumentError: the size is negative or no size, or the path is no folder.
         DatasetError: another host uses the folder.
 
     Attributes:
-        writable: whether anything can be written to it.
-        why: why something could not be, in a few words; "" as long as all could.
-        lacks_room: whether that is its size, and not the folder.
-        closed: whether `close` was called.
+        writable: True if files can be written to the folder.
+        why: the reason of the first failed write, in a few words; "" if none failed.
+        lacks_room: True if the reason is the cache's size, and not the folder.
+        closed: True after `close`.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, size: int | str | None = None) -> None:
@@ -371,7 +368,7 @@ class CacheFolder:
                     f"the cache {self.path} is refused: {error.strerror}, who could put other data into it; name a folder of your own as "
                     "cache= or FASTLOAD_CACHE, or have its owner be root"
                 ) from None
-        except OSError:  # there is none yet, or it is no folder, which is said elsewhere
+        except OSError:  # there is no folder yet, or the path is no folder, which __init__ reports
             pass
 
     def _own(self) -> None:
@@ -390,9 +387,9 @@ class CacheFolder:
         _touch(file)
 
     def _owner(self) -> tuple[str, str, float, bool]:
-        """Boot ID and name of the host that has the folder, seconds since it renewed that, and whether the disk was its own.
+        """(boot ID, name, seconds since the last renewal, whether the disk was its own) of the host that uses the folder.
 
-        Empty where nobody has it.
+        Both names are empty if no host uses it.
         """
         file = self.path / OWNER
         try:
@@ -402,17 +399,17 @@ class CacheFolder:
             return "", "", ALIVE_S, False
 
     def give_up(self, error: OSError) -> None:
-        """Notes that the folder cannot be written, and why."""
+        """Marks the folder as one that cannot be written, and notes the reason."""
         self.writable = False
         self.note(error)
 
     def note(self, error: OSError) -> None:
-        """Notes why something could not be written."""
+        """Notes the reason of a failed write."""
         self.lacks_room = self.lacks_room or isinstance(error, BudgetError)
         self.why = self.why or error.strerror or type(error).__name__
 
     def renew(self) -> None:
-        """Says that the folder is still in use, as long as it is this host's. Raises nothing."""
+        """Renews this host's use of the folder; where another host has it, nothing is written from then on. Raises nothing."""
         if self.writable:
             try:
                 if self._owner()[0] == boot_id():
@@ -423,7 +420,7 @@ class CacheFolder:
             self.lose()
 
     def warn(self) -> None:
-        """Warns the user, once a program and not in its worker processes, that the folder cannot be written."""
+        """Warns the user that the folder cannot be written: once a program, and not in worker processes."""
         if self.why and not self.writable and self.path not in _warned and multiprocessing.parent_process() is None:
             _warned.add(self.path)
             fetched = "what it lacks is fetched again in every epoch"
@@ -439,18 +436,18 @@ class CacheFolder:
             warnings.warn(text, stacklevel=2)
 
     def lose(self) -> None:
-        """Notes that the folder is gone, or another host's."""
+        """Notes that the folder was removed, or taken by another host."""
         self.writable = False
         self.why = self.why or "it was removed, or another host took it"
 
     def folder_of(self, url: str, place: str) -> Path:
-        """The folder of the dataset at a URL; `place`: what else tells its store from others, such as an endpoint."""
+        """The folder of the dataset at a URL. `place` distinguishes stores that have the same URL, such as by an endpoint."""
         name = "".join(c if c.isalnum() or c in "._-" else "_" for c in name_of(url))[:60] or "dataset"
         digest = hashlib.blake2b(f"{normalized(url)}\0{place}".encode(), digest_size=10).hexdigest()
         return self.path / f"{name}-{digest}"
 
     def datasets(self) -> Iterator[Path]:
-        """The folders of datasets that are fastload's."""
+        """The folders of fastload's datasets in the cache folder."""
         try:
             with os.scandir(self.path) as entries:
                 found = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -459,11 +456,11 @@ class CacheFolder:
         yield from (folder for folder in found if _FOLDER.fullmatch(folder.name) and _is_dataset(folder))
 
     def used(self) -> int:
-        """Bytes that were granted to all caches, and those of the folder's own files."""
+        """Bytes granted to all caches, and bytes of the folder's own files."""
         return _OWN_PAGES * PAGE + sum(read_used(folder) for folder in self.datasets())
 
     def grant(self, folder: Path, wanted: int, least: int) -> int:
-        """Grants a dataset `wanted` more bytes, or as many as there is room for if they are at least `least`; else 0. Under the lock.
+        """Grants a dataset `wanted` more bytes; with less room, all of it if that is `least` or more, else 0. Call it under the lock.
 
         Raises OSError.
         """
@@ -477,7 +474,7 @@ class CacheFolder:
         return granted
 
     def admit(self, folder: Path, description: bytes) -> None:
-        """Makes a dataset's folder, if there is room for its own few files. Under the lock. Raises OSError: ENOSPC where there is none."""
+        """Makes a dataset's folder, if there is room for its own few files. Call it under the lock. Raises OSError: ENOSPC without room."""
         if not _is_dataset(folder) and self._room(folder, _DATASET_PAGES * PAGE) < _DATASET_PAGES * PAGE:
             source = " (0.8 of what was free on its disk)" if self._default_size else ""
             raise BudgetError(
@@ -490,7 +487,7 @@ class CacheFolder:
         count_anew(folder)
 
     def _room(self, folder: Path, wanted: int) -> int:
-        """Bytes that are left, after other datasets went where they are not used. Under the lock."""
+        """Bytes that are left; removes datasets that nobody uses until `wanted` are. Call it under the lock."""
         assert self.size is not None
         room = self.size - self.used()
         if room >= wanted:
@@ -512,7 +509,7 @@ class CacheFolder:
 
 
 def _opened(folder: Path) -> float:
-    """When a dataset was last opened."""
+    """Time at which a dataset was last opened; 0.0 if unknown."""
     try:
         return (folder / DATASET).lstat().st_mtime
     except OSError:
@@ -529,7 +526,7 @@ def _touch(file: Path) -> None:
 
 
 def _is_dataset(folder: Path) -> bool:
-    """Whether a folder's dataset.json is fastload's."""
+    """Returns True if a folder has a dataset.json of fastload's."""
     try:
         found = json.loads(read_small(folder / DATASET))
     except (OSError, ValueError):
@@ -538,7 +535,7 @@ def _is_dataset(folder: Path) -> bool:
 
 
 def read_small(file: Path, open_file: Callable[[Path, int], int] = open_in_dataset) -> bytes:
-    """The first bytes of a file of a dataset's folder. Raises OSError: also where it is not to be trusted."""
+    """The first PAGE bytes of a file of a dataset's folder. Raises OSError, also if the file is not to be trusted."""
     descriptor = open_file(file, os.O_RDONLY)
     try:
         return os.read(descriptor, PAGE)
@@ -547,7 +544,7 @@ def read_small(file: Path, open_file: Callable[[Path, int], int] = open_in_datas
 
 
 def remove_unused(folder: Path) -> bool:
-    """Removes a dataset's cache unless a process uses it. Under the folder's lock. Returns whether what was granted to it is free."""
+    """Removes a dataset's cache if no process uses it. Call it under the folder's lock. Returns True if its granted bytes are free now."""
     users = LockFile(folder / "users", open_in_dataset)
     try:
         if not users.exclusive():
@@ -567,7 +564,10 @@ def remove_unused(folder: Path) -> bool:
 
 
 def remove_files(folder: Path, doomed: Callable[[str], bool]) -> None:
-    """Removes those files of a dataset's cache, states first: nothing counts as there without its file. Raises OSError."""
+    """Removes the files of a dataset's cache that `doomed` names, state files first: a unit must not be marked without its file.
+
+    Raises OSError.
+    """
     with dataset_folder(folder) as opened:
         with os.scandir(opened) as entries:
             names = [entry.name for entry in entries if _CONTENT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
@@ -578,7 +578,7 @@ def remove_files(folder: Path, doomed: Callable[[str], bool]) -> None:
 
 
 def read_used(folder: Path) -> int:
-    """Bytes that a dataset was granted; a file that does not say so counts as its size on the disk."""
+    """Bytes granted to a dataset; without a readable `used`, the bytes of its files on the disk."""
     try:
         data = read_small(folder / "used")
     except OSError:
@@ -587,8 +587,8 @@ def read_used(folder: Path) -> int:
 
 
 def count_anew(folder: Path) -> None:
-    """Counts what a dataset takes, and what living processes were granted for it. Under the folder's lock. Raises OSError."""
-    write_used(folder, on_disk(folder))  # first: it takes a page itself
+    """Counts a dataset's bytes on the disk, and the grants of living processes. Call it under the folder's lock. Raises OSError."""
+    write_used(folder, on_disk(folder))  # before the count: the file itself takes a page
     used = on_disk(folder)
     for file in folder.glob("grant-*"):
         if _GRANT.fullmatch(file.name):
@@ -604,7 +604,7 @@ def count_anew(folder: Path) -> None:
 
 
 def write_used(folder: Path, used: int) -> None:
-    """Notes them, in one write: a kill leaves the old number or the new one."""
+    """Writes the number of granted bytes in one write: a kill leaves the old number or the new one."""
     file = open_in_dataset(folder / "used", os.O_WRONLY | os.O_CREAT)
     try:
         os.pwrite(file, used.to_bytes(_NUMBER, "little"), 0)
@@ -613,7 +613,7 @@ def write_used(folder: Path, used: int) -> None:
 
 
 def on_disk(folder: Path) -> int:
-    """Bytes that a folder and its files take on the disk; 0 if there is none."""
+    """Bytes that a folder and its files take on the disk; 0 if the folder is missing."""
     total = 0
     for path in (folder, *folder.glob("*")):
         with suppress(FileNotFoundError):
@@ -622,7 +622,7 @@ def on_disk(folder: Path) -> int:
 
 
 def described(folder: Path) -> str:
-    """The URL of a dataset's cache, without secrets; "" where its file does not say."""
+    """The URL of a cached dataset, without secrets; "" if dataset.json cannot be read."""
     try:
         return shown(str(json.loads(read_small(folder / DATASET))["url"]))
     except (OSError, ValueError, LookupError, TypeError):

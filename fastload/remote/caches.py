@@ -1,11 +1,9 @@
-"""Caches of datasets in buckets, as `fastload cache` shows, fills and removes them.
+"""Caches of datasets in buckets, as `fastload cache` lists, fills and removes them; and the traffic and cost of an epoch from a bucket.
 
-Cost of an epoch from a bucket: requests, bytes and money, by the dataset's size, the cache's size and the order of samples.
-
-The model is that of the cache: what is cached stays, so that c, the share of the dataset that the cache holds, is read once, in whole
-blocks of `BLOCK_BYTES`; the rest is fetched in every epoch. It takes a request a sample, of `GROUP_BYTES` at least, since small samples
-are fetched with their neighbours. Under shuffle="window" the rest comes in blocks too, where the link is faster than the loop and the
-process may hold the buffer.
+The model of an epoch's cost is the cache's own: cached bytes stay. So the share of the dataset that the cache holds is read once, in whole
+blocks of `BLOCK_BYTES`. The rest is fetched in every epoch: one request for each sample, of at least `GROUP_BYTES`, since small samples are
+fetched with their neighbours. Under shuffle="window" the rest is fetched in blocks too, if the link is faster than the loop and the process
+may hold the buffer.
 """
 
 from __future__ import annotations
@@ -34,11 +32,11 @@ class Price:
     """List price of reading from a store, without discounts, free tiers and taxes.
 
     Attributes:
-        name: of the store, short.
-        store: of the store, with class and region.
+        name: short name of the store.
+        store: full name of the store, with class and region.
         requests: US dollars per 1,000 GET requests.
-        gib: US dollars per GiB that leaves the cloud; within the region it is free.
-        source: where the figures are published.
+        gib: US dollars per GiB that leaves the cloud; reads within the region are free.
+        source: URL that publishes the figures.
         year: the year of the figures.
     """
 
@@ -55,36 +53,36 @@ PRICES = (
     Price("GCS", "Google Cloud Storage Standard, us-east1", 0.0004, 0.12, "https://cloud.google.com/storage/pricing-examples", "2025"),
     Price("Azure", "Azure Blob Hot LRS, East US", 0.0005, 0.087, "https://azure.microsoft.com/pricing/details/storage/blobs/", "2025"),
 )
-"""Prices change, and differ from region to region: these tell the order of magnitude. Those of S3 and Azure were noted without a look at
-the page. First tier above the free one in each case."""
+"""Prices change, and differ from region to region: these tell the order of magnitude. The prices of S3 and Azure were noted without a look
+at the page. Each is that of the first tier above the free one."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What an epoch fetches.
+    """Traffic of one epoch.
 
     Attributes:
-        requests: GET requests.
-        bytes: bytes of their answers.
+        requests: number of GET requests.
+        bytes: bytes of the answers.
     """
 
     requests: int
     bytes: int
 
     def dollars(self, price: Price, *, leaves: bool) -> float:
-        """Money at a price; `leaves` says whether the bytes leave the cloud, or stay in the bucket's region."""
+        """Cost in US dollars at a price. `leaves`: the bytes leave the cloud; otherwise they stay in the bucket's region."""
         return self.requests / 1000 * price.requests + (self.bytes / GIB * price.gib if leaves else 0.0)
 
 
 @dataclass(frozen=True)
 class EpochTraffic:
-    """Traffic of the first epoch, with which the cache is filled, and of each later one.
+    """Traffic of the first epoch, which fills the cache, and of each later one.
 
     Attributes:
         cached: share of the dataset that the cache holds, 0 to 1.
         first: traffic of the first epoch.
         later: traffic of each later epoch.
-        first_window, later_window: the same under shuffle="window".
+        first_window, later_window: traffic of the same epochs under shuffle="window".
     """
 
     cached: float
@@ -95,11 +93,11 @@ class EpochTraffic:
 
 
 def epoch_traffic(samples: int, size: int, cache_size: int) -> EpochTraffic:
-    """The traffic of epochs over a dataset in random order, and by a window.
+    """The traffic of epochs over a dataset, in random order and by a window.
 
     Args:
-        samples: its samples.
-        size: bytes of its shards.
+        samples: number of samples in the dataset.
+        size: bytes of the dataset's shards.
         cache_size: bytes of the cache.
 
     Raises:
@@ -119,19 +117,19 @@ def epoch_traffic(samples: int, size: int, cache_size: int) -> EpochTraffic:
 
 
 FILL_BYTES = 64 << 20
-"""Bytes that are asked for at once."""
+"""Bytes that `fill_cache` asks for at once."""
 
 
 @dataclass(frozen=True)
 class CachedDataset:
-    """What a cache folder has of one dataset.
+    """One dataset in a cache folder.
 
     Attributes:
-        url: the dataset's, without secrets.
-        bytes: what its cache may take on the disk, and takes once it is full.
-        opened: when it was last opened.
-        used: whether a process has it open now.
-        folder: its own.
+        url: the dataset's URL, without secrets.
+        bytes: bytes granted to its cache on the disk; a full cache takes all of them.
+        opened: time at which it was last opened.
+        used: True if a process has it open now.
+        folder: the folder of its cache.
     """
 
     url: str
@@ -142,10 +140,10 @@ class CachedDataset:
 
 
 def cached_datasets(cache: str | os.PathLike[str] | None = None) -> list[CachedDataset]:
-    """The datasets in a cache folder, the one that was opened last first."""
+    """The datasets in a cache folder, most recently opened first."""
     root = CacheFolder(cache)
     try:
-        with root.lock.held():  # nobody begins to use one meanwhile
+        with root.lock.held():  # no process begins to use a dataset meanwhile
             found = list(_found(root))
         return sorted(found, key=lambda each: each.opened, reverse=True)
     finally:
@@ -166,13 +164,13 @@ def _found(root: CacheFolder) -> Iterator[CachedDataset]:
 
 
 def remove_caches(url: str | None = None, cache: str | os.PathLike[str] | None = None) -> tuple[int, int]:
-    """Removes what a cache folder has of the dataset at a URL, or of all datasets, where no process has it open.
+    """Removes the cache of the dataset at a URL, or all caches of a folder; caches in use stay.
 
     Returns:
-        How many caches were removed, and how many are in use.
+        Number of caches that were removed, and number of caches in use.
 
     Raises:
-        ArgumentError: nothing is cached of that URL.
+        ArgumentError: the folder has no cache of that URL.
     """
     root = CacheFolder(cache)
     try:
@@ -196,15 +194,15 @@ def fill_cache(
     """Fetches the dataset at a URL into a cache folder, as far as there is room, so that training fetches nothing.
 
     Args:
-        url: the dataset's.
+        url: URL of the dataset.
         cache, cache_size, storage_options: as PackedDataset takes them.
-        progress: called with the samples that were looked at, and all.
+        progress: called with the number of samples looked at, and the number of all samples.
 
     Returns:
-        Samples in the cache, and all.
+        Number of samples in the cache, and number of all samples.
 
     Raises:
-        DatasetError, RemoteError: there is none, or it cannot be fetched.
+        DatasetError, RemoteError: there is no dataset, or it cannot be fetched.
     """
     files = RemoteFiles(url, cache, cache_size, storage_options)
     with DatasetReader(files) as reader:
@@ -216,6 +214,6 @@ def fill_cache(
                 pass
             if progress is not None:
                 progress(min(first + step, reader.count), reader.count)
-        for name in reader.schema.columns:  # those that sidecars do not hold
+        for name in reader.schema.columns:  # the columns that sidecars do not hold
             files.fetch_columns(range(len(reader.manifest.shards)), name)
         return files.cached(), reader.count

@@ -1,4 +1,4 @@
-"""open_objects: the objects below a URL, by obstore (S3, GCS, Azure, HTTP, files) or by fsspec (every other protocol)."""
+"""open_objects: opens the objects below a URL, by obstore (S3, GCS, Azure, HTTP, files) or by fsspec (every other protocol)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def open_objects(url: str, storage_options: Mapping[str, object] | None = None, 
         url: ``s3://bucket/path``, ``gs://``, ``az://``, ``http(s)://``, ``file://``; other protocols (``hdfs://``, ``sftp://``, ``hf://``)
             are left to fsspec.
         storage_options: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...), ``client_options`` and
-            ``credential_provider``; for other protocols fsspec's. What is not given is found in the environment.
-        timeout: seconds in which a request is tried again.
+            ``credential_provider``; for other protocols fsspec's. Options that are not given are taken from the environment.
+        timeout: seconds within which a request is tried again.
 
     Raises:
         ArgumentError: the URL, an option or the timeout is wrong, or a package is missing.

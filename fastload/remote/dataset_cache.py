@@ -1,18 +1,17 @@
-"""DatasetCache: what is on the local disk of one dataset in a bucket: its shards as sparse files, and which parts of them are there.
+"""DatasetCache: the local cache of one dataset in a bucket: its shards as sparse files, and which units of them are there.
 
 NOTE [ cache: when a part is there ]
-A unit is a group of a shard's records (`fastload.remote.dataset_cache`), or one of its columns. A unit's byte in the state file becomes 1
-after its bytes were fetched, compared with the checksums of the dataset, and written; nothing else writes where its bytes lie. A process
-that is killed before leaves 0 there, and the lock that it held on the unit ends with it. After a power failure a state may be on the disk
-and the bytes not: so a record is compared with its checksum at each read, as on any disk, and one that differs is fetched again (`forget`).
-A process reads the state file where its own copy says 0: others add to it at any time. 1 never becomes 0 but by `forget`.
-A process writes only to the files that it found or made when it opened the dataset: where another one lies in their place later, since
-somebody removed the cache, it writes nothing more.
+A unit is a group of a shard's records (`Groups`), or one of the shard's columns. A unit's byte in the state file becomes 1 after the unit's
+bytes were fetched, compared with the checksums of the dataset, and written; nothing else writes where its bytes lie. A process that is
+killed before that leaves 0 there, and its lock on the unit ends with it. After a power failure the disk may have a state without its bytes:
+so every read compares a record with its checksum, as on any disk, and a record that differs is fetched again (`forget`).
+A process reads the state file where its own copy says 0: others set units at any time. Only `forget` turns 1 into 0.
+A process writes only to the files that it found or made when it opened the dataset. If somebody removes the cache and other files take
+their place, it writes nothing more.
 
-Groups: runs of a shard's records that are fetched, checked and marked as cached together.
-
-A record of GROUP_BYTES or more is a group of its own, so that nothing is fetched that was not asked for. Smaller ones go with their
-neighbours: a request for each would cost more than the bytes beside it, and those that share a page of the disk cannot be counted alone.
+Records of one group are fetched, checked and marked together. A record of GROUP_BYTES or more is a group of its own, so that no other bytes
+are fetched with it. Smaller records go with their neighbours: a request for each would cost more than the bytes beside it, and records that
+share a page of the disk cannot be counted one by one.
 """
 
 from __future__ import annotations
@@ -53,34 +52,34 @@ from fastload.store.schema import CRC_COLUMN
 from fastload.store.sidecar import Section
 
 GROUP_BYTES = 32 << 10
-"""Bytes of records that make one group; part of the names of state files, whose entries it defines."""
+"""Bytes of small records after which the next group begins; part of the names of state files, whose bytes stand for groups."""
 _WINDOW = 8 * GROUP_BYTES
-"""Bytes of the file within which the records of a group begin, however little they are and however far apart."""
+"""Bytes of the file within which all records of a group begin, even if they are few and far apart."""
 
 
 class Groups:
     """The groups of one shard, numbered in the order of the file.
 
     Attributes:
-        starts, stops: of each group in the file, bytes.
+        starts, stops: the range of each group in the file, in bytes.
     """
 
     def __init__(self, places: npt.NDArray[np.uint32], file_bytes: int) -> None:
-        """Takes the places of a shard's stored samples: three numbers for each, as `core.Store.places` gives them, and the file's size.
+        """Takes the places of a shard's stored samples (three numbers each, as `core.Store.places` returns them), and the file's size.
 
         Raises:
-            Bad: there are none, or one lies outside of the file.
+            Bad: there are no places, or one lies outside the file.
         """
         low, high, lengths = places.reshape(-1, 3).T
         starts = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
         sizes = lengths.astype(np.uint64)
         if not len(starts) or np.any(starts > np.uint64(file_bytes)) or np.any(sizes > np.uint64(file_bytes) - starts):
             raise Bad("its sidecar names places outside of its shards")
-        self._group: npt.NDArray[np.uint32] | None = None  # by row; None: row i is group i
-        self._order: npt.NDArray[np.uint32] | None = None  # rows by place
-        self._firsts: npt.NDArray[np.uint32] | None = None  # of each group, into _order; one more at the end
+        self._group: npt.NDArray[np.uint32] | None = None  # group of each row; None: row i is group i
+        self._order: npt.NDArray[np.uint32] | None = None  # rows in the order of their places
+        self._firsts: npt.NDArray[np.uint32] | None = None  # index into _order of each group's first row, and the end
         ends = starts + sizes
-        self._starts, self._sizes = starts, sizes.astype(np.uint32)  # of each row
+        self._starts, self._sizes = starts, sizes.astype(np.uint32)  # one entry for each row
         if sizes.min() >= GROUP_BYTES and np.all(starts[1:] >= ends[:-1]):
             self.starts, self.stops = starts, ends
             return
@@ -105,11 +104,11 @@ class Groups:
 
     @property
     def single(self) -> bool:
-        """Whether each group is one record, the one of its number, and nothing else."""
+        """True if each group is exactly one record, and group i is row i."""
         return self._order is None
 
     def of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The groups of stored rows."""
+        """The groups that hold stored rows."""
         return rows if self._group is None else self._group[rows].astype(np.int64)
 
     def place(self, row: int) -> tuple[int, int]:
@@ -117,7 +116,7 @@ class Groups:
         return int(self._starts[row]), int(self._sizes[row])
 
     def records(self, first: int, last: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """Starts in the file, and sizes, of the records of groups first .. last, and their stored rows."""
+        """(starts in the file, sizes, stored rows) of the records in groups first .. last."""
         if self._order is None or self._firsts is None:
             return self._starts[first : last + 1], self._sizes[first : last + 1], np.arange(first, last + 1)
         rows = self._order[self._firsts[first] : self._firsts[last + 1]].astype(np.int64)
@@ -125,38 +124,38 @@ class Groups:
 
 
 SLAB = 8 << 20
-"""Bytes that a process has granted at once: a grant takes a lock that all processes of the host share."""
+"""Bytes of one grant: a grant takes a lock that all processes of the host share."""
 THERE = b"\1"
-"""A unit's state, once it is there."""
+"""State of a unit that is in the cache."""
 LOOK_S = 0.05
-"""Seconds for which the state of a whole shard counts as read: others' work is then seen, and not fetched again."""
+"""Seconds for which the state of a whole shard counts as fresh; then it is read again, so that units of others are not fetched twice."""
 _SLABS_LEAST = 64
 _UNITS_MOST = 1 << 30
 _numbers = itertools.count()
 
 
 class CachedShard(SelfClosing):
-    """One shard's sparse file and the state of its units: first its groups of records, then its columns.
+    """One shard's sparse file and the state of its units: first the groups of its records, then its columns.
 
     Attributes:
-        entry: of the manifest.
-        groups: of its records.
-        columns: (offset, size) of each column, and its unit, by name.
-        path: of the sparse file.
-        state: one byte a unit: 1 where it is known to be there.
-        read_at: when all of it was last read.
+        entry: the shard's entry in the manifest.
+        groups: the groups of its records.
+        columns: (unit, offset, size) of each column, by name.
+        path: the sparse file.
+        state: one byte for each unit: 1 if the unit is known to be there.
+        read_at: time at which all of the state was last read.
         identity, state_identity: (device, inode) of the two files, as they were found or made.
     """
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section) -> None:
-        """Takes what the manifest and a sidecar say of a shard. Raises Bad where that cannot be."""
-        self._memory: list[int] = []  # the descriptor of an empty file of that size, where there can be none in the folder
+        """Takes a shard's entry in the manifest and its section of the sidecar. Raises Bad if the two contradict each other."""
+        self._memory: list[int] = []  # the descriptor of an empty file in memory, if the folder can have none
         self.entry = entry
         checksums, columns = section.chunks.get(CRC_COLUMN, memoryview(b"")), section.columns
         if len(checksums) != 4 * entry.stored or any(offset + size > entry.bytes for _, offset, size in columns):
             raise Bad(f"what its sidecar says of {entry.file} does not hold")
         self.groups = Groups(section.places, entry.bytes)
-        self._checksums = np.frombuffer(checksums, "<u4").copy()  # of stored records
+        self._checksums = np.frombuffer(checksums, "<u4").copy()  # one for each stored record
         units = len(self.groups)
         self.columns = {name.decode("utf-8", "replace"): (units + i, offset, size) for i, (name, offset, size) in enumerate(columns)}
         stem = f"{entry.crc32c:08x}-{entry.bytes}-{Path(entry.file).stem}"
@@ -174,7 +173,7 @@ class CachedShard(SelfClosing):
         return next((offset, offset + size) for at, offset, size in self.columns.values() if at == unit)
 
     def exists(self) -> bool:
-        """Whether both files are there, in their size; notes which files they are."""
+        """Returns True if both files exist with their sizes; notes their identities."""
         try:
             with dataset_folder(self.path.parent) as folder:
                 within = os.fstat(folder)
@@ -187,10 +186,10 @@ class CachedShard(SelfClosing):
         return all(S_ISREG(file.st_mode) for file in (data, state)) and (data.st_size, state.st_size) == (self.entry.bytes, len(self.state))
 
     def create(self) -> None:
-        """Makes the files where they are missing, or of another size. Under the folder's lock. Raises OSError."""
+        """Makes each file that is missing or of another size. Call it under the folder's lock. Raises OSError."""
         if not self.exists():
             with dataset_folder(self.path.parent) as folder:
-                for path in (self.state_path, self.path):  # the state first: nothing may count as there without its file
+                for path in (self.state_path, self.path):  # the state first: no unit may be marked without its file
                     with suppress(FileNotFoundError):
                         os.unlink(path.name, dir_fd=folder)
                 for path, size in ((self.path, self.entry.bytes), (self.state_path, len(self.state))):
@@ -198,7 +197,7 @@ class CachedShard(SelfClosing):
                         file.truncate(size)
 
     def in_memory(self) -> None:
-        """Takes an empty file of anonymous memory in the place of one in the folder: it has the size, and nothing is there."""
+        """Replaces the file in the folder with an empty one in anonymous memory: it has the size, and no unit is there."""
         self._memory.append(os.memfd_create("fastload-shard", os.MFD_CLOEXEC))
         os.ftruncate(self._memory[0], self.entry.bytes)
         self.path = Path(f"/proc/self/fd/{self._memory[0]}")
@@ -206,26 +205,26 @@ class CachedShard(SelfClosing):
         self.identity = self.state_identity = (0, 0)
 
     def close(self) -> None:
-        """Closes what is in memory."""
+        """Closes the file in memory, if there is one."""
         close_all(self._memory)
 
     def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
-        """Which of units first .. last have other bytes than the dataset's checksums say; `data` are theirs, from the first one's on."""
+        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with the first unit's bytes."""
         if first >= len(self.groups):
             name = next(name for name, (unit, _, _) in self.columns.items() if unit == first)
             return set() if core.crc32c(data) == self.entry.columns.get(name, -1) else {first}
-        if first == last and self.groups.single:  # a tenth of what the arrays of many take
+        if first == last and self.groups.single:  # ten times faster than with arrays
             return set() if self.is_record(first, data) else {first}
         starts, sizes, rows = self.groups.records(first, last)
         bad = core.crc32c_differ(data, starts - self.groups.starts[first], sizes, self._checksums[rows])
         return {int(self.groups.of(rows[each : each + 1])[0]) for each in bad}
 
     def is_record(self, row: int, data: Buffer) -> bool:
-        """Whether bytes are the record of a stored row, by its checksum."""
+        """Returns True if bytes are the record of a stored row, by its checksum."""
         return core.crc32c(memoryview(data)) == int(self._checksums[row])
 
     def is_readable(self) -> bool:
-        """Whether both files are there and may be read; reads the state."""
+        """Returns True if both files exist and may be read; reads the state."""
         try:
             if not self.exists() or not os.access(self.path, os.R_OK):
                 return False
@@ -236,24 +235,24 @@ class CachedShard(SelfClosing):
         return True
 
     def take_state(self, first: int, found: bytes) -> None:
-        """Takes over the state of units from `first` on, as the file has it."""
+        """Copies the state of units from `first` on, as the file has it."""
         if first + len(found) <= len(self._raw):
             self._raw[first : first + len(found)] = found
 
     def has(self, first: int, last: int) -> bool:
-        """Whether units first .. last are known to be there."""
+        """Returns True if units first .. last are known to be there."""
         return self._raw.count(THERE, first, last + 1) == last + 1 - first
 
 
 class DatasetCache:
     """The cache of one dataset, for one process.
 
-    1. What writes (`keep`, `forget`, `claim`) is for one thread at a time; `state` and `path` of shards may be read by any.
-    2. Where the folder cannot be written, what is there is read, and nothing is added.
+    1. Methods that write (`keep`, `forget`, `claim`) are for one thread at a time; any may read a shard's `state` and `path`.
+    2. Where the folder cannot be written, cached units are read, and none is added.
 
     Args:
-        folder: the caches' folder.
-        url, place: of the dataset, as `CacheFolder.folder_of` takes them.
+        folder: the folder of all caches.
+        url, place: the dataset's URL and the place of its store, as `CacheFolder.folder_of` takes them.
     """
 
     def __init__(self, folder: CacheFolder, url: str, place: str) -> None:
@@ -264,10 +263,10 @@ class DatasetCache:
         self._claims = LockFile(self.path / "claims", open_in_dataset)
         self._files = OpenFiles()
         self._grant = LockFile(self.path / f"grant-{os.getpid()}-{next(_numbers)}", open_in_dataset)
-        self._granted = 0  # and neither written nor reserved
-        self._reserved = 0  # for what is on its way
-        self._asked = False  # whether the grant's file was made
-        self._lock = threading.Lock()  # guards the two
+        self._granted = 0  # bytes granted, neither written nor reserved
+        self._reserved = 0  # bytes reserved for ranges on their way
+        self._asked = False  # True once the grant's file was made
+        self._lock = threading.Lock()  # guards the two numbers
         if folder.writable:
             try:
                 with folder.lock.held():
@@ -278,13 +277,13 @@ class DatasetCache:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is written to the cache by this process."""
+        """True if this process writes nothing more to the cache."""
         return self._full or not self.root.writable
 
     def shards(self, found: Iterable[tuple[ShardEntry, Section]], segments: Iterable[Segment]) -> list[CachedShard]:
-        """The shards of a manifest, ready to be opened. Where there is no room for a file it is empty, and in memory.
+        """The shards of a manifest, ready to be opened. A shard for whose file there is no room gets an empty file in memory.
 
-        What is cached of the dataset as it was before, and belongs to neither the shards nor the segments, goes if nobody else uses it.
+        Cached files of earlier versions, which belong to neither the shards nor the segments, are removed if nobody else uses them.
         """
         out = [CachedShard(self.path, *each) for each in found]
         try:
@@ -305,7 +304,7 @@ class DatasetCache:
         return out
 
     def _keep_only(self, segments: set[str], shards: Iterable[CachedShard]) -> None:
-        """Removes files of the dataset as it was before, unless another process uses it. Under the folder's lock. Raises OSError."""
+        """Removes files of earlier versions of the dataset, unless another process uses it. Call it under the lock. Raises OSError."""
         known = segments | {path.name for shard in shards for path in (shard.path, shard.state_path)} | {"users", "claims"}
         if self._users.exclusive():
             remove_files(self.path, lambda name: name not in known)
@@ -315,16 +314,16 @@ class DatasetCache:
     # ---- segments
 
     def segment_path(self, segment: Segment) -> Path:
-        """Where a segment lies, once it is there."""
+        """Path of a segment in the cache, whether it is there or not."""
         return self.path / f"{segment.crc32c:08x}-{segment.bytes}-{segment.file}"
 
     def keep_segment(self, segment: Segment, data: Buffer) -> None:
-        """Keeps a segment that was checked, if there is room."""
+        """Writes a checked segment to the cache, if there is room."""
         path, size = self.segment_path(segment), _pages(0, segment.bytes) + PAGE
         try:
             if not self.full:
-                with self.root.lock.held():  # the name that it is written under first is one for all processes
-                    if os.path.lexists(path):  # damaged; or another process was a moment ahead, which is seldom
+                with self.root.lock.held():  # all processes write a segment under the same temporary name
+                    if os.path.lexists(path):  # damaged; or, seldom, another process was a moment ahead
                         path.unlink()
                         count_anew(self.path)
                     if self.root.grant(self.path, size, size):
@@ -336,7 +335,7 @@ class DatasetCache:
     # ---- units
 
     def claim(self, shard: CachedShard, first: int, last: int) -> bool:
-        """Takes the right to fetch units first .. last for the host; False: another process has some of them."""
+        """Claims units first .. last for this process to fetch; False: another process has claimed some of them."""
         try:
             return self._claims.claim(_lock_start(shard, first), last - first + 1)
         except OSError:  # no locks here: each process fetches for itself
@@ -344,12 +343,12 @@ class DatasetCache:
             return True
 
     def disclaim(self, shard: CachedShard, first: int, last: int) -> None:
-        """Gives it up."""
-        with suppress(OSError):  # closed: nothing is held
+        """Gives a claim up."""
+        with suppress(OSError):  # closed: no claim is held
             self._claims.disclaim(_lock_start(shard, first), last - first + 1)
 
     def grant(self, start: int, stop: int, smaller: bool = False) -> bool:
-        """Whether there is room for bytes start .. stop-1 of a shard; then it is taken. If not, the cache is full, unless less is tried."""
+        """Reserves room for bytes start .. stop-1 of a shard. False: there is none. The cache is then full, unless `smaller`."""
         if self.full:
             return False
         need = _room(start, stop)
@@ -366,7 +365,7 @@ class DatasetCache:
         return True
 
     def _ask(self, wanted: int, least: int) -> None:
-        """Asks for more, and notes in the grant's file what that makes. Under _lock."""
+        """Asks the folder for more bytes, and notes the sum in the grant's file. Call it under _lock."""
         with suppress(OSError), self.root.lock.held():
             self._asked = True
             if self._grant.exclusive():
@@ -375,14 +374,14 @@ class DatasetCache:
                 self._granted += granted
 
     def give_back(self, start: int, stop: int, used: int = 0) -> None:
-        """Gives back what was taken for bytes start .. stop-1 and is not used."""
+        """Gives back the room reserved for bytes start .. stop-1, but for `used` bytes."""
         reserved = _room(start, stop)
         with self._lock:
             self._reserved -= reserved
             self._granted += reserved - used
 
     def refresh(self, shard: CachedShard, first: int, last: int) -> bool:
-        """Reads what others have added to units first .. last. Returns whether all of them are there."""
+        """Reads the state of units first .. last, which other processes may have set. Returns True if all of them are there."""
         if not shard.has(first, last):
             try:
                 state = self._files.of(shard.state_path, shard.state_identity)
@@ -392,16 +391,16 @@ class DatasetCache:
         return shard.has(first, last)
 
     def look(self, shard: CachedShard) -> None:
-        """Reads what others have added to a shard, unless it was read a moment ago."""
+        """Reads a shard's state, which other processes may have changed, unless it was read less than LOOK_S ago."""
         now = time.monotonic()
         if now - shard.read_at > LOOK_S:
             shard.read_at = now
             self.refresh(shard, 0, len(shard.state) - 1)
 
     def keep(self, shard: CachedShard, start: int, data: Buffer, units: Iterable[tuple[int, int]]) -> bool:
-        """Writes bytes at `start` of a shard, for which there was a grant, and marks the units in runs of (first, last).
+        """Writes bytes at `start` of a shard, for which room is reserved, and marks the units in runs of (first, last).
 
-        False: the disk does not take them. Of the grant, what the disk did not need is given back.
+        Returns False if the disk does not take them. Reserved room that the disk did not need is given back.
         """
         view = memoryview(data).cast("B")
         used = _room(start, start + len(view))
@@ -410,13 +409,13 @@ class DatasetCache:
             before = os.fstat(file).st_blocks
             while at < len(view):
                 at += os.pwrite(file, view[at:], start + at)
-            # others may have written to the file in between: that counts too much, never too little
+            # other processes may have written to the file in between: that counts too much, never too little
             used = (os.fstat(file).st_blocks - before) * 512
             state = self._files.of(shard.state_path, shard.state_identity)
             for first, last in units:
                 os.pwrite(state, THERE * (last - first + 1), first)
                 shard.take_state(first, THERE * (last - first + 1))
-        except OSError as error:  # full, broken, read-only, or gone: what was fetched is used from memory
+        except OSError as error:  # full, broken, read-only, or gone: the fetched bytes are used from memory
             self._full = True
             self.root.note(error)
             return False
@@ -425,10 +424,10 @@ class DatasetCache:
         return True
 
     def forget(self, shard: CachedShard, unit: int) -> None:
-        """Marks a unit as not there: its bytes are not those of the dataset."""
+        """Marks a unit as missing, since its bytes are not those of the dataset."""
         shard.state[unit] = 0
         if self.root.writable:
-            with suppress(OSError):  # then others find out by themselves
+            with suppress(OSError):  # then other processes find out by themselves
                 os.pwrite(self._files.of(shard.state_path, shard.state_identity), b"\0", unit)
 
     def close(self) -> None:
@@ -444,12 +443,12 @@ class DatasetCache:
 
 
 def _lock_start(shard: CachedShard, unit: int) -> int:
-    """Where in the file of claims a unit is. Shards with one checksum share it, which makes them wait for each other and nothing else."""
+    """Offset of a unit in the file of claims. Two shards with one checksum share offsets; then their fetches wait for each other."""
     return shard.entry.crc32c * _UNITS_MOST + unit % _UNITS_MOST
 
 
 def _room(start: int, stop: int) -> int:
-    """Bytes that writing a range may take on the disk: its pages, and one of the index that says where a sparse file has its pages."""
+    """Most bytes that writing a range takes on the disk: its pages, and one page of the file's block map."""
     return _pages(start, stop) + PAGE
 
 

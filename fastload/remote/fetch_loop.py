@@ -1,4 +1,4 @@
-"""FetchLoop: the one thread of a process that fetches; an asyncio loop, on which all datasets in buckets have their requests."""
+"""FetchLoop: the one thread of a process that fetches. It runs an asyncio loop that serves all datasets in buckets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fastload.remote.requests import HeldRoom
 R = TypeVar("R")
 
 _END_S = 5.0
-"""Seconds that the end of the thread, or of what it has under way, is waited for."""
-_lock = threading.RLock()  # guards the two below, and the count of users; a collected session may release its loop in any line
+"""Seconds to wait for the end of the thread, or of a call in it."""
+_lock = threading.RLock()  # guards the two below and the count of users; reentrant: garbage collection may close a session in any line
 _loop: FetchLoop | None = None
-_inherited: list[FetchLoop] = []  # of parents: collected in a child, asyncio would take their loops for ones that nobody closed
+_inherited: list[FetchLoop] = []  # loops of parents, kept alive: collected in a child, asyncio would warn of loops left open
 
 
 class FetchLoop:
-    """A thread that runs an asyncio loop. It belongs to the process that made it, and ends with its last user; see `acquire`.
+    """A thread that runs an asyncio loop. It belongs to the process that made it, and ends with its last user: see `acquire`.
 
     Attributes:
-        room: in memory, for what passes hold.
+        room: room in memory for the bytes that passes hold.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class FetchLoop:
             self.loop.close()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Calls a function in the thread, soon. Raises ClosedError in another process, or after the end."""
+        """Schedules a call of a function in the thread. Raises ClosedError in another process, or after the thread's end."""
         if self.pid != os.getpid():
             raise ClosedError("this process fetches nothing any more: open the dataset again")
         try:
@@ -55,17 +55,17 @@ class FetchLoop:
             raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed") from None
 
     def submit(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> concurrent.futures.Future[R]:
-        """Awaits what a function returns, in the thread; cancelling the future cancels that. Raises ClosedError as `call`."""
+        """Awaits the function's result in the thread; cancelling the future cancels the await. Raises ClosedError as `call`."""
         begun: list[concurrent.futures.Future[R]] = []
 
         async def run() -> R:
             try:
                 return await function(*arguments)
             except Exception:
-                if begun and begun[0].cancelled():  # asyncio would print an exception that nobody asks for
+                if begun and begun[0].cancelled():  # asyncio would print an exception that nobody retrieves
                     raise asyncio.CancelledError from None
                 raise
-            except (KeyboardInterrupt, SystemExit) as error:  # of a user's callback; out of a task it would end the loop
+            except (KeyboardInterrupt, SystemExit) as error:  # raised by a user's callback; out of a task it would end the loop
                 raise _CarriedError(error) from None
 
         awaited = run()
@@ -79,7 +79,7 @@ class FetchLoop:
         raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed")
 
     def finish(self, function: Callable[..., Any], *arguments: Any, wait: bool) -> None:
-        """Calls a function in the thread, or here if that is the thread or has ended; waits for it, for a limited time, where told to."""
+        """Calls a function in the thread, or here if this is the thread or the thread has ended. `wait`: waits for it, at most _END_S."""
         done = threading.Event()
 
         def run() -> None:
@@ -99,15 +99,15 @@ class FetchLoop:
 
     @property
     def running(self) -> bool:
-        """Whether the thread can still do anything."""
+        """True if the thread still runs, in this process."""
         return self.pid == os.getpid() and self._thread.is_alive()
 
     def stop(self, wait: bool) -> None:
-        """Ends the thread; what is being fetched is dropped."""
+        """Ends the thread; requests under way are cancelled."""
         if self.running:
             try:
                 self.loop.call_soon_threadsafe(self._begin_end)
-            except RuntimeError:  # it ends already
+            except RuntimeError:  # the loop is already closed
                 pass
             if wait and threading.current_thread() is not self._thread:
                 self._thread.join(_END_S)
@@ -116,7 +116,7 @@ class FetchLoop:
         self._ending = self.loop.create_task(self._end())
 
     async def _end(self) -> None:
-        """Lets what is under way end by its cancellation; then stops the loop."""
+        """Cancels all tasks and waits for their ends; then stops the loop."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -126,7 +126,7 @@ class FetchLoop:
 
 
 def acquire() -> FetchLoop:
-    """The loop of this process, made for its first user; each calls `release` once."""
+    """The loop of this process, made for its first user. Each user calls `release` once."""
     global _loop
     with _lock:
         found = _loop
@@ -143,7 +143,7 @@ def acquire() -> FetchLoop:
 
 
 def release(loop: FetchLoop, wait: bool) -> None:
-    """Ends a use of a loop, and the loop with the last one."""
+    """Ends one use of a loop; the last one ends the loop."""
     global _loop
     if loop.pid != os.getpid():
         return
@@ -158,7 +158,7 @@ def release(loop: FetchLoop, wait: bool) -> None:
 
 @contextmanager
 def in_use() -> Iterator[FetchLoop]:
-    """The loop of this process, in use during the block."""
+    """Context manager: the loop of this process, in use during the block."""
     loop = acquire()
     try:
         yield loop
@@ -167,9 +167,9 @@ def in_use() -> Iterator[FetchLoop]:
 
 
 def result_of(function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
-    """Result of what a function returns, awaited on the loop of this process. Ctrl-C ends the wait, and cancels what is awaited.
+    """Awaits the function's result on the loop of this process, and returns it. Ctrl-C ends the wait and cancels the await.
 
-    A call that blocks in native code would hold Ctrl-C back until it returns, and could not be cancelled.
+    A blocking call in native code would hold Ctrl-C back until it returns, and could not be cancelled.
     """
     with in_use() as loop:
         future = loop.submit(function, *arguments)
@@ -183,7 +183,7 @@ def result_of(function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
 
 
 class _CarriedError(Exception):
-    """An exception that no task of asyncio may end with, on its way to the caller."""
+    """Carries KeyboardInterrupt or SystemExit to the caller: no asyncio task may end with one of them."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(repr(error))

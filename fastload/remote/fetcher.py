@@ -1,38 +1,27 @@
-"""Fetcher: fetches what a dataset's cache lacks, in the order in which it is wanted, many ranges at once.
+"""Fetcher: fetches the units that a dataset's cache lacks, in the order in which they are wanted, many ranges at once.
 
 NOTE [ fetcher: what is fetched when ]
-1. Units are fetched in the order of the requests, each once: who wants one that is on its way waits for it.
-2. A range is one unit; or several that lie side by side and are wanted, up to RANGE_BYTES.
-3. Where a pass is known to need more than what was asked for so far (`Pass`), and there is room in the cache, a range may take in all of
-   its block of RANGE_BYTES that will be needed: one large request costs half the CPU of many small ones. A pass by blocks of its own
-   takes in the rest of those, also where the cache has no room: NOTE [ pass: what is held in memory ]. What is fetched so is at most FILL
-   bytes for each byte that is asked for. It is done where the loop does not wait, which is where at least half of the requests that it has
-   not used yet are finished; and where it waits for requests and not for bytes, which is where a byte of a large one comes much sooner
-   than a byte of a small one (`Pace`). On a slow link both take as long, and nothing is fetched but what comes next.
-4. What finds no room in the cache is handed to those who ask for it, from memory. Nothing that is cached makes room for it: in a
-   shuffled epoch each sample is used once, and every policy hits at most as often as one that never evicts (Mohan et al., CoorDL, VLDB
-   2021).
-5. Before a range is fetched into the cache its units are claimed for the host. What another process has claimed is looked for again every
-   LOOK_S, and fetched here after all, past the cache, if it does not come within `timeout`.
-6. Bytes that are not the dataset's are fetched again, up to TRIES times. Where they stay wrong, or an object is missing, the manifest at
-   the URL is read again: if the dataset was replaced or deleted, that is the error of those who wait. If not, they get what came, and find
-   by its checksum which sample is damaged.
-7. Whatever goes wrong here is the error of those who wait for it: nobody waits for what nobody fetches.
+1. Units are fetched in the order of the requests, each once: a request that wants a unit on its way waits for it.
+2. A range is one unit, or several that lie side by side and are wanted, up to RANGE_BYTES.
+3. A large range takes in all units of a block of RANGE_BYTES that the pass (`Pass`) will need: one large request costs half the CPU of many
+   small ones. It needs a pass that is known to need more than was asked for so far, and room in the cache. A pass by blocks fetches the
+   rest of its own blocks so, also without room in the cache: NOTE [ pass: what is held in memory ]. At most FILL bytes are fetched so for
+   each byte that is asked for. Large ranges are fetched in two cases. In the first the loop does not wait: at least half of its unused
+   requests are finished. In the second the loop waits for requests and not for bytes: a byte of a large request comes much sooner than a
+   byte of a small one (`Pace`). On a slow link both take as long, and only the next units are fetched.
+4. Units without room in the cache are handed to their requests from memory. No cached unit makes room for them: in a shuffled epoch each
+   sample is used once, and every policy hits at most as often as one that never evicts (Mohan et al., CoorDL, VLDB 2021).
+5. Before a range is fetched into the cache, its units are claimed for the host. Units that another process has claimed are looked for again
+   every LOOK_S. If they do not come within `timeout`, they are fetched here, past the cache.
+6. Bytes that are not the dataset's are fetched again, up to TRIES times. If they stay wrong, or an object is missing, the manifest at the
+   URL is read again: if the dataset was replaced or deleted, that is the error of the waiting requests. If not, they get the bytes that
+   came, and find by the checksum which sample is damaged.
+7. Every failure here is the error of the requests that wait for it: no request waits for a unit that nobody fetches.
 All of this runs in the thread of the FetchLoop; nothing here is locked.
 
-Pace: how long bytes take in small and in large requests; tells waiting for requests from waiting for bytes.
-
-ReplacedCheck: whether the dataset at a URL is still the one that was opened, asked after bytes of it were missing or wrong.
-
-Ranges are not asked for with If-Match. The checksum of each record says more than an ETag: bytes of another object never pass for those of
-a sample, and an object that was uploaded again as it was, which changes its ETag, goes on being read. A range with a check of the ETag
-takes obstore two calls and a fifth more CPU, and the ETags of all shards are requests that opening a dataset does not need.
-
-Span: units of a shard that lie side by side and are fetched by one request.
-
-LargeRequests: decides whether the next request takes in more than what is asked for. See NOTE [ fetcher: what is fetched when ].
-
-UnitQueue: the units that are to be fetched, in the order in which they are wanted, but near ones of one shard follow each other.
+Ranges are not asked for with If-Match. The checksum of each record says more than an ETag: bytes of another object never pass for a
+sample's, and an object that is uploaded again unchanged, with another ETag, stays readable. A range with a check of the ETag takes obstore
+two calls and a fifth more CPU, and the ETags of all shards are requests that opening a dataset does not need.
 """
 
 from __future__ import annotations
@@ -61,26 +50,26 @@ from fastload.store.manifest import Manifest, version_name
 from fastload.store.sidecar import Identity, identity
 
 SMALL_BYTES = 256 << 10
-"""Requests of fewer bytes are small."""
+"""A request of fewer bytes is small."""
 LARGE_BYTES = 512 << 10
-"""Requests of as many bytes are large."""
+"""A request of at least this many bytes is large."""
 MUCH_SOONER = 0.4
-"""A byte of a large request comes much sooner if it takes less than this part of a small one's time."""
+"""A byte of a large request comes much sooner if it takes less than this share of a small one's time."""
 TRIED_FIRST = 4
-"""Large requests that are tried to know their pace, before anything else is asked for."""
+"""Large requests made to learn their pace, before anything else is asked for."""
 TRIED_AGAIN = 32
-"""Requests after which a large one is tried again where they were found to be no faster."""
+"""Requests after which a large one is tried again, if large ones were no faster."""
 
 
 class Pace:
-    """Seconds that a byte takes in small and in large requests: moving means over one dataset's requests."""
+    """Seconds per byte in small and in large requests: moving means over one dataset's requests. Tells latency from bandwidth."""
 
     def __init__(self) -> None:
         self._small = self._large = 0.0
         self._requests = self._tried = self._tries = 0
 
     def note(self, size: int, seconds: float) -> None:
-        """Notes a request that succeeded at once."""
+        """Notes the bytes and the seconds of a finished request."""
         self._requests += 1
         if size < SMALL_BYTES:
             self._small = self._small * 0.9 + 0.1 * seconds / size if self._small else seconds / size
@@ -89,11 +78,11 @@ class Pace:
 
     @property
     def learning(self) -> bool:
-        """Whether large requests are being tried for the first time, and none has come yet; not for long, since there may be none."""
+        """True while the first large requests are tried and none has come yet; it ends after a few requests, since there may be none."""
         return not self._large and self._tries >= TRIED_FIRST and self._requests - self._tried < TRIED_FIRST
 
     def large_is_better(self) -> bool:
-        """Whether to make the next request a large one: a byte comes much sooner in it, or that is to be learnt."""
+        """Returns True if the next request should be a large one: its bytes come much sooner, or its pace is to be learnt."""
         if not self._small:
             return False
         if not self._large:
@@ -108,15 +97,17 @@ class Pace:
 
 
 LIMIT_S = 5.0
-"""Seconds that an answer is waited for, and for which it counts."""
+"""Seconds to wait for an answer, and for which an answer counts."""
 
 
 class ReplacedCheck:
-    """What the manifest at a dataset's URL says by now. For the thread that fetches.
+    """Finds out whether the manifest at a dataset's URL still names the shards that were opened. For the thread that fetches.
+
+    It is asked after bytes of the dataset were missing or wrong.
 
     Args:
-        objects: of the dataset.
-        opened: its manifest when it was opened; None: that is not known, and nothing is ever said.
+        objects: the objects of the dataset.
+        opened: the manifest when the dataset was opened; None: it is not known, and `words` returns "".
     """
 
     def __init__(self, objects: Objects, opened: Manifest | None) -> None:
@@ -126,7 +117,7 @@ class ReplacedCheck:
         self._answer: asyncio.Future[set[Identity] | None] | None = None
 
     async def words(self, shard: ShardEntry) -> str:
-        """What became of the dataset that a shard belongs to; "": nothing that is known."""
+        """Text that says how the dataset of a shard was changed; "" if no change is known."""
         if self._opened is None:
             return ""
         now = time.monotonic()
@@ -143,7 +134,7 @@ class ReplacedCheck:
         return "the dataset there was replaced by another after it was opened: open it again"
 
     def _ask(self) -> asyncio.Future[set[Identity] | None]:
-        """Reads the manifest in a thread of its own."""
+        """Reads the manifest in a thread of its own; returns the future answer."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[set[Identity] | None] = loop.create_future()
 
@@ -160,7 +151,7 @@ class ReplacedCheck:
         return answer
 
     def _now(self) -> set[Identity] | None:
-        """The shards that the manifests at the URL name; none if there is no dataset; None where nobody answers."""
+        """Identities of the shards that the manifests at the URL name; none if there is no dataset; None if the store gives no answer."""
         assert self._opened is not None
         try:
             found = read_manifest(self._objects)
@@ -176,21 +167,21 @@ class ReplacedCheck:
 
 
 RANGE_BYTES = 2 << 20
-"""Bytes of a large request: 70 us of CPU for 100 KB, where single samples of that size take 120 to 160."""
+"""Bytes of a large request: it takes 70 us of CPU for 100 KB, where single samples of that size take 120 to 160."""
 GAP = 16 << 10
-"""Bytes between two units, of tree pages, that are fetched for nothing in order to have them by one request."""
+"""Largest gap (tree pages) between two units that one request fetches; the gap's bytes are dropped."""
 
 
 @dataclass
 class Span:
-    """Units first .. last of a shard, which are fetched by one request.
+    """Units first .. last of a shard, which one request fetches.
 
     Attributes:
-        start, stop: their bytes in the file.
-        kept: there is room for them in the cache.
-        heals: who wants them from memory, whatever the cache says.
-        owner: the pass that they are fetched for.
-        reserved: bytes of room for what the pass is to hold of them.
+        start, stop: their range of bytes in the file.
+        kept: True if the cache has room for them.
+        heals: the request that wants them from memory, whatever the cache says.
+        owner: the pass for which they are fetched.
+        reserved: bytes of room that are reserved for the pass to hold units of the span.
     """
 
     shard: int
@@ -204,7 +195,7 @@ class Span:
     reserved: int = 0
 
     def hold(self, shard: CachedShard, units: Iterable[int], data: memoryview) -> None:
-        """Lets the pass hold what it has not asked for yet of some units of the span, whose bytes came."""
+        """Hands fetched units of the span to the pass, which holds those that it has not asked for yet."""
         self.give_back()
         if self.owner is None:
             return
@@ -220,24 +211,24 @@ class Span:
 
 
 def alone(shard: CachedShard, unit: Unit) -> Span:
-    """The span of one unit of a shard."""
+    """The span that is one unit of a shard."""
     start, stop = shard.range_of(unit[1])
     return Span(unit[0], unit[1], unit[1], start, stop)
 
 
 def around(shard: CachedShard, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> Span:
-    """The units around one that lie side by side and are taken.
+    """The span of units around one that lie side by side and are taken.
 
     Args:
-        shard: of the unit.
-        unit: which is in the span, whether it is taken or not.
-        takes: whether a unit of the shard is; asked once of each.
-        most: bytes of the span, unless the unit alone has more; 0: the span is within the unit's block of RANGE_BYTES.
+        shard: the shard of the unit.
+        unit: a unit that is in the span even if `takes` refuses it.
+        takes: returns True if a unit of the shard may be in the span; called once for each unit.
+        most: most bytes of the span, unless the unit alone has more; 0: the span lies within the unit's block of RANGE_BYTES.
     """
     groups = shard.groups
     count = len(groups)
     if unit[1] >= count:
-        return alone(shard, unit)  # a column: they lie far apart
+        return alone(shard, unit)  # a column: columns lie far apart
     starts, stops = groups.starts, groups.stops
     first = last = unit[1]
     block = int(starts[first]) // RANGE_BYTES
@@ -275,24 +266,24 @@ def runs_of(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 FILL = 16
-"""Bytes that are fetched before anybody asks for them, for each byte that somebody does ask for."""
+"""Bytes that may be fetched before any request asks for them, for each byte that a request does ask for."""
 
 
 class LargeRequests:
-    """What a fetcher knows of its requests, to decide by.
+    """Decides whether the next request takes in more than was asked for. See NOTE [ fetcher: what is fetched when ].
 
     Args:
-        saved: bytes for which credit is kept at most.
+        saved: most bytes for which credit is kept.
 
     Attributes:
-        pace: of its requests.
+        pace: pace of the fetcher's requests.
     """
 
     def __init__(self, saved: int) -> None:
         self.pace = Pace()
         self._saved = saved
         self._credit = 0
-        self._requests: deque[weakref.ref[Request]] = deque()  # in their order; one that nobody holds any more was used
+        self._requests: deque[weakref.ref[Request]] = deque()  # in order; a dead reference is a request that was used
 
     def note(self, request: Request) -> None:
         """Notes a request that begins."""
@@ -300,11 +291,11 @@ class LargeRequests:
         self._credit = min(self._credit + FILL * request.size, FILL * self._saved)
 
     def pay(self, size: int) -> None:
-        """Takes bytes that nobody asked for off the credit."""
+        """Subtracts bytes that no request asked for from the credit."""
         self._credit -= size
 
     def may(self, owner: Pass) -> bool:
-        """Whether the next one for a pass may be large."""
+        """Returns True if the next range for a pass may be large."""
         if self._credit < RANGE_BYTES:
             return False
         while self._requests and ((first := self._requests[0]()) is None or not first.wanted):
@@ -315,16 +306,19 @@ class LargeRequests:
 
 
 NEAR = 64
-"""Units of one shard are taken one after the other if at most so many others are between them: one batch."""
+"""Units of one shard are taken one after the other if at most this many others lie between them: one batch."""
 
 
 class UnitQueue:
-    """A queue of units. `take` gives up to MOST of one shard in a row, since requests for one object that begin together cost less."""
+    """Units to be fetched, in the order in which they are wanted, but near units of one shard follow each other.
+
+    `take` returns up to MOST units of one shard in a row, since requests for one object that begin together cost less.
+    """
 
     def __init__(self) -> None:
         self._units: deque[Unit] = deque()
         self._shard = -1
-        self._left = 0  # that may be taken of the shard before the first in the queue has its turn
+        self._left = 0  # units that may be taken of the current shard before the first in the queue has its turn
 
     def __len__(self) -> int:
         return len(self._units)
@@ -339,7 +333,7 @@ class UnitQueue:
         self._units.append(unit)
 
     def take(self, in_order: bool = False) -> Unit:
-        """Takes the next unit; `in_order`: the first. Raises IndexError."""
+        """Removes the next unit and returns it. `in_order`: it is the first in the queue. Raises IndexError."""
         if self._left and not in_order:
             self._left -= 1
             for at, unit in enumerate(islice(self._units, NEAR)):
@@ -351,37 +345,37 @@ class UnitQueue:
         return unit
 
     def clear(self) -> None:
-        """Drops all."""
+        """Removes all units."""
         self._units.clear()
         self._left = 0
 
 
 IN_FLIGHT_BYTES = 16 << 20
-"""Bytes that are on their way at once: at 50 ms, 320 MB/s. They are in memory."""
+"""Most bytes in flight, which are in memory: 320 MB/s at a latency of 50 ms."""
 IN_FLIGHT = 96
-"""Requests at once."""
+"""Most requests in flight."""
 BLOCK_MOST = 2 * RANGE_BYTES
-"""Most bytes of a block of a pass that are fetched by one request: a sampler's block of 2 MiB has about as many, some more."""
+"""Most bytes of a pass's block that one request fetches: a sampler's block of 2 MiB has about as many, some have more."""
 LOOK_S = 0.01
 TRIES = 3
 
 
 class Fetcher:
-    """The requests of one dataset, in one process. See NOTE [ fetcher: what is fetched when ].
+    """Runs the requests for one dataset in one process. See NOTE [ fetcher: what is fetched when ].
 
     Args:
-        objects: of the dataset.
-        cache: its cache.
-        shards: of the cache.
-        timeout: seconds after which another process's claim is no reason to wait.
-        replaced: says what became of the dataset at the URL.
+        objects: the objects of the dataset.
+        cache: the cache of the dataset.
+        shards: the shards in the cache.
+        timeout: seconds after which units that another process has claimed are fetched here.
+        replaced: finds out how the dataset at the URL was changed.
     """
 
     def __init__(self, objects: Objects, cache: DatasetCache, shards: list[CachedShard], timeout: float, replaced: ReplacedCheck) -> None:
         self.objects = objects
         self.cache = cache
         self.fetched = 0
-        """Bytes of all ranges that were asked for."""
+        """Bytes of all ranges that were fetched."""
         self.ranges = 0
         self._shards = shards
         self._timeout = timeout
@@ -399,13 +393,13 @@ class Fetcher:
         self._error = partial(remote_error, objects.url)
 
     def begin(self, owner: Pass) -> None:
-        """Begins a pass, which ends with the fetcher, or before."""
+        """Registers a pass; the fetcher ends it if its owner does not before."""
         self._passes.add(owner)
         if self._stopped is not None:
             owner.end()
 
     def add(self, request: Request) -> None:
-        """Begins to fetch what a request lacks."""
+        """Begins to fetch the units that a request lacks."""
         if self._stopped is not None:
             return request.finish(self._stopped)
         try:
@@ -442,7 +436,7 @@ class Fetcher:
         self._pump()
 
     def _heal(self, request: Request) -> None:
-        """Fetches units again whose bytes in the cache are damaged, at once."""
+        """Fetches units again at once, since their bytes in the cache are damaged."""
         for unit in request.units:
             span = alone(self._shards[unit[0]], unit)
             self.cache.forget(self._shards[span.shard], span.first)
@@ -454,7 +448,7 @@ class Fetcher:
             self._send(span)
 
     def stop(self, error: RemoteError) -> None:
-        """Ends all requests with an error, those that are still to come too."""
+        """Ends all requests with an error, and all later ones."""
         self._stopped = error
         for span in self._tasks.values():
             if span.heals is not None:
@@ -473,7 +467,7 @@ class Fetcher:
     # ---- what comes next
 
     def _pump(self) -> None:
-        """Starts requests while there is room for them."""
+        """Starts requests while there is room in flight."""
         while self._queue and self._bytes < IN_FLIGHT_BYTES and len(self._tasks) < IN_FLIGHT:
             owner = self._pass_of(self._queue.first)
             if owner is not None and self._flying and self._waits_to_learn(owner, self._queue.first):
@@ -486,7 +480,7 @@ class Fetcher:
                     self._failed(unit, self._error(failure))
 
     def _is_wanted(self, unit: Unit) -> bool:
-        """Whether somebody still waits for a unit; if not, it is dropped."""
+        """Returns True if a request still waits for a unit; if none does, the unit is dropped."""
         alive = [request for request in self._waiting[unit] if request.wanted]
         if alive:
             self._waiting[unit] = alive
@@ -501,7 +495,10 @@ class Fetcher:
             self._look_later(unit)
 
     def _begin(self, unit: Unit, spans: Sequence[Span]) -> bool:
-        """Begins to fetch the first of some ranges, ever smaller, that finds room and no other process has; False: others have all."""
+        """Begins to fetch the first span that finds room and that no other process has claimed. False: others have claimed all.
+
+        Each span is smaller than the one before.
+        """
         for span in spans:
             if not self.cache.grant(span.start, span.stop, smaller=span is not spans[-1]):
                 if not self.cache.full:
@@ -523,9 +520,9 @@ class Fetcher:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """The end of a task, however it came: there is room for the next. In a regular one all that waited for its units know already."""
+        """Handles the end of a task: the next may start. After a regular end, all requests for its units know of it already."""
         span = self._tasks.pop(task)
-        span.give_back()  # a task that is cancelled before it begins runs no line
+        span.give_back()  # a task that is cancelled before it begins runs none of its lines
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
             self._settle(span, self._error(failure), b"", False)
@@ -533,7 +530,7 @@ class Fetcher:
             self._pump()
 
     def _span(self, unit: Unit) -> Span:
-        """The range to fetch for a unit into the cache."""
+        """The span to fetch into the cache for a unit."""
         owner = self._pass_of(unit)
         if owner is None or not self._large.may(owner):
             return self._run(unit, self._asked_for)
@@ -541,7 +538,7 @@ class Fetcher:
         return self._paid(span, unit)
 
     def _past_cache(self, unit: Unit) -> Span:
-        """The range to fetch for a unit that finds no room in the cache; its pass holds what nobody asks for yet."""
+        """The span to fetch past the cache for a unit without room in it; the pass holds units that no request asks for yet."""
         owner, shard = self._pass_of(unit), self._shards[unit[0]]
         if owner is None or not owner.blocks:
             return self._run(unit, self._asked_for)
@@ -562,27 +559,27 @@ class Fetcher:
         return span
 
     def _paid(self, span: Span, unit: Unit) -> Span:
-        """A range, paid for with credit."""
+        """Pays for a span with credit, and returns it."""
         own = alone(self._shards[unit[0]], unit)
         self._large.pay((span.stop - span.start) - (own.stop - own.start))
         return span
 
     def _pass_of(self, unit: Unit) -> Pass | None:
-        """The pass that asks for a unit; None: nobody does, or nothing is known of it."""
+        """The pass that asks for a unit; None: no request asks for it, or the request belongs to no pass."""
         waiting = self._waiting.get(unit)
         return waiting[0].share.owner if waiting and waiting[0].share is not None else None
 
     def _waits_to_learn(self, owner: Pass, unit: Unit) -> bool:
-        """Whether nothing more is asked for yet: the first request comes first, and then it is found how the rest is fetched best."""
+        """Returns True if no other unit is asked for yet: the first request goes first, then the pace of large requests is learnt."""
         if self.cache.full and not owner.blocks:
-            return False  # nothing is fetched but what is asked for
+            return False  # only wanted units are fetched
         return self._large.pace.learning if owner.begun else not owner.waits_first_for(unit)
 
     def _asked_for(self, shard: int, number: int) -> bool:
         return (shard, number) in self._waiting
 
     def _run(self, unit: Unit, takes: Callable[[int, int], bool], most: int = 0) -> Span:
-        """The units around one that lie side by side, are not there and are taken, within a block of RANGE_BYTES, or `most` bytes."""
+        """The span of missing units around one that `takes` accepts, within a block of RANGE_BYTES, or of `most` bytes."""
         number = unit[0]
         shard = self._shards[number]
         return around(
@@ -614,7 +611,7 @@ class Fetcher:
             asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def _came(self, unit: Unit, since: float) -> bool:
-        """Whether a unit that another process claimed need not be looked for any more: it is there, or fetched here, or nobody waits."""
+        """Returns True if a unit claimed by another process is settled: it is there, it is fetched here, or no request waits for it."""
         shard, number = unit
         if unit not in self._waiting or not self._is_wanted(unit) or unit in self._flying:
             return True
@@ -629,7 +626,7 @@ class Fetcher:
     # ---- what has come
 
     async def _fetch(self, span: Span) -> None:
-        """Fetches a range, checks it, keeps it, and tells those who wait."""
+        """Fetches a span, checks it, writes it to the cache, and tells the requests that wait."""
         shard = self._shards[span.shard]
         error: RemoteError | None = None
         data: Buffer = b""
@@ -647,7 +644,7 @@ class Fetcher:
                         self.cache.give_back(span.start, span.stop)
                     raise
                 kept = span.kept and self.cache.keep(shard, span.start, data, runs_of(good))
-        except Exception as failure:  # belongs to those who wait
+        except Exception as failure:  # it belongs to the requests that wait
             error = self._error(failure)
         finally:
             if span.kept:
@@ -658,7 +655,7 @@ class Fetcher:
         span.hold(shard, good, memoryview(data))
 
     def _settle(self, span: Span, error: RemoteError | None, data: Buffer, kept: bool) -> None:
-        """Tells those who wait for a range what became of it."""
+        """Tells the requests that wait for a span how its fetch ended."""
         shard, view = self._shards[span.shard], memoryview(data)
         for unit in units_of(span):
             if error is not None:
@@ -676,7 +673,7 @@ class Fetcher:
                 span.heals.arrived(unit, taken)
 
     async def _checked(self, span: Span) -> tuple[Buffer, list[int]]:
-        """The bytes of a range, and which of its units are the dataset's. They are asked for again where one is not."""
+        """The bytes of a span, and those of its units whose checksums hold. Wrong bytes are fetched again, up to TRIES times."""
         shard = self._shards[span.shard]
         place = f"{self.objects.url}/{shard.entry.file}"
         try:

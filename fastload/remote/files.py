@@ -1,11 +1,9 @@
-"""begin_pass: tells the fetcher of a dataset in a bucket what a pass will ask for, as far as that is known.
-
-RemoteFiles: the files of a packed dataset in a bucket, read through the cache on the local disk.
+"""RemoteFiles: the files of a packed dataset in a bucket, read through the cache on the local disk; begin_pass: a pass over them.
 
 NOTE [ remote: who has what ]
-A RemoteFiles is a value: URL, cache, options. What it has open (connections, the cache's locks, the fetcher and its thread) is a Session,
-which belongs to one process: a forked child opens another on first use, and shares no connection and no lock with its parent. The states
-of the shards are inherited. Locks are made anew there, since a thread of the parent may have held them.
+A RemoteFiles is a value: URL, cache, options. Everything that it opens (connections, the cache's locks, the fetcher and its thread) is in
+a Session, which belongs to one process: a forked child opens another on first use, and shares no connection and no lock with its parent.
+The child inherits the states of the shards. It makes its locks anew, since a thread of the parent may have held them.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from fastload.store.reader import DatasetFiles
 from fastload.store.sidecar import Sidecars, damaged_column
 
 TIMEOUT_S = 60.0
-"""Seconds in which a request is tried again, by default."""
+"""Default of `timeout`: seconds within which a request is tried again."""
 _AGAIN = "push the dataset again; `fastload verify` checks the rest"
 
 
@@ -48,11 +46,11 @@ class RemoteFiles(DatasetFiles):
     """The files of a packed dataset below a URL. See NOTE [ remote: who has what ].
 
     Args:
-        url: of the dataset.
-        cache: folder of the caches; None: FASTLOAD_CACHE, or fastload in the user's cache folder.
-        cache_size: most bytes of all caches in it; None: what they have, and 0.8 of what is free.
-        storage_options: as `open_objects` takes them.
-        timeout: seconds in which a request is tried again.
+        url: URL of the dataset.
+        cache: folder of all caches; None: FASTLOAD_CACHE, or fastload in the user's cache folder.
+        cache_size: most bytes of all caches in the folder; None: the bytes they have, and 0.8 of the free ones.
+        storage_options: options of the store, as `open_objects` takes them.
+        timeout: seconds within which a request is tried again.
 
     Attributes:
         mean_bytes: mean size of a record, once the dataset is open.
@@ -76,14 +74,14 @@ class RemoteFiles(DatasetFiles):
         self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._rows: list[npt.NDArray[np.uint32] | None] = []
         self.mean_bytes = 1
-        self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and how many blocks hold them
+        self._held: dict[int, tuple[Buffer, int]] = {}  # records in memory, by sample, and the number of blocks that hold each
 
     def __reduce__(self) -> tuple[object, ...]:
         return RemoteFiles, (*self._arguments[:3], sendable(self._arguments[3]), self._arguments[4])
 
     @property
     def session(self) -> Session:
-        """This process's."""
+        """The session of this process, opened on first use."""
         found = self._session
         if found is None or found.pid != os.getpid():
             with self._lock:
@@ -97,13 +95,13 @@ class RemoteFiles(DatasetFiles):
 
     @property
     def running(self) -> bool:
-        """Whether what was begun here can still come to an end."""
+        """True if this process has a session whose fetches can still end."""
         found = self._session
         return found is not None and found.pid == os.getpid() and found.running
 
     @property
     def shards(self) -> list[CachedShard]:
-        """Those that are open. Raises ClosedError after `close`, until the dataset is opened again."""
+        """The open shards. Raises ClosedError after `close`, until the dataset is opened again."""
         shards = self.session.shards
         if not shards:
             raise ClosedError(f"{self.name} was closed: open it again")
@@ -139,11 +137,11 @@ class RemoteFiles(DatasetFiles):
         return manifest
 
     def check(self, manifest: Manifest) -> None:
-        """Checks that everything of the dataset lies at its URL. Raises DatasetError."""
+        """Checks that all files of the dataset lie at its URL. Raises DatasetError."""
         check_places(manifest, str(self.name))
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
-        """Makes the shards' files in the cache ready, and returns what the sidecar says of them. Raises DatasetError."""
+        """Makes the shards' files in the cache ready, and returns the dataset's sidecars. Raises DatasetError."""
         session = self.session
         segments = dict.fromkeys(manifest.sidecars)
         rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
@@ -180,7 +178,7 @@ class RemoteFiles(DatasetFiles):
         return None
 
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
-        """The bytes of a segment, checked: from the cache, or fetched once, and kept there."""
+        """The checked bytes of a segment: from the cache, or fetched and kept there."""
         data = self._cached_segment(segment)
         if data is None:
             body = memoryview(self.session.objects.get_range(segment.file, segment.offset, segment.offset + segment.bytes))
@@ -205,7 +203,7 @@ class RemoteFiles(DatasetFiles):
     # ---- records
 
     def units(self, indices: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(shard, stored row, unit) of samples."""
+        """(shards, stored rows, units) of samples."""
         shards = np.searchsorted(self._firsts, indices, side="right") - 1
         rows = indices - self._firsts[shards]
         units = np.empty_like(rows)
@@ -217,7 +215,7 @@ class RemoteFiles(DatasetFiles):
         return shards, rows, units
 
     def missing(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
-        """The units of samples that are not known to be in the cache."""
+        """The units of samples that the cache is not known to have."""
         shards, _, units = self.units(indices)
         found: list[Unit] = []
         for number, mine in by_shard(shards):
@@ -234,15 +232,15 @@ class RemoteFiles(DatasetFiles):
         lacking: list[Unit] | None = None,
         share: PassShare | None = None,
     ) -> Request | None:
-        """Begins to fetch the records of samples; None: all are in the cache.
+        """Begins to fetch the records of samples. Returns None if all are in the cache.
 
         Args:
             indices: the samples.
-            owner: an object without which the request is none; None: it is one in any case.
+            owner: the request is cancelled once this object no longer exists; None: it is never cancelled.
             done: called with the request at its end, in the fetcher's thread.
-            begin: called before the request begins, if there is one.
-            lacking: what `missing` says of the samples, where it was asked already.
-            share: what they are of a pass.
+            begin: called before the request begins; not called if there is none.
+            lacking: the units that `missing` returned for the samples, if the caller has them.
+            share: the samples' share of a pass; None: they belong to no pass.
         """
         lacking = self.missing(indices) if lacking is None else lacking
         if not lacking:
@@ -254,7 +252,7 @@ class RemoteFiles(DatasetFiles):
         return request
 
     def note(self, share: PassShare | None) -> None:
-        """Tells a pass what is asked for, where the cache lacks none of it."""
+        """Tells a pass of samples that are asked for, where the cache lacks none of them."""
         if share is not None and (share.opens or share.owner.holds):
             self.session.call(share.note)
 
@@ -268,7 +266,7 @@ class RemoteFiles(DatasetFiles):
         return sum(int((self.shards[number].state[units[mine]] == 0).sum()) for number, mine in by_shard(shards))
 
     def status(self) -> RemoteStatus:
-        """What is cached, and what was fetched by this process."""
+        """State of the cache, and bytes and requests of this process's fetches."""
         session = self.session
         fetched, ranges = session.fetched
         count = sum(shard.entry.count for shard in session.shards)
@@ -277,7 +275,7 @@ class RemoteFiles(DatasetFiles):
         )
 
     def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
-        """(position in `indices`, record) of samples whose records a finished request has in memory; the others are in the cache."""
+        """(position in `indices`, record) of the samples whose records a finished request holds in memory; the others are in the cache."""
         if not request.taken:
             return
         where = (each.tolist() for each in self.units(indices))
@@ -288,7 +286,7 @@ class RemoteFiles(DatasetFiles):
                 yield at, memoryview(found[1])[start - found[0] : start - found[0] + size]
 
     def record(self, index: int) -> Buffer | None:
-        """The record of a sample that the cache lacks, in memory; None: it is in the cache. Raises RemoteError, SampleError."""
+        """The record of a sample that the cache lacks, from memory; None: the cache has it. Raises RemoteError, SampleError."""
         held = self._held.get(index)
         record = None if held is None else held[0]
         if record is None:
@@ -307,7 +305,7 @@ class RemoteFiles(DatasetFiles):
 
     @contextmanager
     def held(self, indices: Sequence[int]) -> Iterator[None]:
-        """Fetches records together; those that the cache has no room for stay in memory during the block. Raises RemoteError."""
+        """Fetches records in one request; those without room in the cache stay in memory during the block. Raises RemoteError."""
         where = np.asarray(indices, np.int64)
         request = self.request(where)
         if request is None:
@@ -319,7 +317,7 @@ class RemoteFiles(DatasetFiles):
 
     @contextmanager
     def holding(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[None]:
-        """Keeps what a finished request has in memory where `record` finds it, during the block."""
+        """Keeps the records that a finished request holds in memory where `record` finds them, during the block."""
         mine: list[int] = []
         for at, record in self.taken(request, indices):
             index = int(indices[at])
@@ -336,7 +334,7 @@ class RemoteFiles(DatasetFiles):
                         self._held[index] = kept, holders - 1
 
     def heal(self, index: int) -> Buffer:
-        """The record of a sample whose bytes in the cache were found damaged, fetched again. Raises RemoteError, SampleError."""
+        """The record of a sample whose bytes in the cache were damaged, fetched again. Raises RemoteError, SampleError."""
         where = np.array([index], np.int64)
         (shard,), _, (unit,) = (each.tolist() for each in self.units(where))
         request = Request([(shard, unit)], 0, heal=True)
@@ -348,11 +346,11 @@ class RemoteFiles(DatasetFiles):
         return record
 
     def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
-        """Fetches the chunks of a column; returns those that the cache has no room for, by shard. `heal`: those in the cache are damaged.
+        """Fetches a column's chunks of shards. Returns those without room in the cache, by shard. `heal`: the cached ones are damaged.
 
         Raises:
-            RemoteError: they cannot be fetched.
-            DatasetError: they are not those that were packed.
+            RemoteError: a chunk cannot be fetched.
+            DatasetError: a chunk's bytes differ from the packed ones.
         """
         session, known = self.session, self.shards
         units = [(number, known[number].columns[name][0]) for number in shards if name in known[number].columns]
@@ -368,7 +366,7 @@ class RemoteFiles(DatasetFiles):
         return {number: data for (number, _), (_, data) in request.taken.items()}
 
     def close(self) -> None:
-        """Lets go of this process's session; idempotent."""
+        """Closes this process's session; idempotent."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -395,7 +393,7 @@ def by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
 
 
 def remote_files(url: str, cache: Any, cache_size: Any, storage_options: Any, timeout: Any) -> RemoteFiles:
-    """RemoteFiles of what a user gave. Raises ArgumentError."""
+    """RemoteFiles made of a user's arguments. Raises ArgumentError."""
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")
     return RemoteFiles(url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else timeout)
@@ -405,9 +403,9 @@ def begin_pass(files: RemoteFiles, owner: object, indices: npt.NDArray[np.int64]
     """Begins a pass over a dataset in a bucket, which ends with its owner.
 
     Args:
-        files: of the dataset.
-        owner: an object to which the pass does not refer.
-        indices: the samples that it needs; None: those of blocks, which are told as they are opened.
+        files: the files of the dataset.
+        owner: the pass ends once this object no longer exists; the pass keeps no reference to it.
+        indices: the samples that the pass will need; None: it needs samples of blocks, and names them as it opens each block.
         buffer: most samples of open blocks that are not asked for yet.
 
     Raises:
@@ -432,5 +430,5 @@ def begin_pass(files: RemoteFiles, owner: object, indices: npt.NDArray[np.int64]
 def _end(session: weakref.ref[Session], begun: Pass) -> None:
     found = session()
     if found is not None:
-        with suppress(ClosedError):  # it has ended with the fetcher
+        with suppress(ClosedError):  # the pass has ended with the fetcher
             found.call(begun.end)

@@ -27,11 +27,12 @@ _UPLOAD_SUFFIX = ".fastload-upload"
 
 
 class FsspecObjects(Objects):
-    """The objects below one URL, by a file system of fsspec.
+    """The objects below one URL, read and written by a file system of fsspec.
 
-    Its calls block and nothing cancels them, so each runs in one of THREADS threads, and its result is waited for until the timeout.
-    Only file systems that are asyncio's within may be called by several threads: of any other each thread has its own, with a connection of
-    its own (two threads in paramiko's SFTP take each other's answers, and wait for ever), and makes it anew after a failure.
+    The file system's calls block, and nothing cancels them. So each runs in one of THREADS threads, and the caller waits for its result
+    until the timeout. Several threads may call one file system only if asyncio runs inside it. Of any other, each thread has its own file
+    system with its own connection, which it opens again after a failure: two threads in paramiko's SFTP take each other's answers, and wait
+    for ever.
     """
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
@@ -44,7 +45,7 @@ class FsspecObjects(Objects):
         self._own = threading.local()
         self._shared: Any = None
         self._all_own: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._waited: set[concurrent.futures.Future[Any]] = set()  # what blocking calls wait for
+        self._waited: set[concurrent.futures.Future[Any]] = set()  # results that blocking calls wait for
         self._root = self._run(self._opened_first, Tries("opening", self.url, timeout))
 
     def get(self, name: str, limit: int) -> bytes:
@@ -74,7 +75,7 @@ class FsspecObjects(Objects):
         return body
 
     async def fetch(self, name: str, start: int, stop: int) -> Buffer:
-        """The same, awaited."""
+        """Awaits bytes start .. stop-1 of an object."""
         if start >= stop:
             return b""
         path = self._path(name)
@@ -98,7 +99,7 @@ class FsspecObjects(Objects):
             await asyncio.sleep(pause)
 
     def head(self, name: str) -> ObjectInfo:
-        """Size and, where the file system tells one, ETag of an object."""
+        """Size of an object, and its ETag if the file system has one."""
         path = self._path(name)
         return _info(name, self._call("looking up", name, lambda: self._fs.info(path)))
 
@@ -120,7 +121,7 @@ class FsspecObjects(Objects):
         self._written(name, lambda path: self._fs.pipe_file(path, data), "writing")
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
-        """Uploads a file; `sent` is told its size at the end, since file systems of fsspec do not tell of parts."""
+        """Uploads a file. `sent` is called with its size at the end, since fsspec's file systems report no parts."""
         self._written(name, lambda there: self._fs.put_file(str(path), there), "uploading")
         if sent is not None:
             sent(path.stat().st_size)
@@ -147,7 +148,7 @@ class FsspecObjects(Objects):
         self._call("deleting", name, remove)
 
     def close(self) -> None:
-        """Ends the threads and their connections; idempotent. In a forked child it does nothing, whose copies they are."""
+        """Ends the threads and their connections; idempotent. In a forked child it does nothing: they are the parent's."""
         if not self._closed and os.getpid() == self._pid:
             self._closed = True
             for each in list(self._waited):
@@ -157,7 +158,7 @@ class FsspecObjects(Objects):
                 _disconnect(fs)
 
     def _opened_first(self) -> str:
-        """The URL's path in its file system, which is opened for this thread, or for all."""
+        """Opens the file system, for this thread or for all; returns the URL's path in it."""
         fs, root = self._open()
         if getattr(fs, "async_impl", False):
             self._shared = fs
@@ -168,13 +169,13 @@ class FsspecObjects(Objects):
     def _keep(self, fs: Any) -> None:
         self._own.fs = fs
         self._all_own.add(fs)
-        if self._closed:  # in another thread, while this one connected
+        if self._closed:  # by another thread, while this one connected
             _disconnect(fs)
             raise ClosedError(f"{self.url} is closed")
 
     @property
     def _fs(self) -> Any:
-        """The file system for the calling thread, one of `_threads`."""
+        """The file system of the calling thread, which is one of `_threads`."""
         if self._shared is not None:
             return self._shared
         if getattr(self._own, "fs", None) is None:
@@ -214,7 +215,7 @@ class FsspecObjects(Objects):
         return self._run(request, Tries(doing, self._place(name), self._timeout), wrong)
 
     def _run(self, request: Callable[[], R], tries: Tries, wrong: Callable[[R], Failure | None] = lambda _: None) -> R:
-        """What a request returns, tried again where that can help, and waited for until the timeout."""
+        """Returns the request's result. A request is tried again where that can help, and waited for until the timeout."""
         while True:
             future = self._submit(request)
             try:
@@ -233,7 +234,7 @@ class FsspecObjects(Objects):
             time.sleep(pause)
 
     def _result(self, future: concurrent.futures.Future[R], seconds: float) -> R:
-        """Result of a call, waited for until a limit or `close`. Nothing cancels the call."""
+        """Waits for the result of a call until a limit or `close`. Nothing cancels the call."""
         waited: concurrent.futures.Future[R] = concurrent.futures.Future()
         future.add_done_callback(lambda done: _settle(waited, done))
         self._waited.add(waited)
@@ -245,7 +246,7 @@ class FsspecObjects(Objects):
 
 
 def _settle(waited: concurrent.futures.Future[R], outcome: concurrent.futures.Future[R] | Exception) -> None:
-    """Ends a wait with what became of a call, or with an exception, unless it has ended."""
+    """Ends a wait with the outcome of a call, or with an exception, unless the wait has ended."""
     with suppress(concurrent.futures.InvalidStateError):
         if isinstance(outcome, Exception):
             waited.set_exception(outcome)
@@ -258,7 +259,7 @@ def _settle(waited: concurrent.futures.Future[R], outcome: concurrent.futures.Fu
 
 
 def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
-    """A file system of this client alone, which fsspec would else share with others and with forked children; and the URL's path in it."""
+    """Opens a file system for this client alone, and returns it with the URL's path; fsspec's own are shared, also with forked children."""
     from fsspec.core import url_to_fs
 
     fs, root = url_to_fs(url, skip_instance_cache=True, **options)
@@ -266,14 +267,14 @@ def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
 
 
 def _disconnect(fs: Any) -> None:
-    """Ends the connection of a file system, for which fsspec has no call of its own."""
-    for name in ("client", "ftp"):  # of sftp and smb; of ftp
+    """Closes the connection of a file system; fsspec has no call for that."""
+    for name in ("client", "ftp"):  # client: of sftp and smb; ftp: of ftp
         with suppress(Exception):
             getattr(fs, name).close()
 
 
 def _failure(error: Exception) -> Failure:
-    """What an exception of a file system means, in words of our own: its text may hold what is secret in the URL or the options."""
+    """Describes an exception of a file system in fastload's words: its own text may hold secrets of the URL or the options."""
     if isinstance(error, ClosedError):
         raise error
     if isinstance(error, (concurrent.futures.TimeoutError, asyncio.TimeoutError, TimeoutError)):

@@ -1,7 +1,4 @@
-"""Streams of whole objects: ranges of several objects, requested ahead, checked and returned in order, in bounded memory.
-
-Files that a manifest names, as they are sent, fetched and checked: each a name, a length, and the checksums of its parts.
-"""
+"""Files that a manifest names (`DataFile`), and streams of their bytes: requested ahead, checked, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from fastload.store.progress import PART_END
 
 
 class Part(NamedTuple):
-    """A stretch of a file whose CRC32C the manifest has."""
+    """A range of a file whose CRC32C the manifest has."""
 
     offset: int
     bytes: int
@@ -39,13 +36,13 @@ class Part(NamedTuple):
 class DataFile:
     """A file that a manifest names: a shard, or a file of segments.
 
-    Two files with equal `parts` have the same bytes wherever a manifest that names these parts leads.
+    Two files with equal `parts` have equal bytes in all ranges that a manifest with these parts reads.
 
     Attributes:
-        folder: the folder that the manifest names for it; None: the dataset's.
-        name: its name.
+        folder: the folder that the manifest names for the file; None: the dataset's.
+        name: name of the file.
         parts: the parts that the manifest names, ascending; a shard is one part.
-        whole: whether the file has exactly `bytes` bytes, as a shard has; others may go on after the last part.
+        whole: True if the file has exactly `bytes` bytes, as a shard has; other files may go on after the last part.
     """
 
     folder: str | None
@@ -55,21 +52,21 @@ class DataFile:
 
     @property
     def bytes(self) -> int:
-        """Bytes up to the end of the last part: as much of the file as anybody reads."""
+        """Bytes up to the end of the last part; a reader needs no more of the file."""
         return max(part.offset + part.bytes for part in self.parts)
 
     @property
     def digest(self) -> str:
-        """Digest of its content's checksums: equal digests mean equal bytes."""
+        """Digest of the checksums of the parts: files with equal digests have equal bytes."""
         return hashlib.blake2b(json.dumps([self.whole, self.parts]).encode(), digest_size=16).hexdigest()
 
     def fits(self, size: int) -> bool:
-        """Whether a file of this size can be this one."""
+        """Returns True if a file of this size can be this file."""
         return size == self.bytes if self.whole else size >= self.bytes
 
 
 def data_files(manifest: Manifest, *, sidecars: bool = True) -> tuple[DataFile, ...]:
-    """The files that a manifest names, each once: first those of segments, then the shards in order."""
+    """The files that a manifest names, each once: first the files of segments, then the shards in order."""
     segments: dict[tuple[str | None, str], set[Part]] = {}
     shards: dict[tuple[str | None, str], DataFile] = {}
 
@@ -89,14 +86,14 @@ def data_files(manifest: Manifest, *, sidecars: bool = True) -> tuple[DataFile, 
 
 
 class PartCheck:
-    """CRC32C of the parts of one file, whose bytes come in order."""
+    """CRC32C of the parts of one file, computed from bytes that come in order."""
 
     def __init__(self, file: DataFile) -> None:
         self.file = file
         self._crcs = [0] * len(file.parts)
 
     def add(self, start: int, data: Buffer) -> None:
-        """Takes the bytes of the file from `start` on."""
+        """Adds the bytes of the file from `start` on."""
         view = memoryview(data).cast("B")
         for number, part in enumerate(self.file.parts):
             low, high = max(part.offset, start), min(part.offset + part.bytes, start + len(view))
@@ -104,7 +101,7 @@ class PartCheck:
                 self._crcs[number] = core.crc32c(view[low - start : high - start], self._crcs[number])
 
     def wrong(self) -> str:
-        """Describes the first part whose checksum is not the manifest's; "" if there is none."""
+        """Description of the first part whose checksum is not the manifest's; "" if all are right."""
         for found, part in zip(self._crcs, self.file.parts, strict=True):
             if found != part.crc32c:
                 where = "its checksum" if self.file.whole else f"the checksum of bytes {part.offset} to {part.offset + part.bytes}"
@@ -113,7 +110,7 @@ class PartCheck:
 
 
 def read_manifest(objects: Objects, name: str = MANIFEST_NAME) -> Manifest:
-    """The manifest in an object below a URL. Raises RemoteMissingError if there is none; RemoteError, DatasetError."""
+    """Reads the manifest in an object below a URL. Raises RemoteMissingError if there is none; RemoteError, DatasetError."""
     return Manifest.from_bytes(objects.get(name, MANIFEST_BYTES), objects.url, name)
 
 
@@ -122,7 +119,7 @@ def find_manifest(objects: Objects) -> Manifest | None:
 
     Raises:
         DatasetError: it is damaged, of a later version, or names files that cannot be at a URL.
-        RemoteError: the store does not give it.
+        RemoteError: the store does not return it.
     """
     try:
         manifest = read_manifest(objects)
@@ -133,7 +130,7 @@ def find_manifest(objects: Objects) -> Manifest | None:
 
 
 def check_places(manifest: Manifest, url: str) -> None:
-    """Checks that every file of a dataset lies at its URL. Raises DatasetError."""
+    """Checks that all files of a dataset lie at its URL. Raises DatasetError."""
     if any(shard.base is not None for shard in manifest.shards) or any(file.folder is not None for file in data_files(manifest)):
         raise DatasetError(f"{url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`")
 
@@ -142,12 +139,12 @@ def load_manifest(objects: Objects, version: int | None = None) -> Manifest:
     """The manifest of the dataset at a URL.
 
     Args:
-        objects: those below the URL.
-        version: refused unless it is the dataset's only one there.
+        objects: the objects below the URL.
+        version: the version that the caller wants; an error unless it is the only one there.
 
     Raises:
-        DatasetError: as `find_manifest`, or there is no dataset, or it is at another version.
-        RemoteError: the store does not give it.
+        DatasetError: as `find_manifest`; there is no dataset; or it has another version.
+        RemoteError: the store does not return it.
     """
     manifest = find_manifest(objects)
     if manifest is None:
@@ -160,7 +157,7 @@ def load_manifest(objects: Objects, version: int | None = None) -> Manifest:
 
 
 def missing(files: Iterable[DataFile], listed: Iterable[ObjectInfo]) -> Iterator[tuple[DataFile, str]]:
-    """The files that a listing of objects does not have, or has in another size; each with what is wrong."""
+    """(file, description) of each file that a listing of objects lacks, or has in another size."""
     sizes = {info.name: info.size for info in listed}
     for file in files:
         size = sizes.get(file.name)
@@ -171,16 +168,16 @@ def missing(files: Iterable[DataFile], listed: Iterable[ObjectInfo]) -> Iterator
 
 
 RANGE_BYTES = 4 << 20
-"""Bytes of a request: large enough that a request's latency counts little, small enough that several in flight fit into memory."""
+"""Bytes of a request: large enough that its latency counts little, small enough that REQUESTS of them fit into memory."""
 REQUESTS = 8
-"""Requests in flight, so that at most this many ranges, and the one in use, are in memory."""
+"""Requests in flight: at most this many ranges, and the one in use, are in memory."""
 
 
 def checked_ranges(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[DataFile, int, Buffer, str | None]]:
-    """(file, offset, bytes, verdict) of consecutive ranges of each file, file after file.
+    """Yields (file, offset, bytes, verdict) of consecutive ranges of each file, file after file.
 
-    The verdict is None before a file's last range; then what is wrong with its checksums, "" if nothing is. Requests that are under way
-    when the iteration is given up are cancelled.
+    The verdict is None before a file's last range. At the last one it describes the wrong checksum; "" if all are right. Requests under way
+    are cancelled when the caller closes the generator.
 
     Raises:
         RemoteError: a range cannot be read.
@@ -217,9 +214,9 @@ def _requests(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[Da
 def download(
     objects: Objects, files: Iterable[DataFile], folder: Path, *, durable: bool = True
 ) -> Generator[tuple[DataFile, int, str | None]]:
-    """Downloads files into a folder; (file, bytes, verdict) of each range, as `checked_ranges` has them.
+    """Downloads files into a folder. Yields (file, bytes, verdict) of each range; `checked_ranges` describes the verdict.
 
-    A file gets its name once all its checksums hold, and, where durable, it is on the disk; before, its name ends with PART_END.
+    A file gets its name once all its checksums hold and, if `durable`, it is synced to the disk. Before that, its name ends with PART_END.
 
     Raises:
         OSError: a file cannot be written.

@@ -1,14 +1,10 @@
-"""Objects: the objects below one URL, as the rest of fastload reads and writes them; clients of obstore and fsspec implement it.
-
-Failures of requests: what one failed try means, when to try again, and the one sentence that the user reads.
+"""Objects: the interface to the objects below one URL, which the clients of obstore and fsspec implement; failures, tries and threads.
 
 NOTE [ failures: secrets stay out of messages ]
-Obstore's texts name the URL that was asked, with a SAS token, a presigned query or user:password in
-it, and what the server sent. None of that text is repeated: a failure is described by words of our own, chosen by what the text contains,
-by the status, and by the server's error code if it is one plain word. RemoteError is raised outside of the `except` block, so
-that no traceback shows obstore's text as its context.
-
-Threads for blocking calls: LimitedThreads, whose results are waited for within a limit, and request_threads, which end with a client.
+Obstore's texts contain the requested URL, with a SAS token, a presigned query or user:password in it, and the server's answer. None of
+that text is repeated. A failure is described in fastload's own words, which the text, the status and the server's error code select; the
+code itself is shown if it is one plain word. RemoteError is raised outside of the `except` block, so that no traceback shows obstore's text
+as its context.
 """
 
 from __future__ import annotations
@@ -31,19 +27,19 @@ from typing_extensions import Buffer
 from fastload.errors import ClosedError, RemoteError, RemoteMissingError
 
 FIRST_PAUSE = 0.1
-"""Seconds before the second try; each further pause is twice as long, less up to half of it at random."""
+"""Seconds before the second try; each further pause is twice as long, less a random part of up to half."""
 FIRST_PAUSE_BUSY = 1.0
-"""The same after 429 and 503: the server asks for fewer requests."""
+"""Seconds before the second try after 429 and 503: the server asks for fewer requests."""
 LONGEST_PAUSE = 16.0
 
 _STATUS = re.compile(r"status code: ([1-5]\d\d)\b")
 _PROVIDER = re.compile(r"External \w+ credential provider: (\w{1,60})")
-# What a provider raises that is wrong by itself, or that its result raises where it is no credential.
+# Exceptions of a provider that is wrong itself, or whose result is no credential: trying again cannot help.
 _WRONG_PROVIDER = frozenset({"KeyError", "TypeError", "ValueError", "AttributeError", "NameError", "ImportError", "ModuleNotFoundError"})
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,60})</Code>")
 _AGAIN_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _DENIED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId", "ExpiredTokenException"})
-# Where instances of a cloud ask for their credentials; obstore asks there when it found none in the options and the environment.
+# Servers where instances of a cloud get their credentials; obstore asks them when the options and the environment have none.
 _METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal", "metadata/computeMetadata")
 
 _CHECK_ACCESS = (
@@ -56,13 +52,13 @@ Kind = Literal["again", "busy", "missing", "denied", "final"]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one try failed.
+    """Description of one failed try.
 
     Attributes:
-        kind: again: a later try may succeed; busy: the same, and the server wants fewer requests; missing: there is no such object or
-            bucket; denied: the credentials do not give access; final: trying again cannot help.
-        words: what happened.
-        advice: what to do about it; "" for the kind's own.
+        kind: "again": a later try may succeed; "busy": the same, and the server wants fewer requests; "missing": there is no such object or
+            bucket; "denied": the credentials do not give access; "final": trying again cannot help.
+        words: the event, in words.
+        advice: advice to the user; "": the kind's own.
     """
 
     kind: Kind
@@ -70,7 +66,7 @@ class Failure:
     advice: str = ""
 
 
-# Text in obstore's message -> failure; the first that is found counts. Order: from the specific to the general.
+# Text in obstore's message -> failure; the first match counts. Order: from the specific to the general.
 _BY_TEXT: tuple[tuple[str, Failure], ...] = (
     ("incorrectly configured region", Failure("final", "the server redirects to nowhere", "set the bucket's region in storage_options")),
     (
@@ -98,7 +94,7 @@ _CERTIFICATE_ADVICE = "give the authority's certificate as storage_options={'cli
 
 
 def of_message(text: str) -> Failure:
-    """What an exception of obstore says, by its text."""
+    """The failure that the text of an obstore exception describes."""
     if found := _PROVIDER.search(text):
         words = f"storage_options['credential_provider'] failed ({found[1]})"
         kind: Kind = "final" if found[1] in _WRONG_PROVIDER else "again"
@@ -114,7 +110,7 @@ def of_message(text: str) -> Failure:
 
 
 def of_status(status: int, code: str = "") -> Failure:
-    """What an HTTP status means; `code` is the server's own error code."""
+    """The failure that an HTTP status means. `code`: the server's own error code."""
     words = f"the server answered {status}" + (f" ({code})" if code else "")
     if status in (401, 403) or code in _DENIED_CODES:
         return Failure("denied", f"access denied: {words}")
@@ -130,13 +126,13 @@ def of_status(status: int, code: str = "") -> Failure:
 
 
 class Tries:
-    """The tries of one call: counts them, says how long to pause before the next, and makes the error after the last.
+    """The tries of one call: counts them, returns the pause before the next, and makes the error after the last.
 
     Args:
-        doing: what the call does, as in "reading bytes 0-99 of".
-        url: the object's, without secrets.
-        timeout: seconds in which tries begin. They are counted anew after a try that took twice as long, which none can: the process was
-            stopped then (by a scheduler, or its machine slept), and the server is not to blame.
+        doing: action of the call, as in "reading bytes 0-99 of".
+        url: URL of the object, without secrets.
+        timeout: seconds within which tries begin. They are counted anew after a try that took twice as long, which no try can: then the
+            process was stopped (by a scheduler, or its machine slept), and the server is not to blame.
     """
 
     def __init__(self, doing: str, url: str, timeout: float) -> None:
@@ -152,7 +148,7 @@ class Tries:
         return self._began + self.timeout - time.monotonic()
 
     def renew_credentials(self, failure: Failure) -> bool:
-        """Whether to try at once with a store made anew, which asks for credentials anew: once a call, after access was denied."""
+        """Returns True if the next try needs no pause but a new store, with new credentials: once a call, after access was denied."""
         renew = failure.kind == "denied" and not self._renewed
         if renew:
             self._renewed = True
@@ -160,10 +156,10 @@ class Tries:
         return renew
 
     def pause(self, failure: Failure) -> float:
-        """Seconds to wait before the next try; negative if there is none to be made.
+        """Seconds to wait before the next try; negative: there is none.
 
-        obstore does not tell the headers of an answer, and its own retries do not heed them, so that Retry-After is not known: after 429
-        and 503 the pauses begin ten times as long, and a client's calls try in turn (`fastload.remote.obstore`).
+        obstore does not show the headers of an answer, and its own retries do not heed them, so Retry-After is unknown. After 429 and 503
+        the pauses therefore begin ten times as long, and a client's calls take turns (`fastload.remote.obstore`).
         """
         if failure.kind not in ("again", "busy"):
             return -1.0
@@ -181,7 +177,7 @@ class Tries:
         return pause
 
     def error(self, failure: Failure) -> RemoteError:
-        """The exception of this call after its last try."""
+        """The exception that this call raises after its last try."""
         passed = time.monotonic() - self._began
         tries = "1 try" if self.count == 1 else f"{self.count} tries"
         text = f"{self.doing} {self.url} failed after {tries} in {passed:.1f} s: {failure.words}; {failure.advice or self._advice(failure)}"
@@ -199,19 +195,19 @@ class Tries:
 
 
 def wrong_length(body: Buffer | Failure, expected: int) -> Failure | None:
-    """What is wrong with a body, if it has not the bytes that were asked for."""
+    """The failure of a body with more or fewer bytes than were asked for; None if the length is right."""
     if isinstance(body, Failure):
         return body
     length = len(body)  # type: ignore[arg-type]
     if length == expected:
         return None
-    # A store cuts a range at the object's end without a word.
+    # A store cuts a range at the object's end and reports no error.
     words = f"{length} of {expected} bytes came, since the object ends there"
     return Failure("final", words, "the dataset changed or is damaged: open it again, or check it with fastload verify")
 
 
 def remote_error(url: str, failure: BaseException) -> RemoteError:
-    """A failure as what users are told: a RemoteError as it is, any other as one that names the dataset's URL."""
+    """The RemoteError for a failure: a RemoteError as it is; of any other, one that names the dataset's URL."""
     if isinstance(failure, RemoteError):
         return failure
     return RemoteError(f"{url} cannot be read ({type(failure).__name__}: {failure})", url=url)
@@ -219,12 +215,12 @@ def remote_error(url: str, failure: BaseException) -> RemoteError:
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What a store says of one object.
+    """One object in a store.
 
     Attributes:
-        name: relative to the URL, without a leading slash.
-        size: bytes.
-        etag: the store's tag of these contents; None where it has none.
+        name: name relative to the URL, without a leading slash.
+        size: size in bytes.
+        etag: the store's tag of the object's content; None if the store has none.
     """
 
     name: str
@@ -233,31 +229,31 @@ class ObjectInfo:
 
 
 class Objects(ABC):
-    """The objects below one URL.
+    """Interface to the objects below one URL.
 
-    1. It belongs to the process that made it: a connection is never shared by two. A forked child makes its own, by `open_objects`.
+    1. An instance belongs to the process that made it: two processes never share a connection. A forked child calls `open_objects` itself.
     2. Any thread may call the blocking methods. `fetch` is awaited on a running asyncio loop; cancelling it ends the request.
-    3. Each call is tried again, with a growing pause, until `timeout` seconds have passed since it began; then RemoteError says what
-       failed, where, and after how many tries. What trying again cannot mend (no such object, access denied) is raised at once.
-    4. A body that is shorter or longer than what was asked for is a failed try, never a result.
+    3. Each call is tried again, with a growing pause, until `timeout` seconds have passed since it began. Then RemoteError says what
+       failed, where, and after how many tries. Errors that no further try can mend (no such object, access denied) are raised at once.
+    4. A body that is shorter or longer than the range is a failed try, never a result.
 
     Attributes:
-        url: for messages: without credentials, and without a slash at its end.
+        url: the URL for messages: without credentials, and without a slash at its end.
     """
 
     url: str
 
     @abstractmethod
     def get(self, name: str, limit: int) -> bytes:
-        """The whole object. Raises RemoteError; RemoteMissingError if there is none; more than `limit` bytes are an error."""
+        """Reads a whole object. Raises RemoteError, also for more than `limit` bytes; RemoteMissingError if there is no such object."""
 
     @abstractmethod
     def get_range(self, name: str, start: int, stop: int) -> Buffer:
-        """Bytes start .. stop-1 of an object, as it is now: whether it is still the one that was opened, checksums say."""
+        """Reads bytes start .. stop-1 of an object as it is now. It may differ from the one that was opened: checksums tell."""
 
     @abstractmethod
     async def fetch(self, name: str, start: int, stop: int) -> Buffer:
-        """The same, awaited."""
+        """Awaits bytes start .. stop-1 of an object; as `get_range`."""
 
     @abstractmethod
     def head(self, name: str) -> ObjectInfo:
@@ -273,7 +269,7 @@ class Objects(ABC):
 
     @abstractmethod
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
-        """Uploads a file, in parts where it is large. An interrupted upload leaves no object. `sent` is told the bytes of each part."""
+        """Uploads a file, in parts if it is large. An interrupted upload leaves no object. `sent` is called with the bytes of each part."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
@@ -292,16 +288,16 @@ MOST_LOST = 32
 class LimitedThreads:
     """A few threads for blocking calls that nothing can cancel.
 
-    A call that outlasts its caller's patience keeps its thread, and another thread takes that one's place; after MOST_LOST of them
-    no further one does. Threads are daemons: a call that never returns does not keep the program from ending, as concurrent.futures'
-    threads would. Once it is closed no call is taken: nobody would run it.
+    A call that its caller gave up keeps its thread, and another thread takes that one's place; after MOST_LOST such calls, no further one
+    does. Threads are daemons: unlike the threads of concurrent.futures, they let the program end while a call never returns. After close()
+    no call is accepted, since no thread would run it.
     """
 
     def __init__(self, count: int, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._count = count
         self._name = name
-        self._lock = threading.Lock()  # guards what follows, and that nothing is queued behind the end
+        self._lock = threading.Lock()  # guards the fields below; nothing is queued behind the end
         self._closed = False
         self._started = 0
         self._lost = 0
@@ -320,13 +316,13 @@ class LimitedThreads:
         return future
 
     def give_up(self, future: Future[Any]) -> None:
-        """Says that nobody waits for a call any more."""
+        """Notes that no caller waits for a call any more."""
         if not future.cancel() and not future.done():
             with self._lock:
                 self._lost = min(self._lost + 1, MOST_LOST)
 
     def close(self) -> None:
-        """Ends the threads after the calls that they were given."""
+        """Ends the threads after the calls that are queued."""
         with self._lock:
             self._closed = True
             for _ in range(self._started):
@@ -346,9 +342,9 @@ class LimitedThreads:
 
 @contextmanager
 def request_threads(objects: Objects, count: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """Threads that call a client's blocking methods.
+    """Context manager: threads that call a client's blocking methods.
 
-    An exception in the block, Ctrl-C among them, closes the client: its calls then end at once, whether the server answers or not.
+    An exception in the block, Ctrl-C among them, closes the client: its calls then end at once, even if the server does not answer.
     """
     with ThreadPoolExecutor(count, name) as pool:
         try:

@@ -1,15 +1,7 @@
-"""ObstoreObjects: the objects below an S3, GCS, Azure, HTTP or file URL, by obstore.
+"""ObstoreObjects: the objects below an S3, GCS, Azure, HTTP or file URL, by obstore; and the parts of that client.
 
-BusyServer: lets one request at a time through to a server that answers 429 or 503 to all of them.
-
-CredentialProvider: a user's credential_provider, with a limit on how long it may take, fit to be sent to worker processes.
-
-GatheredRanges: asks for small ranges of one object, which several tasks want at the same moment, by one call of obstore.
-
-Awaiting a call of obstore takes as much CPU as the request itself, 110 to 140 us: a task of tokio, a thread that waits for the GIL, and a
-wake-up of the asyncio loop. One call for up to MOST ranges, which obstore asks for at the same time, takes that once.
-
-StoreMaker: makes obstore's stores of a URL and its storage_options.
+`BusyServer` takes turns at a server that refuses requests, `CredentialProvider` bounds the user's provider, `GatheredRanges` asks for many
+small ranges by one call, and `StoreMaker` makes obstore's stores.
 """
 
 from __future__ import annotations
@@ -52,52 +44,52 @@ from fastload.remote.obstore_process import add_holder, own_obstore
 
 
 class BusyServer:
-    """Whether a server asked all calls of one client for fewer requests, and which call may ask it again.
+    """Turns at a server that answers 429 or 503 to all calls of one client: open, or closed and one call at a time asks again.
 
-    1. An answer of 429 or 503 closes it. Then one call at a time gets a turn, after pauses that grow as those of one call would; the others
-       wait. So a server that says Retry-After, which obstore does not tell, gets a few requests until it serves again, however many calls
-       are under way.
-    2. Any other answer, also one to a request that was under way before, opens it for all.
+    1. An answer of 429 or 503 closes it. Then one call at a time gets a turn, after pauses that grow like those of one call; the other
+       calls wait. So a server with a Retry-After, which obstore does not show, gets only a few requests until it serves again, however many
+       calls are under way.
+    2. Any other answer, also to a request that began before, opens it for all.
     3. Any thread may call it.
 
     Attributes:
-        failure: the last of those answers; None while it is open.
+        failure: the last answer of 429 or 503; None while it is open.
     """
 
     def __init__(self) -> None:
         self.failure: Failure | None = None
-        self._lock = threading.Lock()  # guards all of it
+        self._lock = threading.Lock()  # guards all fields
         self._opened: Future[None] = Future()
         self._rounds = 0
         self._closed_at = 0.0
-        self._next = 0.0  # when the next call gets a turn
+        self._next = 0.0  # time at which the next call gets a turn
 
     def refused(self, failure: Failure, began: float, left: float) -> None:
-        """Notes an answer of 429 or 503 to a request that began at a time, of a call that has `left` seconds left."""
+        """Notes an answer of 429 or 503. `began`: time at which the request began; `left`: seconds that its call has left."""
         with self._lock:
             if self.failure is None:
                 self._opened, self._rounds = Future(), 0
             elif began < self._closed_at:
-                return  # it was on its way when the server began to refuse: no news
+                return  # the request was on its way when the server began to refuse: no news
             self.failure, self._closed_at = failure, time.monotonic()
             self._rounds += 1
             self._next = self._closed_at + min(self._pause(), max(left, 0.0) / 2)
 
     def answered(self) -> None:
-        """Notes any other answer."""
+        """Notes any answer but 429 and 503."""
         with self._lock:
             if self.failure is not None:
                 self.failure = None
                 self._opened.set_result(None)
 
     def turn(self) -> tuple[float, Future[None]]:
-        """Seconds to wait before a call asks for its turn again, 0 where it has it; and what has a result once all may go on."""
+        """(seconds, opened): seconds until a call may ask for its turn again, 0: it has the turn; `opened` ends once all may go on."""
         with self._lock:
             now = time.monotonic()
             if self.failure is not None:
                 if now < self._next:
                     return self._next - now, self._opened
-                self._next = now + self._pause()  # should the call that has the turn not come back
+                self._next = now + self._pause()  # in case the call that has the turn does not come back
             return 0.0, self._opened
 
     def _pause(self) -> float:
@@ -106,16 +98,16 @@ class BusyServer:
 
 
 LIMIT_S = 30.0
-"""Seconds that a provider may take; half of the timeout where that is less."""
+"""Most seconds that a provider may take; half of the timeout if that is less."""
 KEY = "credential_provider"
 _ADVICE = "write a function that returns the credentials as a dict; obstore.auth has some"
 
 
 class CredentialProvider:
-    """A callable that obstore asks for credentials: the user's, called in a thread of its own and waited for no longer than a limit.
+    """A user's credential_provider with a limit on its time: called in a thread of its own, and not waited for any longer.
 
-    obstore calls it in a thread of the client, which nothing ends: a provider that waits for a lock that a fork lost, or for a server that
-    is silent, would else hold every request for good. Its other attributes, which obstore may ask for, are the user's.
+    obstore calls it in a thread of the client, which nothing ends. A provider that waits for a lock that a fork lost, or for a silent
+    server, would hold every request for ever. All other attributes, which obstore may ask for, are the user's.
     """
 
     def __init__(self, provider: Callable[[], Any], timeout: float) -> None:
@@ -140,8 +132,8 @@ class CredentialProvider:
 
 
 def bounded_provider(provider: Any, timeout: float) -> CredentialProvider | None:
-    """A user's provider, bounded; None where there is none. Raises ArgumentError where it cannot be one."""
-    if isinstance(provider, _Sent):  # of a shallow copy, which pickles nothing
+    """A user's provider with a limit; None if there is no provider. Raises ArgumentError if it cannot be one."""
+    if isinstance(provider, _Sent):  # in a shallow copy of the options, which pickles nothing
         provider = provider.content
     if provider is None:
         return None
@@ -153,7 +145,7 @@ def bounded_provider(provider: Any, timeout: float) -> CredentialProvider | None
 
 
 class _Sent:
-    """A provider on its way to another process, by cloudpickle: a lambda or a closure may go."""
+    """A provider on its way to another process, by cloudpickle, which also takes lambdas and closures."""
 
     def __init__(self, provider: Any) -> None:
         self.content = provider
@@ -165,7 +157,7 @@ class _Sent:
 
         try:
             return pickle.loads, (cloudpickle.dumps(self.content),)
-        except Exception as error:  # whatever its own __reduce__ raises
+        except Exception as error:  # whatever the provider's __reduce__ raises
             failed = type(error).__name__
         raise ArgumentError(
             f"storage_options[{KEY!r}] cannot be sent to a worker process ({failed} in its pickling): "
@@ -174,27 +166,30 @@ class _Sent:
 
 
 def sendable(options: dict[str, Any]) -> dict[str, Any]:
-    """storage_options as another process takes them, once they are pickled. Pickling them raises ArgumentError where that cannot be."""
+    """storage_options in a form that can be pickled for another process. Pickling raises ArgumentError if the provider cannot be sent."""
     return {key: _Sent(value) if key == KEY and value is not None else value for key, value in options.items()}
 
 
 SMALL_BYTES = 256 << 10
-"""Ranges of fewer bytes are gathered: of larger ones the request takes most, and each is to be used as soon as it has come."""
+"""Ranges of fewer bytes are gathered. For a larger one the request takes most of the time, and its bytes are wanted as they come."""
 MOST = 10
-"""Ranges that one call asks for: obstore has as many under way at once, and would ask for others after them."""
+"""Most ranges of one call: obstore has as many under way at once, and would ask for further ones after them."""
 
 _Wanted: TypeAlias = "tuple[int, int, asyncio.Future[Buffer]]"
 
 
 class GatheredRanges:
-    """Small ranges that are wanted, and the calls that ask for them.
+    """Gathers small ranges of one object that several tasks want at the same moment, and asks for them by one call of obstore.
 
-    1. `fetch` is called on a running asyncio loop; ranges that are wanted in one iteration of it are gathered, by store and object.
-    2. A call that fails is the failure of each of its ranges.
-    3. A call ends when all that wait for its ranges were cancelled.
+    Awaiting a call of obstore takes as much CPU as the request itself, 110 to 140 us: a task of tokio, a thread that waits for the GIL,
+    and a wake-up of the asyncio loop. One call for up to MOST ranges, which obstore asks for at the same time, takes that once.
+
+    1. `fetch` is called on a running asyncio loop. Ranges wanted in one iteration of the loop are gathered by store and object.
+    2. If a call fails, all its ranges fail.
+    3. A call ends when all tasks that wait for its ranges were cancelled.
 
     Args:
-        obstore: the package.
+        obstore: the package obstore.
     """
 
     def __init__(self, obstore: Any) -> None:
@@ -204,7 +199,7 @@ class GatheredRanges:
         self._calls: dict[asyncio.Future[Any], list[_Wanted]] = {}
 
     async def fetch(self, store: Any, name: str, start: int, stop: int) -> Buffer:
-        """Bytes start .. stop-1 of an object, or as many of them as it has."""
+        """Awaits bytes start .. stop-1 of an object, or fewer if the object ends before."""
         loop = asyncio.get_running_loop()
         key = loop, id(store), name
         found = self._wanted.get(key)
@@ -220,12 +215,12 @@ class GatheredRanges:
             raise
 
     def close(self) -> list[asyncio.Future[Any]]:
-        """Makes no more calls; returns those under way, for the caller to cancel."""
+        """Ends the gathering; returns the calls under way, which the caller cancels."""
         self._closed = True
         return list(self._calls)
 
     def _ask(self, key: tuple[asyncio.AbstractEventLoop, int, str]) -> None:
-        """Asks for what was wanted of an object in this iteration of the loop."""
+        """Asks for the ranges of an object that were wanted in this iteration of the loop."""
         store, wanted = self._wanted.pop(key)
         for group in _groups([each for each in wanted if not each[2].done()]):
             if self._closed:
@@ -246,7 +241,7 @@ class GatheredRanges:
         return self._obstore.get_ranges_async(store, name, starts=starts, ends=ends, coalesce=0)  # type: ignore[no-any-return]
 
     def _came(self, call: asyncio.Future[Any]) -> None:
-        """Hands out what a call came to."""
+        """Hands a call's result, or its error, to the tasks that wait for its ranges."""
         group = self._calls.pop(call)
         if call.cancelled():
             return _cancel(group)
@@ -259,7 +254,7 @@ class GatheredRanges:
                 future.set_result(body)
 
     def _drop(self, future: asyncio.Future[Buffer]) -> None:
-        """Cancels the call of a range that nobody waits for any more, unless somebody waits for another one of the call."""
+        """Drops a range that no task waits for; cancels its call if no task waits for another of the call's ranges."""
         for call, group in self._calls.items():
             if any(each[2] is future for each in group):
                 if all(each[2].done() for each in group):
@@ -268,7 +263,7 @@ class GatheredRanges:
 
 
 def _groups(wanted: list[_Wanted]) -> Iterator[list[_Wanted]]:
-    """Groups of at most MOST ranges, of which no two touch: obstore makes one of such, and panics if the object ends before the second."""
+    """Groups of at most MOST ranges, no two of which touch: obstore merges touching ranges, and panics if the object ends in the second."""
     group: list[_Wanted] = []
     for each in sorted(wanted, key=lambda each: each[0]):
         if group and (len(group) == MOST or each[0] <= group[-1][1]):
@@ -291,16 +286,16 @@ def _fail(group: list[_Wanted], error: BaseException) -> None:
 
 
 SILENCE_LIMIT = 10.0
-"""Seconds without a byte after which a read is given up and tried again; a quarter of the timeout where that is less."""
+"""Seconds without a byte after which a read is given up and tried again; a quarter of the timeout if that is less."""
 CONNECT_LIMIT = 5.0
 _ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE|GCS)\w*_ENDPOINT(_URL)?(_\w+)?|STORAGE_EMULATOR_HOST")
 
 
 class StoreMaker:
-    """Makes stores of one URL.
+    """Makes obstore's stores for one URL and its storage_options.
 
     Stores for reading do not try again by themselves: the client does, since it knows when. A store for writing tries each part of an
-    upload again, so that one lost part is not the whole file's.
+    upload again, so that a lost part does not cost the whole file.
     """
 
     def __init__(self, obstore: Any, url: str, options: dict[str, object], timeout: float) -> None:
@@ -326,13 +321,13 @@ class StoreMaker:
             self._client["default_headers"] = {"authorization": header, **_taken_mapping(self._client, "default_headers")}
 
     def reader(self) -> Any:
-        """A store for reading."""
+        """Makes a store for reading."""
         silence = min(SILENCE_LIMIT, self._timeout / 4)
         limits = {"timeout": timedelta(seconds=self._timeout), "read_timeout": timedelta(seconds=silence)}
         return self._make(limits, {"max_retries": 0})
 
     def writer(self) -> Any:
-        """A store for writing."""
+        """Makes a store for writing."""
         return self._make({"timeout": timedelta(seconds=self._timeout)}, {"retry_timeout": timedelta(seconds=self._timeout)})
 
     def _make(self, limits: Mapping[str, object], retry: Mapping[str, object]) -> Any:
@@ -358,7 +353,7 @@ class StoreMaker:
 
 
 def _words(error: Exception) -> str:
-    """What is wrong with an option. Of obstore's text, which may show the URL's or an option's secrets, only a key's name is kept."""
+    """Describes a wrong option. Of obstore's text, which may show secrets of the URL or an option, only a key's name is kept."""
     text = str(error)
     if found := re.search(r"Configuration key: '([A-Za-z0-9_.-]{1,80})' is not valid", text) or re.search(
         r"Invalid key: ([A-Za-z0-9_.-]{1,80})\.", text
@@ -379,7 +374,7 @@ def _taken_mapping(options: dict[str, object], key: str) -> dict[str, object]:
 
 
 def _plain_http(url: str, options: Mapping[str, object]) -> bool:
-    """Whether the URL, or the endpoint in the options or the environment, is http and not https."""
+    """Returns True if the URL, or the endpoint in the options or the environment, is http and not https."""
     if urlsplit(url).scheme.lower() == "http":
         return True
     given = [value for key, value in options.items() if "endpoint" in key.lower()]
@@ -390,21 +385,21 @@ def _plain_http(url: str, options: Mapping[str, object]) -> bool:
 R = TypeVar("R")
 
 PART_BYTES = 8 << 20
-"""Bytes of a part of an upload; more where a file would have more than _MOST_PARTS."""
-_MOST_PARTS = 9_000  # S3 takes 10,000, Azure 50,000
+"""Bytes of a part of an upload; more if a file would have more than _MOST_PARTS parts."""
+_MOST_PARTS = 9_000  # S3's limit is 10,000, Azure's 50,000
 PARTS_AT_ONCE = 4
 _LISTED_MOST = 10_000_000
 _EMPTY = b""
 
 
 class ObstoreObjects(Objects):
-    """The objects below one URL, by obstore.
+    """The objects below one URL, read and written by obstore.
 
-    Every request is awaited on the process's fetch loop, by the blocking methods too: so Ctrl-C and `close` end it, and none goes on
+    Every request is awaited on the process's fetch loop, also by the blocking methods: so Ctrl-C and `close` end it, and none goes on
     unseen.
 
-    The client keeps two stores, each with connections of its own: one for reading, which gives up a request that is silent, and one for
-    writing, whose requests are silent for as long as their body takes to be sent.
+    The client keeps two stores, each with connections of its own. The one for reading gives up a request that is silent. The one for
+    writing does not: its requests are silent while their bodies are sent.
     """
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
@@ -423,14 +418,14 @@ class ObstoreObjects(Objects):
         add_holder(self)
 
     def get(self, name: str, limit: int) -> bytes:
-        """The whole object, of at most `limit` bytes."""
+        """Reads a whole object of at most `limit` bytes."""
         size, data = self._call("reading", name, lambda store: self._whole(store, name, limit))
         if data is None:
             raise RemoteError(f"{self._place(name)} has {size} bytes, and at most {limit} were expected there", url=self._place(name))
         return data
 
     def get_range(self, name: str, start: int, stop: int) -> Buffer:
-        """Bytes start .. stop-1 of an object."""
+        """Reads bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
         body: Buffer = self._call(
@@ -442,7 +437,7 @@ class ObstoreObjects(Objects):
         return body
 
     async def fetch(self, name: str, start: int, stop: int) -> Buffer:
-        """The same, awaited."""
+        """Awaits bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
         tries = None
@@ -488,7 +483,7 @@ class ObstoreObjects(Objects):
         self._call("writing", name, lambda store: self._obstore.put_async(store, name, data, use_multipart=False), write=True)
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
-        """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then asks for the object's size, which must be the file's."""
+        """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then checks that the object has the file's size."""
         size = path.stat().st_size
         part = max(PART_BYTES, -(-size // _MOST_PARTS))
 
@@ -514,7 +509,7 @@ class ObstoreObjects(Objects):
         self._call("deleting", name, remove, write=True)
 
     def close(self) -> None:
-        """Cancels what is awaited and drops the stores, which end their connections; idempotent. In a forked child it does nothing."""
+        """Cancels all awaited requests and drops the stores with their connections; idempotent. In a forked child it does nothing."""
         if os.getpid() != self._pid:
             return  # dropping the parent's stores here would harm the parent's connections: NOTE [ obstore after a fork ]
         with self._lock:
@@ -522,7 +517,7 @@ class ObstoreObjects(Objects):
             self._reader = self._writer = None
         if self._maker.provider is not None:
             self._maker.provider.close()
-        self._busy.answered()  # who waits for a turn finds that it is closed
+        self._busy.answered()  # calls that wait for a turn find that the client is closed
         for request in [*self._awaited, *self._gathered.close()]:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 request.get_loop().call_soon_threadsafe(request.cancel)
@@ -536,13 +531,13 @@ class ObstoreObjects(Objects):
             self._awaited.discard(request)
 
     async def _whole(self, store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
-        """Size and bytes of an object; no bytes if there are more than `limit`."""
+        """Size and bytes of an object; None instead of more than `limit` bytes."""
         result = await self._obstore.get_async(store, name)
         size = result.meta["size"]
         return size, bytes(await result.bytes_async()) if size <= limit else None
 
     async def _listed(self, store: Any) -> dict[str, ObjectInfo]:
-        """What a store lists, by name. A list that brings nothing new, or has no end, is refused."""
+        """The objects that a store lists, by name. A list that repeats itself, or has no end, is refused."""
         found: dict[str, ObjectInfo] = {}
         async for page in self._obstore.list(store, chunk_size=1000):
             known = len(found)
@@ -557,7 +552,7 @@ class ObstoreObjects(Objects):
         return f"{self.url}/{name}" if name else self.url
 
     def _store(self, write: bool = False) -> Any:
-        """The store for reading or writing; ClosedError in another process than the maker's, and after close()."""
+        """The store for reading or writing. Raises ClosedError after close(), and in another process than the one that opened it."""
         if os.getpid() != self._pid:
             raise ClosedError(f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here")
         store = self._writer if write else self._reader
@@ -569,14 +564,14 @@ class ObstoreObjects(Objects):
         return store
 
     def _renew(self, old: object) -> None:
-        """Makes the stores anew, unless another thread already did so."""
+        """Makes the stores anew, unless another thread has done so."""
         with self._lock:
             if not self._closed and old in (self._reader, self._writer):
                 self._reader = self._maker.reader()
                 self._writer = None
 
     def _failure(self, error: Exception) -> Failure:
-        """What an exception of a request means; an exception that is not of a request is raised again."""
+        """The failure that an exception of a request means; any other exception is raised again."""
         if isinstance(error, FileNotFoundError):
             return Failure("missing", "there is no such object or bucket")
         if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
@@ -590,19 +585,19 @@ class ObstoreObjects(Objects):
         raise error
 
     def _wait(self, tries: Tries) -> tuple[float, concurrent.futures.Future[None]] | None:
-        """How long, and for what, a call waits before it asks for its turn at a busy server again; None: it has it. Raises RemoteError."""
+        """(seconds, opened) to wait before a call asks for a turn at a busy server again; None: it has it. Raises RemoteError."""
         seconds, opened = self._busy.turn()
         failure = self._busy.failure
         if not seconds or failure is None:
             return None
         left = tries.left()
         if left <= 0:
-            tries.count -= 1  # the one that was still to be made
+            tries.count -= 1  # the next try was counted, and is not made
             raise tries.error(failure)
         return min(seconds, left), opened
 
     def _next_try(self, tries: Tries, failure: Failure, store: object, began: float) -> float:
-        """Seconds to wait before the next try; raises RemoteError if there is none."""
+        """Seconds to wait before the next try. Raises RemoteError if there is none."""
         if failure.kind == "busy":
             self._busy.refused(failure, began, tries.left())
         elif failure.kind != "again":
@@ -623,8 +618,8 @@ class ObstoreObjects(Objects):
         wrong: Callable[[R], Failure | None] = lambda _: None,
         write: bool = False,
     ) -> R:
-        """What a request returns, tried again where that can help; `wrong` says what is wrong with a result."""
-        self._store(write)  # refuses at once where there is none
+        """Returns the request's result; it is tried again where that can help. `wrong` returns the failure of a wrong result."""
+        self._store(write)  # raises at once if the client is closed
         result: R = result_of(self._tried, Tries(doing, self._place(name), self._timeout), request, wrong, write)
         return result
 

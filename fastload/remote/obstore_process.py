@@ -1,26 +1,22 @@
-"""own_obstore: obstore, in a copy that belongs to the calling process; forked processes get another copy than their parent's.
+"""own_obstore: the package obstore for the calling process; a forked process gets another copy than its parent's.
 
 NOTE [ obstore after a fork ]
-obstore runs its requests on a tokio runtime that it starts at its first use and keeps for good: worker
-threads and an epoll instance. A fork copies neither threads nor the runtime's health, but shares the epoll instance. Tried with obstore
-0.12.1 and a real server:
+obstore runs its requests on a tokio runtime that it starts at its first use and keeps for ever: worker threads and an epoll instance. A
+forked child has none of the threads, and shares the epoll instance with its parent. Tried with obstore 0.12.1 and a real server:
 
 - A child of a parent that never used obstore may use it. So may a child whose parent only made stores.
 - A child of a parent that has made one request hangs in its first request, blocking or awaited, also with stores of its own.
 - Its attempt also harms the parent: sockets of both are in one epoll instance, and the parent's next request hangs as well.
 - Dropping a store that the child inherited wakes the parent's runtime, and may wait for a lock that a thread held which the fork lost.
 
-What works, and is done here: the child loads obstore's extension module a second time, from a copy of its file. For the dynamic linker
-that is another library, with variables, and so a runtime, of its own (17 ms, 15 MB in an anonymous file that all children of one parent
-share, made by the first child that needs it). The parent's stores are kept alive in the child for good. So worker processes made by fork,
-as torch's DataLoader makes them, read remote data like any other process, with connections of their own.
+Therefore the child loads obstore's extension module a second time, from a copy of its file. The dynamic linker takes the copy for another
+library, with its own variables and so its own runtime. That costs 17 ms, and 15 MB in an anonymous file that all children of one parent
+share, made by the first child that needs it. The child keeps the parent's stores alive for ever. So worker processes that fork, as torch's
+DataLoader makes them, read remote data like any other process, with connections of their own.
 
 NOTE [ obstore at the interpreter's end ]
-A thread of tokio that asks for the GIL while the interpreter ends is ended by it, and Rust
-answers with abort(): exit status 134 in a third of programs that ended right after an awaited request. At exit we wait until these
-threads sleep.
-
-Start of obstore's runtime in a process: with few threads, and with memory that is used again for the next body.
+A thread of tokio that asks for the GIL while the interpreter ends is ended by it, and Rust answers with abort(): exit status 134 in a third
+of programs that ended right after an awaited request. The exit handler waits until these threads sleep.
 """
 
 from __future__ import annotations
@@ -47,7 +43,7 @@ from fastload.errors import ClosedError
 
 _THREADS = "TOKIO_WORKER_THREADS"
 _MOST_THREADS = 4
-"""One thread of tokio brings about a gigabyte per second."""
+"""Most worker threads of tokio: each brings about a gigabyte per second."""
 _CPUS_A_THREAD = 4
 _KEPT = 16 << 20
 
@@ -55,8 +51,9 @@ _KEPT = 16 << 20
 def start(obstore: Any) -> None:
     """Starts obstore's runtime, unless this process has it already.
 
-    Tokio takes a thread for each CPU, and these wake each other for every request. Here there is one for every four CPUs, unless the user
-    says otherwise in TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that fetching takes, and what malloc keeps for each.
+    Tokio takes a thread for each CPU, and these wake each other for every request. Here it takes one for every four CPUs, unless the user
+    has set TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that fetching takes, and the memory that malloc keeps for each
+    thread.
     """
     keep_memory()
     given = os.environ.get(_THREADS)
@@ -72,8 +69,8 @@ def start(obstore: Any) -> None:
 def keep_memory() -> None:
     """Makes glibc's malloc take blocks of up to 16 MiB from its heaps, and keep up to 32 MiB free at the end of each.
 
-    A body of 2 MiB is otherwise a mapping of its own, whose 512 pages the kernel clears for every request: a sixth of the CPU that fetching
-    takes. malloc raises these limits by itself when such a mapping is freed, and does not where the user has set them: mallopt(3).
+    Otherwise a body of 2 MiB is a mapping of its own, whose 512 pages the kernel clears for every request: a sixth of the CPU that fetching
+    takes. malloc raises these limits when such a mapping is freed, unless the user has set them: mallopt(3).
     """
     np.empty(_KEPT, np.uint8)  # never touched
 
@@ -81,29 +78,29 @@ def keep_memory() -> None:
 _NATIVE = "obstore._obstore"
 _WORKER_THREAD = "tokio-rt-worker"
 _EXIT_LIMIT = 1.0
-"""Seconds that the end of the program waits for tokio's threads to sleep."""
+"""Most seconds that the end of the program waits for tokio's threads to sleep."""
 
 _lock = threading.Lock()  # guards _module
 _module: ModuleType | None = None
 _forked_after_use = False
 _spare_file = -1
-"""An anonymous file for children: empty, or a copy of the extension module, written under a lock on it."""
+"""Descriptor of an anonymous file for children: empty, or a copy of the extension module, written under a lock on it."""
 _origin = ""
 """The path of the extension module that pip installed."""
 
 
 class Holder(Protocol):
-    """What holds stores: a client."""
+    """A client, which holds stores."""
 
     def close(self) -> None:
-        """Cancels what is awaited, and drops the stores."""
+        """Cancels all awaited requests, and drops the stores."""
 
 
 _holders: weakref.WeakSet[Holder] = weakref.WeakSet()
 
 
 def own_obstore() -> ModuleType:
-    """The package obstore for this process; its `store` and `exceptions` are imported.
+    """The package obstore for this process, with `store` and `exceptions` imported.
 
     Raises:
         ClosedError: the process was forked after its parent used obstore, and no copy can be loaded.
@@ -112,7 +109,7 @@ def own_obstore() -> ModuleType:
     with _lock:
         if _module is None:
             used_before = _NATIVE in sys.modules
-            # Imported by others, and without threads: it was not used yet, or its threads were lost in a fork that nobody saw here.
+            # Imported by other code and without threads: it was not used yet, or a fork that fastload did not see lost its threads.
             if _forked_after_use or (used_before and not worker_threads()):
                 _module = _loaded_copy()
             else:
@@ -121,7 +118,7 @@ def own_obstore() -> ModuleType:
 
 
 def add_holder(holder: Holder) -> None:
-    """Names an object that holds stores: forked children keep it alive for good, and the end of the program closes it."""
+    """Registers an object that holds stores: forked children keep it alive for ever, and the end of the program closes it."""
     _holders.add(holder)
 
 
@@ -149,14 +146,14 @@ def _imported() -> ModuleType:
 
 
 def _loaded_copy() -> ModuleType:
-    """The package, imported anew around a second copy of its extension module; sys.modules stays as it was."""
+    """Imports the package anew around a second copy of its extension module; sys.modules stays as it was."""
     global _origin
     if not _origin:
         found = importlib.util.find_spec(_NATIVE)
         _origin = (found.origin if found else None) or ""
     saved = {name: sys.modules.pop(name) for name in _names()}
     try:
-        # The linker knows a library again by its path's text: with the process's id in it, it is no ancestor's.
+        # The linker recognises a library by the text of its path: with this process's ID in it, the path is no ancestor's.
         path = f"/proc/self/task/{os.getpid()}/fd/{_filled_copy()}"
         loader = importlib.machinery.ExtensionFileLoader(_NATIVE, path)
         spec = importlib.util.spec_from_file_location(_NATIVE, path, loader=loader)
@@ -181,10 +178,10 @@ def _names() -> list[str]:
 
 
 def _filled_copy() -> int:
-    """A descriptor of a copy of the extension module, made by whichever of the parent's children comes first; it is never closed."""
+    """A descriptor of a copy of the extension module; the first of the parent's children makes the copy. It is never closed."""
     global _spare_file
     file, _spare_file = (_spare_file if _spare_file >= 0 else _anonymous_file()), -1
-    # Opened anew: locks belong to an open file, and the inherited one is the same in all children.
+    # Opened anew: a lock belongs to an open file, and all children inherit one and the same.
     with open(f"/proc/self/fd/{file}", "r+b") as copy, open(_origin, "rb") as original:
         fcntl.flock(copy, fcntl.LOCK_EX)
         size = os.fstat(original.fileno()).st_size
@@ -200,7 +197,7 @@ def _anonymous_file() -> int:
 
 
 def _before_fork() -> None:
-    """Makes the file that children share if others used obstore. A fork while the lock is held would leave it locked in the child."""
+    """Makes the file that children share if obstore was used. It holds the lock over the fork: the child must not inherit it taken."""
     _lock.acquire()
     if _NATIVE in sys.modules and worker_threads():
         _make_spare_file()
@@ -220,7 +217,7 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     global _module, _forked_after_use
     if _module is not None:
-        # Never freed, even by the interpreter's end: see the note.
+        # Never freed, even at the interpreter's end: NOTE [ obstore after a fork ].
         for kept in (_module, *_holders):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     _forked_after_use = _forked_after_use or _NATIVE in sys.modules
@@ -229,7 +226,7 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """Closes all clients and waits until no thread of tokio is at work: none then asks for the GIL while the interpreter ends."""
+    """Closes all clients and waits until all threads of tokio sleep: then none asks for the GIL while the interpreter ends."""
     if _module is None:
         return
     for holder in list(_holders):
@@ -237,7 +234,7 @@ def _at_exit() -> None:
     end = time.monotonic() + _EXIT_LIMIT
     asleep = 0
     while asleep < 3 and time.monotonic() < end:
-        time.sleep(0.002)  # lets go of the GIL
+        time.sleep(0.002)  # releases the GIL
         asleep = asleep + 1 if all(_sleeps(thread) for thread in worker_threads()) else 0
 
 

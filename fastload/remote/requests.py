@@ -1,21 +1,19 @@
-"""Request: records that somebody waits for together, such as those of a batch.
-
-Pass: what one pass over a dataset in a bucket will ask for, as far as that is known, and what was fetched for it ahead of its turn.
+"""Request: records that are waited for together, such as a batch's. Pass: one pass over a dataset, with the bytes that it holds in memory.
 
 NOTE [ pass: what is held in memory ]
-1. Under shuffle="window" all samples of a block are asked for within the buffer's span. So what the cache has no room for is fetched in
-   runs of a block's units too. What nobody has asked for yet is held in memory, as a copy of its own, until the last of the block's
-   samples in it was asked for.
+1. Under shuffle="window" all samples of a block are asked for within the buffer's span. So units without room in the cache are fetched in
+   runs of a block's units too. Units that were not asked for yet are held in memory, each as a copy of its own, until the last sample of
+   the block in it was asked for.
 2. All passes of a process hold at most HELD_BYTES; one pass at most the sampler's buffer, and a MEMORY_SHARE of the memory that was free at
-   its beginning. Of samples that come in groups it may be twice the buffer, which is all of the open blocks: a group is held whole until
-   its last sample. Where there is less room than a run needs, the run is cut; where there is none, a unit is fetched when it is asked for.
-3. It is memory and not the cache's file. What the file had for this, its budget would lack in every epoch, and where the cache was filled
-   before there is nothing left. Records share pages, so that a hole frees less than the record, or needs to know of its neighbours, which
-   other processes write. And memory is free again with the end of the process, whatever ends it.
-4. A pass ends with its owner, which an iterator has, or with the fetcher; and with it what it holds. Two passes over one dataset share
-   nothing but the room.
-5. In worker processes nothing is held. Each of N workers makes every Nth batch, or what it is the first to claim, so that of a block no
-   worker uses more than some single samples, and none knows which.
+   its beginning. For samples that come in groups the limit is twice the buffer, which is all of the open blocks: a group is held whole
+   until its last sample. Where there is less room than a run needs, the run is cut; without room, a unit is fetched when it is asked for.
+3. The bytes are held in memory and not in the cache's file. Bytes in the file would be missing from the cache's budget in every epoch, and
+   in a full cache there is no room for them. Records share pages, so that a hole in the file frees less than the record, or needs to know
+   of its neighbours, which other processes write. And memory is free again with the end of the process, however it ends.
+4. A pass ends with its owner, which an iterator has, or with the fetcher, and lets go of the bytes it holds. Two passes over one dataset
+   share only the room.
+5. Worker processes hold nothing. Each of N workers makes every Nth batch, or the batches that it claims first, so that a worker uses only a
+   few samples of a block, and none knows which.
 """
 
 from __future__ import annotations
@@ -33,22 +31,22 @@ from typing_extensions import Buffer
 from fastload.errors import RemoteError
 
 Unit = tuple[int, int]
-"""A unit of a dataset: the number of its shard, and its number there. See NOTE [ cache: when a part is there ]."""
+"""A unit of a dataset: (number of its shard, number in the shard). See NOTE [ cache: when a part is there ]."""
 
 
 class Request:
-    """The units of one request, and what became of them.
+    """A request for units of a dataset, and its results.
 
-    1. Made by any thread; written by the fetcher's thread until `finished`; read by any after that.
-    2. A request whose `owner` is gone is no request any more: nothing is fetched for it.
-    3. One that is to `heal` is of units whose bytes in the cache are damaged: they are fetched again, and are in `taken` in any case.
+    1. Any thread makes it. The fetcher's thread writes it until `finished`; after that, any thread may read it.
+    2. A request whose `owner` no longer exists is cancelled: nothing is fetched for it.
+    3. A request with `heal` has units whose bytes in the cache are damaged: they are fetched again, and are in `taken` in any case.
 
     Attributes:
-        units: those that were not there when it was made, in the order in which they are wanted.
-        size: bytes of all that is asked for, there or not.
-        taken: what was fetched and could not be kept in the cache, by unit: (its start in the shard's file, bytes).
-        error: why a unit could not be fetched; the first one's.
-        share: what it is of a pass; None: it is of none, or of one of which nothing is known.
+        units: the units that the cache lacked when the request was made, in the order in which they are wanted.
+        size: bytes of all samples that are asked for, cached or not.
+        taken: the units that were fetched and not kept in the cache: (start in the shard's file, bytes) by unit.
+        error: error of the first unit that could not be fetched; None: there was none.
+        share: the request's share of a pass; None: it belongs to no known pass.
     """
 
     def __init__(
@@ -73,20 +71,20 @@ class Request:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody still waits for it, or will."""
+        """True unless the object that waits for the request no longer exists."""
         return self._owner is None or self._owner() is not None
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of it is on its way."""
+        """True once all units have arrived or failed."""
         return self._finished.is_set()
 
     def lacks(self, unit: Unit) -> bool:
-        """Whether a unit of it is still to come."""
+        """Returns True if a unit of the request is still to come."""
         return unit in self._left
 
     def arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
-        """Notes that a unit is in the cache, or what it is."""
+        """Notes that a unit is in the cache, or takes its bytes."""
         if taken is not None:
             self.taken[unit] = taken
         self._settle(unit)
@@ -102,7 +100,7 @@ class Request:
             self.finish()
 
     def finish(self, error: RemoteError | None = None) -> None:
-        """Ends the request, with an error where one is given."""
+        """Ends the request, with an error if one is given."""
         if not self._finished.is_set():
             self.error = self.error or error
             done, self._done = self._done, None
@@ -113,37 +111,39 @@ class Request:
                 self._finished.set()
 
     def wait(self, seconds: float) -> bool:
-        """Waits for its end. Returns whether that has come."""
+        """Waits for the end of the request. Returns True if it has come."""
         return self._finished.wait(seconds)
 
 
 HELD_BYTES = 1 << 30
-"""Most bytes that a process holds: the default buffer of shuffle="window"."""
+"""Most bytes that the passes of a process hold: the default buffer of shuffle="window"."""
 MEMORY_SHARE = 0.25
 
 Masks = list[npt.NDArray[np.bool_]]
-"""For each shard of a dataset, by unit."""
+"""A mask over the units of each shard of a dataset."""
 
 
 class HeldRoom:
-    """Room in memory, in bytes, for what all passes of one process hold. For the fetcher's thread alone."""
+    """Room in memory, in bytes, that all passes of one process share. For the fetcher's thread alone."""
 
     def __init__(self, limit: int = HELD_BYTES) -> None:
         self.limit = limit
         self.size = 0
-        """Bytes that are held, or reserved."""
+        """Bytes that are held or reserved."""
 
 
 class Pass:
-    """One pass over one dataset. Made by any thread; all but `holds` is for the fetcher's. See NOTE [ pass: what is held in memory ].
+    """One pass over one dataset: the units it needs, and those it holds. See NOTE [ pass: what is held in memory ].
+
+    Any thread may make a pass and read `holds`; all else is for the fetcher's thread.
 
     Args:
-        needed: the units that it needs; None: those of blocks, which are told as they are opened.
-        limit: of what it may hold, bytes.
-        room: of the process.
+        needed: masks of the units that the pass needs; None: it needs samples of blocks, and names them as it opens each block.
+        limit: most bytes that the pass may hold.
+        room: the room that the process's passes share.
 
     Attributes:
-        ended: its owner is gone.
+        ended: True if its owner no longer exists, or the fetcher was stopped.
     """
 
     def __init__(self, needed: Masks | None, limit: int, room: HeldRoom) -> None:
@@ -151,20 +151,20 @@ class Pass:
         self._needed = needed
         self._limit = limit
         self._room = room
-        self._size = 0  # held and reserved
-        self._left: dict[Unit, int] = {}  # samples of open blocks that were not asked for yet
+        self._size = 0  # bytes held and reserved
+        self._left: dict[Unit, int] = {}  # samples of open blocks that were not asked for yet, by unit
         self._held: dict[Unit, tuple[int, bytes]] = {}
         self._first: Request | None = None
         self._started = False
 
     @property
     def blocks(self) -> bool:
-        """Whether it asks for blocks of samples, each within a short time."""
+        """True if the pass asks for blocks of samples, each within a short time."""
         return self._needed is None
 
     @property
     def holds(self) -> bool:
-        """Whether anything is held for it."""
+        """True if the pass holds any unit."""
         return bool(self._held)
 
     # ---- its first request
@@ -176,31 +176,31 @@ class Pass:
 
     @property
     def begun(self) -> bool:
-        """Whether the first request is over."""
+        """True once the first request is over."""
         if self._first is not None and (self._first.finished or not self._first.wanted):
             self._first = None
         return self._started and self._first is None
 
     def waits_first_for(self, unit: Unit) -> bool:
-        """Whether a unit is one that the first request lacks."""
+        """Returns True if the first request lacks a unit."""
         return self._first is not None and self._first.lacks(unit)
 
     # ---- what it will ask for
 
     def needs(self, shard: int, number: int) -> bool:
-        """Whether it will ask for a unit that it does not hold; of blocks, of one that is open."""
+        """Returns True if the pass will ask for a unit that it does not hold; for a pass by blocks, a unit of an open block."""
         if self._needed is not None:
             return bool(self._needed[shard][number])
         return (shard, number) in self._left and (shard, number) not in self._held
 
     def open(self, units: Iterable[Unit]) -> None:
-        """Notes the units of blocks whose first sample is asked for: one for each sample that the cache lacks."""
+        """Notes the units of blocks whose first sample is asked for: a unit once for each sample that the cache lacks."""
         if not self.ended:
             for unit in units:
                 self._left[unit] = self._left.get(unit, 0) + 1
 
     def use(self, units: Iterable[Unit]) -> None:
-        """Notes that samples are asked for; lets go of what is held for no other one."""
+        """Notes that samples are asked for, and drops the units that no other sample needs."""
         for unit in units:
             left = self._left.pop(unit, 0)
             if left > 1:
@@ -212,32 +212,32 @@ class Pass:
 
     @property
     def free(self) -> int:
-        """Bytes that may be held beside those that are."""
+        """Bytes of room that are left to the pass."""
         return 0 if self.ended else min(self._limit - self._size, self._room.limit - self._room.size)
 
     def reserve(self, size: int) -> None:
-        """Takes room, or gives it back (size < 0)."""
+        """Reserves room in bytes; a negative size gives it back."""
         self._size += size
         self._room.size += size
 
     def hold(self, unit: Unit, start: int, data: memoryview) -> None:
-        """Holds a unit's bytes, which begin at `start` of the shard, if a sample is left that needs them and there is room."""
+        """Holds a unit's bytes, which begin at `start` of the shard, if a later sample needs the unit and there is room."""
         if unit in self._left and unit not in self._held and len(data) <= self.free:
             self.reserve(len(data))
             self._held[unit] = start, bytes(data)
 
     def held(self, unit: Unit) -> tuple[int, bytes] | None:
-        """(start in the shard, bytes) of a unit that is held."""
+        """(start in the shard, bytes) of a unit that is held; None: it is not held."""
         return self._held.get(unit)
 
     def drop(self, unit: Unit) -> None:
-        """Lets go of a unit."""
+        """Drops a unit that is held."""
         found = self._held.pop(unit, None)
         if found is not None:
             self.reserve(-len(found[1]))
 
     def end(self) -> None:
-        """Lets go of everything; idempotent. What is reserved is given back by those who reserved it."""
+        """Drops all units that are held; idempotent. Reserved room is given back by those who reserved it."""
         self.ended = True
         for unit in list(self._held):
             self.drop(unit)
@@ -247,12 +247,12 @@ class Pass:
 
 @dataclass(frozen=True)
 class PassShare:
-    """What a request is of a pass.
+    """A pass's share of a fetch request: the units it opens and asks for, and the pass to notify.
 
     Attributes:
         owner: the pass.
-        opens: the units of the samples of all blocks that it is the first to ask for, as far as the cache lacks them.
-        asks: the units of all its samples; both once for each sample.
+        opens: the units of all samples in the blocks that the request is the first to ask for, if the cache lacks them.
+        asks: the units of all samples of the request. Both name a unit once for each sample.
     """
 
     owner: Pass
@@ -260,6 +260,6 @@ class PassShare:
     asks: Sequence[Unit] = ()
 
     def note(self) -> None:
-        """Tells the pass, where there is nothing to fetch for the request."""
+        """Notifies the pass of a request that has nothing to fetch."""
         self.owner.open(self.opens)
         self.owner.use(self.asks)

@@ -1,4 +1,4 @@
-"""Session: what one process has open of a dataset in a bucket."""
+"""Session: the connections, locks and fetcher that one process has open for a dataset in a bucket."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from fastload.remote.requests import HeldRoom, Request
 from fastload.store.manifest import Manifest
 
 _SIGNALS_S = 0.25
-"""A wait for the fetcher lets Ctrl-C through so often."""
+"""Seconds between two moments at which a wait for the fetcher lets Ctrl-C through."""
 
 
 @dataclass(frozen=True)
 class RemoteStatus:
-    """How far a dataset in a bucket is cached.
+    """State of the cache of a dataset in a bucket.
 
     Attributes:
-        url: its URL, without secrets.
-        cached, count: samples in the cache, and all.
-        cache: its folder there.
+        url: the dataset's URL, without secrets.
+        cached, count: number of samples in the cache, and of all samples.
+        cache: folder of the dataset in the cache.
         fetched: bytes of records that this process has fetched.
-        ranges: requests that they came by.
-        why: why nothing more can be written to the cache, in a few words; "" where it can, or is full in mid-dataset.
-        full: whether its size is the reason.
+        ranges: number of requests for these bytes.
+        why: the reason why nothing more can be written to the cache, in a few words; "" if it can, or is full in mid-dataset.
+        full: True if the reason is the cache's size.
     """
 
     url: str
@@ -52,16 +52,16 @@ class RemoteStatus:
 
 
 class Session:
-    """What one process has open of a dataset in a bucket. See NOTE [ remote: who has what ].
+    """Everything that one process has open for a dataset in a bucket. See NOTE [ remote: who has what ].
 
-    It ends with its last reference, if it is not closed before; in a forked child nothing of it is touched.
+    It ends with its last reference, if it is not closed before. A forked child touches nothing of it.
 
     Attributes:
         objects: connections to the store.
-        cache: of the dataset, in `folder`.
-        shards: of the cache, once the dataset is open.
-        manifest: of those shards.
-        loop: the thread of this process that fetches.
+        cache: the dataset's cache, in `folder`.
+        shards: the shards in the cache, once the dataset is open.
+        manifest: the manifest of those shards.
+        loop: the thread of this process that fetches; None after close().
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Session:
 
     @property
     def fetcher(self) -> Fetcher:
-        """Of the shards; made on first use."""
+        """The fetcher of the shards, made on first use."""
         with self._lock:
             if self._fetcher is None:
                 check = ReplacedCheck(self.objects, self.manifest)
@@ -96,33 +96,33 @@ class Session:
 
     @property
     def fetched(self) -> tuple[int, int]:
-        """Bytes that were fetched, and requests that they came by."""
+        """(bytes, requests) fetched so far."""
         return (0, 0) if self._fetcher is None else (self._fetcher.fetched, self._fetcher.ranges)
 
     def add(self, request: Request) -> None:
-        """Begins to fetch what a request lacks. Raises ClosedError."""
+        """Begins to fetch the units that a request lacks. Raises ClosedError."""
         self.call(self.fetcher.add, request)
 
     @property
     def room(self) -> HeldRoom:
-        """In memory, for what passes hold; of the process. Raises ClosedError."""
+        """Room in memory that the passes of this process share. Raises ClosedError."""
         if self.loop is None:
             raise ClosedError(f"{self.objects.url} was closed: open it again")
         return self.loop.room
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Calls a function in the thread that fetches, soon. Raises ClosedError."""
+        """Schedules a call of a function in the thread that fetches. Raises ClosedError."""
         if self.loop is None:
             raise ClosedError(f"{self.objects.url} was closed: open it again")
         self.loop.call(function, *arguments)
 
     @property
     def running(self) -> bool:
-        """Whether what was begun can still come to an end."""
+        """True if fetches of this session can still end."""
         return self.loop is not None and self.loop.running
 
     def wait(self, request: Request) -> None:
-        """Waits for a request. Raises RemoteError, ClosedError."""
+        """Waits for the end of a request. Raises RemoteError, ClosedError."""
         while not request.wait(_SIGNALS_S):
             if not self.running and not request.finished:
                 raise ClosedError(f"{self.objects.url}: this process fetches nothing any more")
@@ -130,7 +130,7 @@ class Session:
             raise request.error.with_traceback(None)
 
     def together(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-        """The results of blocking calls, which run at the same time, in threads of their own: Ctrl-C is not kept waiting by the network."""
+        """Results of blocking calls, which run at the same time in threads of their own, so that Ctrl-C need not wait for the network."""
         results: list[Any] = [None] * len(calls)
 
         def run(number: int) -> None:
@@ -151,7 +151,7 @@ class Session:
         return results
 
     def close(self, wait: bool = True) -> None:
-        """Ends what is under way, and lets go of everything; idempotent."""
+        """Ends all requests and closes everything; idempotent."""
         loop, self.loop = self.loop, None
         if loop is None or self.pid != os.getpid():
             return
@@ -175,7 +175,7 @@ atexit.register(_at_exit)
 
 
 def _end(fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects) -> None:
-    """The end of a session, in the thread that fetches: there, nobody writes to a file while it is closed."""
+    """Ends a session in the thread that fetches: there, no write to a file is under way while the file is closed."""
     if fetcher is not None:
         fetcher.stop(RemoteError(f"{objects.url} was closed while it was read", url=objects.url))
     cache.close()
@@ -184,7 +184,7 @@ def _end(fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, obje
 
 
 def _renew(folder: weakref.ref[CacheFolder], loop: FetchLoop) -> None:
-    """Renews the use of a folder for as long as it is used. See NOTE [ cache: one host ]."""
+    """Renews the use of a folder, again and again until it is closed. See NOTE [ cache: one host ]."""
     found = folder()
     if found is not None and not found.closed:
         found.renew()
@@ -192,6 +192,6 @@ def _renew(folder: weakref.ref[CacheFolder], loop: FetchLoop) -> None:
 
 
 def _endpoints(options: Mapping[str, Any]) -> str:
-    """Where the store is, as far as options say: what tells two datasets of one URL apart."""
+    """The store's place: the endpoints in the options. It distinguishes two datasets that have one URL."""
     named = {key.lower(): str(value) for key, value in options.items() if "endpoint" in key.lower()}
     return ",".join(named[key] for key in sorted(named))

@@ -1,25 +1,23 @@
-"""RemoteWriter: writes a packed dataset to a URL, shard by shard, through a small folder on the local disk.
+"""RemoteWriter: writes a packed dataset to a URL, shard by shard, through a small local folder. Bucket: its objects, and the commit.
 
 NOTE [ remote writer: what is durable when ]
 The local folder (the *staging* folder) has the journal of NOTE [ writer: what is durable when ], and at most two shards: one that is being
 uploaded, and one that is being written.
-1. Of a complete shard, the section of the sidecar is written beside the journal, and synced; the shard is uploaded; then the journal names
-   it, with the ETag of its object; then the local shard is removed. A kill before the journal names it makes the resume write that shard
-   again, under the same name, which nobody reads.
+1. A complete shard takes four steps. Its section of the sidecar is written beside the journal, and synced. The shard is uploaded. The
+   journal names it, with the ETag of its object. The local shard is removed. If a kill comes before the journal names it, the resume writes
+   that shard again, under the same name, which nobody reads.
 2. The last shard is in the journal too, since after it only the commit is left: NOTE [ bucket: what is durable when ]. A resume after the
    commit makes the same commit again.
 3. The journal is removed after the commit, and the sections after it.
 So the journal and the objects belong together: a resume needs the staging folder, and objects with the sizes and ETags that it names.
 
-Bucket: the objects of a dataset at a URL, as whoever writes it sees them: what is there, which names are free, and the commit.
-
 NOTE [ bucket: what is durable when ]
-1. An object is never replaced while the manifest at the URL names it: new content gets an unused name. So who has that manifest open goes
-   on with it, up to the commit of the next one and the removal of what only the old one names: then reads fail, and name the object.
+1. An object is never replaced while the manifest at the URL names it: new content gets an unused name. So a reader of that manifest goes
+   on with it until the next one is committed and the objects that only the old one names are removed; then reads fail, and name the object.
 2. All objects are complete before manifest.json is put, in one request: the commit. They are listed before that, and must have the
-   sizes and ETags that they had when they were written, so that two writers at one URL end in an error of one of them.
+   sizes and ETags that they had when they were written, so that one of two writers at one URL ends in an error.
 3. Objects with the name of a dataset's file that the manifest does not name are removed last.
-A store of objects knows no lock: two writers at one URL at a time are for the user to avoid.
+A store of objects has no locks: the user must not run two writers at one URL at a time.
 """
 
 from __future__ import annotations
@@ -49,17 +47,17 @@ from fastload.store.progress import is_packed_file
 from fastload.store.sidecar import Identity, Sections, cut_section, section, write_sidecar
 
 _REMOVALS = 8
-"""Requests in flight that remove objects."""
+"""Requests in flight that delete objects."""
 _NUMBERS = 10**9
 
 
 class Bucket:
-    """The objects of a dataset at a URL, for its writer. See NOTE [ bucket: what is durable when ].
+    """The objects of a dataset at a URL, as its writer sees them. See NOTE [ bucket: what is durable when ].
 
     Attributes:
         objects: the client.
-        manifest: the manifest that is there; None: there is none.
-        listed: what the store has below the URL, by name.
+        manifest: the manifest at the URL; None: there is none.
+        listed: the objects that the store lists below the URL, by name.
     """
 
     def __init__(self, objects: Objects, *, overwrite: bool = False) -> None:
@@ -67,10 +65,10 @@ class Bucket:
 
         Args:
             objects: the client.
-            overwrite: a manifest that is damaged is none; and no object is taken to have the content that the manifest says.
+            overwrite: a damaged manifest counts as none, and no object is assumed to have the content that the manifest says.
 
         Raises:
-            DatasetError: the manifest is damaged or of a later version, and not to be overwritten.
+            DatasetError: the manifest is damaged or of a later version, and `overwrite` is False.
             PackError: the URL holds other objects only.
             RemoteError: the store does not answer, or denies access.
         """
@@ -102,22 +100,22 @@ class Bucket:
 
     @property
     def begun(self) -> bool:
-        """Whether there are parts of a dataset that has no manifest."""
+        """True if the URL has parts of a dataset, and no manifest."""
         return self.manifest is None and any(is_packed_file(name) for name in self.listed)
 
     def note(self, name: str, digest: str) -> None:
-        """Says that an object is known to have a file's content, by the file's digest."""
+        """Notes that an object is known to have a file's content, by the file's digest."""
         self._noted[digest] = name
 
     def is_there(self, file: DataFile) -> bool:
-        """Whether an object of the file's name has its content: by a note, or by the manifest."""
+        """Returns True if an object with the file's name has its content, by a note or by the manifest."""
         if self._noted.get(file.digest) == file.name:
             return True
         used, info = self._used.get(file.name), self.listed.get(file.name)
         return used is not None and used.parts == file.parts and used.whole == file.whole and info is not None and file.fits(info.size)
 
     def name_for(self, file: DataFile) -> str:
-        """A name for an object with a file's content: the one that it has there already, else the file's own, else an unused one."""
+        """A name for an object with a file's content: the name of an object that has it, else the file's own, else an unused one."""
         noted = self._noted.get(file.digest)
         if noted is not None and noted not in self._taken:
             self._taken.add(noted)
@@ -131,7 +129,7 @@ class Bucket:
         return name
 
     def unused_name(self, like: str) -> str:
-        """A name of the kind of another, with a number above all that are in use."""
+        """An unused name like another, with a number above all that are in use."""
         start, _, rest = like.partition("-")
         names = [name for name in (*self._used, *self._taken) if is_data_file(name) and name.startswith(f"{start}-")]
         number = max((file_number(name) for name in names), default=-1) + 1
@@ -141,21 +139,21 @@ class Bucket:
 
     @property
     def next_shard(self) -> int:
-        """The number after those in the names of the shards that the manifest names."""
+        """The first number above those of the shards that the manifest names."""
         return max((file_number(name) for name in self._used if name.startswith("shard-")), default=-1) + 1
 
     def commit(self, manifest: Manifest, written: Mapping[str, ObjectInfo]) -> int:
-        """Makes the dataset of this manifest, and removes the objects of a dataset that it does not name.
+        """Commits a manifest, and removes the dataset's objects that it does not name.
 
         Args:
-            manifest: names objects that are there.
-            written: those that this writer wrote, as the store described them then.
+            manifest: a manifest whose objects are all there.
+            written: the objects that this writer wrote, as the store described them then.
 
         Returns:
-            The number of removed objects, but for the notes of an unfinished push.
+            Number of removed objects, without the notes of an unfinished push.
 
         Raises:
-            PackError: an object was replaced or removed by someone else since it was written.
+            PackError: another writer replaced or removed an object since it was written.
             RemoteError: the store does not answer, or denies access.
         """
         files = data_files(manifest)
@@ -179,9 +177,9 @@ class Bucket:
 
 
 def same_object(now: ObjectInfo | None, then: ObjectInfo) -> bool:
-    """Whether an object is the one that was described earlier, by size and ETag. False where the store has no ETags.
+    """Returns True if an object is the one that was described earlier, by size and ETag. False if the store has no ETags.
 
-    Azure has quotes around the ETag of an object, and none in a listing.
+    Azure writes quotes around the ETag of an object, and none in a listing.
     """
     if now is None or now.etag is None or then.etag is None:
         return False
@@ -202,7 +200,7 @@ def default_staging(url: str) -> Path:
     """The staging folder of a pack to a URL: below the cache folder, with a name of its own for each URL.
 
     Raises:
-        PackError: it is another user's, or a link: what is packed could be read and changed there.
+        PackError: the folder is another user's, or a link: others could read and change the packed data there.
     """
     name = hashlib.blake2b(normalized(url).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     cache = default_folder()
@@ -224,12 +222,12 @@ class RemoteWriter(DatasetWriter):
     _journals_all = True
 
     def __init__(self, objects: Objects, staging: Path, *args: Any, resume: bool = False, overwrite: bool = False, **settings: Any) -> None:
-        """Looks at what is at the URL, and creates the staging folder, or opens it to resume or overwrite.
+        """Reads the state at the URL, and creates the staging folder, or opens it to resume or overwrite.
 
         Args:
-            objects: those below the URL; closed by `abort`, which every writer ends with.
+            objects: the objects below the URL; closed by `abort`, which every writer ends with.
             staging: the staging folder.
-            args: of DatasetWriter, from the schema on.
+            args: arguments of DatasetWriter, from the schema on.
             resume: continues after the last shard that the journal in the staging folder names.
             overwrite: replaces a dataset, or parts of one, at the URL, once the new one is complete.
             settings: further keywords of DatasetWriter.
@@ -248,7 +246,7 @@ class RemoteWriter(DatasetWriter):
         super().__init__(staging, *args, resume=resume, overwrite=overwrite, title=objects.url, **settings)
 
     def _refuse(self, staging: Path, resume: bool, overwrite: bool) -> None:
-        """Raises PackError if the URL is in use and that is not what the caller wants."""
+        """Raises PackError if the URL is in use and the caller asked neither to resume nor to overwrite."""
         url = self._bucket.objects.url
         if overwrite or (self._journal_there and resume):
             return
@@ -283,7 +281,7 @@ class RemoteWriter(DatasetWriter):
         return "" if same else f"{place} was replaced since it was sent"
 
     def _holds(self, shard: ShardEntry) -> bool:
-        """Whether an object has a shard's checksum, of a store that has no ETags: it is read."""
+        """Returns True if an object's bytes have a shard's checksum. It reads them, since the store has no ETags."""
         (file,) = data_files(Manifest(self.schema, (shard,)))
         with contextlib.closing(checked_ranges(self._bucket.objects, (file,))) as ranges:
             return not any(wrong for *_, wrong in ranges)
@@ -320,7 +318,7 @@ class RemoteWriter(DatasetWriter):
         for name, each in stored.items():
             if not SHARD_NAME.fullmatch(name):
                 raise Bad(f"{shown(name)} is no shard's name")
-            (self.out / name).unlink(missing_ok=True)  # a kill after the journal named its object
+            (self.out / name).unlink(missing_ok=True)  # left by a kill after the journal named its object
             content = get_object(each, f"the object {name}")
             etag = content.get("etag")
             self._sent[name] = ObjectInfo(name, get_int(content.get("size"), "its size", 1, 1 << 48), None if etag is None else str(etag))
@@ -333,7 +331,7 @@ class RemoteWriter(DatasetWriter):
         return commit_with_sidecar(self._bucket, manifest, self.out, Sections(manifest.shards, self._section), self._sent)
 
     def _section(self, shard: ShardEntry, samples: int) -> memoryview:
-        """The section of a shard, as a sidecar of so many samples has it. Raises DatasetError."""
+        """The section of a shard for a sidecar of `samples` samples. Raises DatasetError."""
         path = self._section_path(shard.file)
         try:
             data = read_regular(path, _SECTION_MOST)
@@ -350,7 +348,7 @@ class RemoteWriter(DatasetWriter):
         super()._release()
         if self.finished is not None and self.out.is_dir():
             _remove_sections(self.out)
-            with contextlib.suppress(OSError):  # the user's own, with other files in it
+            with contextlib.suppress(OSError):  # the user's own folder, with other files in it
                 self.out.rmdir()
         self._bucket.objects.close()
 
@@ -358,13 +356,13 @@ class RemoteWriter(DatasetWriter):
 def commit_with_sidecar(
     bucket: Bucket, manifest: Manifest, folder: Path, known: Mapping[Identity, memoryview], sent: dict[str, ObjectInfo]
 ) -> Manifest:
-    """Uploads the sidecar of a manifest's shards, which are there, and commits the manifest; the manifest with its sidecar.
+    """Uploads the sidecar of shards that are at the URL, commits the manifest with it, and returns that manifest.
 
     Args:
-        bucket: of the dataset.
-        manifest: without sidecars.
-        folder: a local one, for the sidecar until it is uploaded.
-        known: the section of every shard.
+        bucket: the dataset's objects.
+        manifest: a manifest without sidecars.
+        folder: a local folder, for the sidecar until it is uploaded.
+        known: the section of each shard.
         sent: the objects of the shards, as the store described them; the sidecar's is added.
 
     Raises:

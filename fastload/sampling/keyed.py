@@ -26,9 +26,9 @@ class KeyedSampler(RankedSampler):
         dataset: the dataset, or the number of its samples.
         seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for each pass, where RandomSampler
             draws its own; the epoch has then no effect.
-        num_replicas, rank: as DistributedSampler's. None: those of the process group at each `iter()`; without a group, one rank.
-        drop_last: whether ranks leave samples out or repeat some where the number of samples is not divisible.
-        generator: drawn from where seed is None; None: torch's default generator.
+        num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`; without a group, one rank.
+        drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat some.
+        generator: generator to draw from if seed is None; None: torch's default generator.
 
     Raises:
         ArgumentError: an argument is out of range; several ranks have no seed; or, at iter(), a launcher such as torchrun has started

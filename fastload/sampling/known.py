@@ -1,4 +1,4 @@
-"""What is known of samplers: from where and when each draws. It decides whether one may be asked for indices earlier than torch asks.
+"""SamplerFacts: facts about samplers, such as when each draws. They decide whether one may be asked for indices earlier than torch asks.
 
 NOTE [ samplers: drawn when torch draws them ]
 A sampler may look at what the loop has written (losses, difficulties), and it may draw from a generator that the program uses as well. So
@@ -9,9 +9,8 @@ replaced code is found ]), and once the first index is drawn nothing that the pr
 draws change anything that the program sees. The next epoch is begun early only for samplers whose draws can be undone: see NOTE [ epochs:
 the next one, begun early ].
 
-shuffle_class: which sampler the argument shuffle= names.
-
-coverage: which samples a pass may ask for, and in which blocks, told by its sampler before anything is drawn.
+`shuffle_class` is the sampler that the argument shuffle= names. `coverage` is the set of samples that a pass may ask for, in blocks or not,
+which its sampler tells before anything is drawn.
 """
 
 from __future__ import annotations
@@ -79,9 +78,9 @@ def coverage(sampler: Any, count: int) -> npt.NDArray[np.int64] | None:
 
 
 def blocks_of(sampler: Any) -> tuple[int, int] | None:
-    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions: block k begins at k times their size.
+    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions; block k begins at k times its size.
 
-    None: of any other sampler.
+    None for any other sampler.
     """
     kind = type(sampler)
     if kind is WindowSampler:
@@ -95,7 +94,7 @@ def blocks_of(sampler: Any) -> tuple[int, int] | None:
 
 
 class Draws(Enum):
-    """When a pass of a sampler draws from generators that others use, or reads what others write.
+    """Times at which a pass of a sampler draws from generators that others use, or reads values that others write.
 
     NOTHING: never. FIRST: at its first index only. ANY: at any index, as far as is known.
     """
@@ -111,16 +110,16 @@ _FIRST: tuple[type[Any], ...] = (*SHUFFLES, SubsetRandomSampler, WeightedRandomS
 
 @dataclass(frozen=True, eq=False)
 class SamplerFacts:
-    """What is known of a loader's sampler as it is now.
+    """Facts about a loader's sampler as it is now.
 
     Attributes:
-        deciding: the sampler that decides the order: that in torch's BatchSampler, else the index sampler itself.
-        is_own: it iterates as its library defined it, and so does torch's BatchSampler around it.
-        draws: when a pass draws.
-        can_be_undone: a pass that was begun leaves no trace once generators are set back: it gives all samples of its data once.
-        draws_nothing: it has the __iter__ of a class that draws from no generator.
-        draws_at_first: it has the __iter__ of a class that, without a generator of its own, draws from torch's at its first index only.
-        is_stateful: it has a state_dict() and a load_state_dict().
+        deciding: the sampler that decides the order: the one in torch's BatchSampler, else the index sampler itself.
+        is_own: True if it iterates as its library defined it, and so does torch's BatchSampler around it.
+        draws: the time at which a pass draws.
+        can_be_undone: True if a begun pass leaves no trace once generators are restored, and returns every sample of its data once.
+        draws_nothing: True if it has the __iter__ of a class that draws from no generator.
+        draws_at_first: True if, without a generator of its own, it draws from torch's at its first index only.
+        is_stateful: True if it has a state_dict() and a load_state_dict().
     """
 
     deciding: Any = None
@@ -133,11 +132,11 @@ class SamplerFacts:
 
 
 def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> SamplerFacts:
-    """What is known of a sampler.
+    """Collects the facts about a sampler.
 
     Args:
-        index_sampler: gives the loader's indices, by the batch or one by one.
-        private: a generator that is seeded anew for every pass, and that nothing else draws from.
+        index_sampler: sampler that returns the loader's indices, by the batch or one by one.
+        private: generator that is seeded anew for every pass, and that nothing else draws from.
     """
     sampler = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
     kinds: tuple[type, type] = (type(index_sampler), type(sampler))
@@ -154,7 +153,7 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
 
 
 def is_stateful(thing: Any) -> bool:
-    """Whether a sampler or a dataset has both state_dict() and load_state_dict()."""
+    """Returns True if a sampler or a dataset has both state_dict() and load_state_dict()."""
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 

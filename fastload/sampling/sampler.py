@@ -33,24 +33,24 @@ _WORDS = 1 << 64
 
 
 class Sharded:
-    """What samplers of shard= have in common. See NOTE [ splits: states without a rank ].
+    """Base of the samplers of shard=. See NOTE [ splits: states without a rank ].
 
-    1. Which rank of how many this process is, is found out when a pass begins, and when its length is asked for.
-    2. The loader says which epoch a pass has. Where a program or a framework has called set_epoch() itself, that holds for one pass.
-    3. Iterating the sampler itself gives the whole part of the epoch that set_epoch() said last.
+    1. The rank of this process, and the number of ranks, are found out when a pass begins, and when its length is asked for.
+    2. The loader sets the epoch of each pass. Where a program or a framework has called set_epoch() itself, its epoch holds for one pass.
+    3. Iterating the sampler itself gives the whole part of the epoch that set_epoch() named last.
 
     Attributes:
         shard: the argument shard=.
-        rule: what becomes of the last round, where the ranks do not divide the order.
-        epoch: the epoch of the pass that was begun last, or that set_epoch() said.
+        rule: the rule for the last round, if the ranks do not divide the order.
+        epoch: the epoch of the pass that was begun last, or that set_epoch() named.
         agreement: compares its passes with those of other ranks.
-        num_replicas, rank: what the process was when that was found out last.
-        num_samples: the length of its part of an epoch.
-        total_size: of all parts.
+        num_replicas, rank: number of ranks, and rank of this process, as they were found out last.
+        num_samples: number of samples in the rank's part of an epoch.
+        total_size: number of samples in all parts together.
     """
 
     kind = ""
-    """What the order is, by name: a state is of one kind."""
+    """Name of the order; a state belongs to one kind of order."""
 
     def __init__(self, shard: Shard, drop_last: bool, even: bool) -> None:
         self.shard = shard
@@ -66,7 +66,7 @@ class Sharded:
         raise NotImplementedError
 
     def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
-        """What a rank gets in the rest of the last split."""
+        """Samples of a rank in the rest of the last split."""
         raise NotImplementedError
 
     def begun(self, epoch: int, count: int, splits: Sequence[Split]) -> int:
@@ -130,8 +130,8 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         dataset: has a length.
         shard: "auto", or (rank, world).
         shuffle: False, True, "window" or "huge".
-        seed: of the order; None is 0, as DistributedSampler's.
-        drop_last: leave out the samples at the end that the ranks cannot share evenly.
+        seed: seed of the order; None is 0, as DistributedSampler's.
+        drop_last: True: the last samples, which the ranks cannot share evenly, are left out.
         even: False: ranks get different numbers of samples where need be, and nothing is repeated.
     """
 
@@ -207,7 +207,7 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         return _of_stretch(left, last, rank, self.rule)[last.had :]
 
     def _window_left(self, epoch: int, splits: tuple[Split, ...]) -> Positions:
-        """What is left after splits, each sample once: the ends of the ranks' stretches, one after another."""
+        """Samples left after splits, each once: the ends of the ranks' stretches, one after another."""
         first, *others = splits
         parts = [self._window(epoch, first.world, each).indices() for each in range(first.world)]
         left = left_of(np.arange(self.count), parts, first.had)
@@ -224,7 +224,7 @@ class ShardSampler(Sharded, DistributedSampler[int]):
 class ShardedSampler(Sharded, DistributedSampler[Any]):
     """A user's sampler under shard=: every rank draws the whole order, and takes its stride of it.
 
-    The sampler has to give the same order on every rank: by a seed, or from a generator that is seeded alike.
+    The sampler has to give the same order on every rank: by a seed, or from a generator with the same seed.
     """
 
     kind = "sampler"

@@ -1,4 +1,4 @@
-"""Splits of an order over ranks, as arithmetic: which part is whose, what all ranks together have had, and what is left for others.
+"""Splits of an order over ranks, as arithmetic: the part of each rank, the samples that all have had, and those left for others.
 
 NOTE [ splits: states without a rank ]
 Ranks go through an epoch in step: each has had the same number of batches, of the same size. A *split* is a number of ranks, and how
@@ -9,7 +9,8 @@ Where ranks have stretches of an order and not strides (`shuffle="window"`), wha
 another. Padding is then anywhere in the last stretches: N ranks with k samples each may have had fewer than N * k different ones before
 the last round, and only the order itself says how many.
 
-Agreement: whether all ranks of a process group share out the same samples in the same way, found out without a wait.
+`Agreement` finds out, without a wait, whether all ranks of a process group share out the same samples in the same way. `shard=` names the
+rank of this process, and the number of ranks.
 
 NOTE [ agreement: no rank waits for another ]
 Ranks that differ (in world size, dataset, seed, batch size, epoch, or in the state that they have loaded) would give samples twice or
@@ -21,8 +22,6 @@ begun by then. So all ranks end together, and a rank that never comes is left to
 Passes are matched by their number among the passes of a loader, and loaders by their number among those of the process that have shard=.
 With shard=(rank, world) ranks may have loaders that differ on purpose: only passes over datasets of one length are compared.
 fastload/engines/resume/ranks.py lists what is compared.
-
-The argument shard=: which of how many ranks this process is.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ class Agreement:
         """Begins a pass.
 
         Args:
-            length: of the dataset.
-            strict: whether that, too, has to be equal on every rank.
+            length: number of samples in the dataset.
+            strict: True if the length, too, has to be equal on every rank.
             found: returns all that has to be equal on every rank, by the names that an error gives it, as JSON can hold it. A rank may lack
                 a name that others have. Called only where there are other ranks.
         """
@@ -177,7 +176,7 @@ def _checked(rank: int, world: int, told: str) -> tuple[int, int]:
 
 
 Rule = Literal["pad", "drop", "uneven"]
-"""What becomes of a last round that is not full: filled with the first samples again, left out, or given to the first ranks only."""
+"""Rule for a last round that is not full: filled with the first samples again, left out, or given to the first ranks only."""
 Positions = npt.NDArray[np.int64]
 
 _Unit = TypeVar("_Unit")
@@ -226,14 +225,14 @@ def continued(splits: Sequence[Split], world: int) -> tuple[Split, ...]:
 
 
 def advanced(splits: Sequence[Split], rest: int, rule: Rule, samples: int, batch: int) -> tuple[tuple[Split, ...], bool]:
-    """The splits after each rank has had `samples` more, and whether the rank with the most then has no batch left.
+    """The splits after each rank has had `samples` more; and True if the rank with the most then has no batch left.
 
     Args:
-        splits: as the pass began.
-        rest: samples that the last split began with: those that no rank had in the splits before it.
-        rule: what becomes of a last round.
-        samples: how many each rank has had in full batches; the last batch may have been smaller.
-        batch: least number of samples that make a batch: the batch size where partial ones are dropped, else 1.
+        splits: the splits with which the pass began.
+        rest: number of samples with which the last split began: those that no rank had in the splits before it.
+        rule: the rule for a last round.
+        samples: samples that each rank has had in full batches; the last batch may have been smaller.
+        batch: least number of samples that make a batch: the batch size if partial ones are dropped, else 1.
     """
     last = splits[-1]
     most = share(rest, last.world, 0, rule)
@@ -278,9 +277,9 @@ def stretch(count: int, world: int, rank: int, rule: Rule) -> tuple[int, int]:
 
 
 def left_of(order: Positions, parts: Sequence[Positions], had: int) -> Positions:
-    """What is left of an order after each rank has had its first `had` samples of its part: each sample once, part after part.
+    """Samples of an order that are left after each rank has had the first `had` of its part: each once, part after part.
 
-    `order` has each sample once; what it has and no part has comes last.
+    `order` has each sample once; samples of it that are in no part come last.
     """
     done = np.zeros(int(order.max()) + 1 if len(order) else 0, np.bool_)
     for part in parts:

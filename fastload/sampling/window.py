@@ -1,6 +1,5 @@
-"""Samplers of shuffle="window": WindowSampler, for users, and the one that FastLoader(shuffle="window") makes.
-
-WindowOrder: the order of one pass under shuffle="window", as a pure function of a key.
+"""Samplers of shuffle="window": WindowSampler, for users, and the one that FastLoader(shuffle="window") makes. WindowOrder: the order of
+one pass, as a pure function of a key. RankedSampler: their base, with seed, epoch, generator and each rank's part.
 
 NOTE [ window: which sample comes when ]
 A block is a run of consecutive samples, which one range request can fetch. Blocks are opened in random order. Time is counted in rounds: in
@@ -13,8 +12,6 @@ not given yet. At most ceil(k * S / B) blocks open in any k rounds in a row, so 
 (S + 1) * (B + 1) / 2 - 1 samples. For a buffer of M samples S is therefore 2 * (M + 1) // (B + 1) - 1, which is at least 1 where M >= B.
 Permuting windows of the same size one after another would mix less (a window of M samples has only M / B blocks, about half of S), and so
 would a shuffle buffer from which samples are drawn at random: benchmarks/bench_shuffle.py compares the three.
-
-RankedSampler: what samplers with an order of their own have in common: seed, epoch, generator, and each rank's part.
 """
 
 from __future__ import annotations
@@ -107,7 +104,7 @@ class WindowOrder:
         draws = np.asarray(words.random_raw(len(starts) * self.block), np.uint64).reshape(len(starts), self.block)
         turn = np.arange(self.block, dtype=np.int64)
         there = turn < lengths[:, None]
-        upper = np.where(there, draws >> np.uint64(32), np.uint64(1 << 32))  # what a short block lacks comes last in it
+        upper = np.where(there, draws >> np.uint64(32), np.uint64(1 << 32))  # samples that a short block lacks come last in it
         chosen = upper.argsort(axis=1, kind="stable")
         rounds = (np.arange(begin, begin + len(starts), dtype=np.int64) * self.block // self.open_blocks)[:, None] + turn
         times = rounds.astype(np.uint64) << np.uint64(32) | draws & np.uint64(0xFFFF_FFFF)
@@ -159,7 +156,7 @@ def expanded(starts: _Positions, lengths: _Positions) -> _Positions:
 
 
 class RankedSampler(DistributedSampler[int]):
-    """A DistributedSampler, to torch and to frameworks, whose order derived classes make.
+    """A DistributedSampler, to torch and to frameworks, with an order that derived classes make.
 
     Args:
         dataset, seed, num_replicas, rank, drop_last, generator: as WindowSampler's.
@@ -198,7 +195,7 @@ class RankedSampler(DistributedSampler[int]):
         return drawn(self.generator) if self.seed is None else order_seed(self.seed, self.epoch)
 
     def _key_undrawn(self) -> int:
-        """The same without a draw."""
+        """The key of the next pass, found without a draw from the generator."""
         if self.seed is not None:
             return order_seed(self.seed, self.epoch)
         generator = torch.default_generator if self.generator is None else self.generator
@@ -250,7 +247,7 @@ def drawn(generator: torch.Generator | None) -> int:
 
 
 def grouped() -> bool:
-    """Whether this process has a process group."""
+    """Returns True if this process has a process group."""
     return distributed.is_available() and distributed.is_initialized()
 
 
@@ -279,9 +276,9 @@ class WindowSampler(RankedSampler):
             Sizes are divided by the mean size of stored samples: packed data tell it, any other is taken to have 110,000 bytes a sample.
         seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for each pass, where RandomSampler
             draws its own; the epoch has then no effect.
-        num_replicas, rank: as DistributedSampler's. None: those of the process group at each `iter()`; without a group, one rank.
-        drop_last: whether ranks leave samples out or repeat some where the number of samples is not divisible.
-        generator: drawn from where seed is None; None: torch's default generator.
+        num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`; without a group, one rank.
+        drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat some.
+        generator: generator to draw from if seed is None; None: torch's default generator.
 
     Raises:
         ArgumentError: an argument is out of range; several ranks have no seed; or, at iter(), a launcher such as torchrun has started
@@ -302,7 +299,7 @@ class WindowSampler(RankedSampler):
     ) -> None:
         super().__init__(dataset, seed, num_replicas, rank, drop_last, generator)
         self.block, self.buffer = block, buffer
-        window_sizes(self.dataset, block, buffer)  # what is no size is an error here
+        window_sizes(self.dataset, block, buffer)  # a wrong size is an error here
         self._divide()
 
     def __iter__(self) -> Iterator[int]:

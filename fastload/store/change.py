@@ -10,7 +10,7 @@ NOTE [ change: what is durable when ]
 Old versions, and files that only they name, stay until they are pruned: a reader that has one open, a forked child or a spawned worker too,
 goes on with it.
 
-LockedDataset: a finished dataset that one process may change, and the names and files in its folder.
+`LockedDataset` is a finished dataset that one process may change, with the names and files in its folder.
 
 Only files in the dataset's own folder are ever removed, and only those with names of fastload's patterns.
 """
@@ -122,7 +122,7 @@ class LockedDataset:
         self.manifest = manifest
 
     def is_named(self, file: str) -> bool:
-        """Whether a version of the dataset names a file of this name in its folder."""
+        """Returns True if a version of the dataset names a file of this name in its folder."""
         return file in self._named([self.manifest]) or file in self._older_names()
 
     def remove_leftovers(self) -> int:
@@ -189,7 +189,7 @@ class LockedDataset:
 
 
 def is_data_file(name: str) -> bool:
-    """Whether a file has the name of a shard, or of a file beside the shards."""
+    """Returns True if a file has the name of a shard, or of a file beside the shards."""
     return (SHARD_NAME.fullmatch(name) or SIDE_NAME.fullmatch(name)) is not None
 
 
@@ -209,7 +209,7 @@ class DatasetChange(LockedDataset):
 
         Args:
             kind: "rows" or "values": what the file holds.
-            parts: what its segments hold; each is written before the next is asked for.
+            parts: contents of the segments; each is written before the next is asked for.
 
         Raises:
             PackError: the disk is full or fails.

@@ -75,7 +75,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def nested_too_deeply(value: object) -> bool:
-    """Whether lists and objects are nested more than `JSON_DEPTH` deep."""
+    """Returns True if lists and objects are nested more than `JSON_DEPTH` deep."""
     level = [value]
     for _ in range(JSON_DEPTH + 1):
         holders = [each for each in level if isinstance(each, dict | list | tuple)]

@@ -1,4 +1,4 @@
-"""ShardEntry and Segment: what a manifest says about one shard, and about a part of a file beside the shards.
+"""ShardEntry and Segment: a manifest's entries for one shard, and for a part of a file beside the shards.
 
 Everything is parsed as from a hostile file: names match a strict pattern, numbers are bounded, and folders are texts that nothing here
 follows.
@@ -50,7 +50,7 @@ class Segment:
 
     Attributes:
         file: its name.
-        offset: where the part begins.
+        offset: first byte of the part.
         bytes: its length.
         crc32c: its CRC32C.
         folder: the folder of the file, relative to the dataset's folder or absolute; None: the dataset's folder.
@@ -82,7 +82,7 @@ class ShardEntry:
         folder: the folder that the file lies in, relative to the dataset's folder or absolute; None: the dataset's folder.
         key: key of the file's first sample; default: `first`.
         stored: samples in the file; default: `count`.
-        rows: which of the stored samples count: their numbers, u32, ascending; None: all.
+        rows: numbers of the stored samples that count, u32, ascending; None: all.
         added: values of fields that were added later, by the field's name: a row for each stored sample.
         fields: names of the fields that the file was packed with, in order: a field's number in its records is its place here; None: those
             of the dataset's schema.
@@ -137,7 +137,7 @@ class ShardEntry:
 
     @property
     def plain(self) -> bool:
-        """Whether format version 1 can describe it: none of the keys with a default is needed."""
+        """True if format version 1 can describe it: none of the keys with a default is needed."""
         return len(self.to_json()) == 6
 
     @property
@@ -159,7 +159,7 @@ class ShardEntry:
         return self.count, rows, sorted((name, crc) for name, crc in self.columns.items() if name != CRC_COLUMN)
 
     def at(self, first: int) -> ShardEntry:
-        """The same samples from another index on."""
+        """An entry with the same samples, from another index on."""
         return replace(self, first=first)
 
     def hiding(self, before: Schema, after: Schema) -> ShardEntry:
@@ -225,8 +225,8 @@ def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEn
 
     Args:
         value: the list.
-        schema: of the dataset.
-        later: whether the keys of format version 2 are looked at.
+        schema: schema of the dataset.
+        later: True if the keys of format version 2 are read.
 
     Raises:
         Bad: the list is invalid.

@@ -35,7 +35,7 @@ ARRAY_DTYPES = (
 BOX_SIDES: Mapping[str, int] = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "cxcywhr": 5, "xyxyxyxy": 8}
 """Numbers in one box of each format: the members of torchvision's BoundingBoxFormat, in lower case."""
 ROTATED = frozenset({"xywhr", "cxcywhr", "xyxyxyxy"})
-"""Those of rotated boxes, which are not converted to upright ones."""
+"""Formats of rotated boxes, which are not converted to upright ones."""
 KINDS_IN_IMAGE = frozenset({"mask", "boxes", "keypoints", "polygons", "instances"})
 """Kinds whose values lie in the pixels of the first image, so that what moves those moves them."""
 NAME_LIMIT = 100
@@ -66,14 +66,15 @@ class Field:
         kind: see the table above.
         dtype: NumPy's name of the dtype; it follows from the kind where the kind has one or a default. "" for bytes, text, json and
             instances, and for 8-bit images of three channels.
-        shape: of an array, of one object's keypoints, or (channels,) of an image; () for other kinds, and for 8-bit images of three
-            channels.
-        format: of boxes: xyxy, xywh, cxcywh, xywhr, cxcywhr or xyxyxyxy; "" for other kinds.
-        of: of keypoints, polygons, instances and arrays of any number of rows: the name of the boxes to whose objects the rows belong,
+        shape: for an array, its shape; for keypoints, that of one object's; for an image, (channels,); () for other kinds, and for 8-bit
+            images of three channels.
+        format: for boxes: xyxy, xywh, cxcywh, xywhr, cxcywhr or xyxyxyxy; "" for other kinds.
+        of: for keypoints, polygons, instances and arrays of any number of rows: the name of the boxes to whose objects the rows belong,
             one row a box. "" for rows of their own.
-        names: of keypoints, the name of each of an object's K points; (): they have none. Fields are equal whatever their names and pairs.
-        pairs: of keypoints, the numbers of those that a mirror makes of each other, as of left and right eye: the transform's flips
-            exchange them when they are asked to. (): none are known.
+        names: for keypoints, the name of each of an object's K points; (): they have none. Names and pairs do not count in comparisons of
+            fields.
+        pairs: for keypoints, the numbers of those that a mirror exchanges, such as left and right eye: the transform's flips exchange them
+            if they are asked to. (): none are known.
 
     Raises:
         ArgumentError: one of these is invalid.
@@ -167,27 +168,27 @@ class Field:
 
     @property
     def is_column(self) -> bool:
-        """Whether it is a fixed-size column rather than part of the record."""
+        """True if it is a fixed-size column rather than part of the record."""
         return self.kind in ("int", "float") or (self.kind == "array" and not self.is_varying)
 
     @property
     def is_varying(self) -> bool:
-        """Whether a sample has any number of its rows: boxes, keypoints, polygons, instances and arrays whose first side is None."""
+        """True if a sample has any number of its rows: boxes, keypoints, polygons, instances and arrays whose first side is None."""
         return self.kind == "boxes" or self.has_objects
 
     @property
     def has_objects(self) -> bool:
-        """Whether its rows may belong to boxes (`of`)."""
+        """True if its rows may belong to boxes (`of`)."""
         return self.kind in _OF_OBJECTS or (self.kind == "array" and self.shape[:1] == (None,))
 
     @property
     def is_rgb(self) -> bool:
-        """Whether it is an image of 8 bits and three channels, which is stored as a JPEG or raw pixels."""
+        """True for an image of 8 bits and three channels, which is stored as a JPEG or raw pixels."""
         return self.kind == "image" and not self.dtype
 
     @property
     def is_planes(self) -> bool:
-        """Whether it is stored losslessly as planes: a mask, or an image of another form than 8-bit RGB."""
+        """True if it is stored losslessly as planes: a mask, or an image of another form than 8-bit RGB."""
         return self.kind == "mask" or (self.kind == "image" and bool(self.dtype))
 
     @property
@@ -204,7 +205,7 @@ class Field:
 
     @property
     def is_extended(self) -> bool:
-        """Whether only format version 3 has it."""
+        """True if only format version 3 has it."""
         return self.is_varying or self.is_planes
 
     @property
@@ -219,7 +220,7 @@ class Field:
         return math.prod(side or 0 for side in self.shape) * self.stored_dtype.itemsize if self.is_column else 0
 
     def other_points(self, other: Field) -> str:
-        """Which of the two, names or pairs, both fields know of their keypoints and have otherwise; "": points mean the same."""
+        """The property of keypoints, "names" or "pairs", that both fields have with different values; "": the points mean the same."""
         if self.names and other.names and self.names != other.names:
             return "names"
         return "pairs" if self.pairs and other.pairs and self.pairs != other.pairs else ""
@@ -272,7 +273,7 @@ class Field:
 
 
 def is_point_name(name: object) -> bool:
-    """Whether it can be the name of a keypoint."""
+    """Returns True if a value can be the name of a keypoint."""
     return isinstance(name, str) and name.isprintable() and 1 <= len(name) <= NAME_LIMIT
 
 

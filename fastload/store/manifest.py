@@ -52,8 +52,8 @@ class Manifest:
         schema: the fields of every sample.
         shards: the files, in the order of their samples.
         classes: names of labels 0, 1, ...; None where labels are no classes.
-        options: what it was packed with.
-        summary: what packing counted.
+        options: options of the pack.
+        summary: counts of the pack.
         version: the dataset's version: 1 as it was packed, one more after each change.
         sidecars: files that say where everything lies in the shards, or in some of them: see `fastload.store.sidecar`.
     """
@@ -91,7 +91,7 @@ class Manifest:
         return sum(shard.bytes for shard in self.shards) / max(1, sum(shard.stored for shard in self.shards))
 
     def same_samples(self, other: Manifest) -> bool:
-        """Whether `other` has the same samples and values, judged by the checksums of all columns but the records'."""
+        """Returns True if `other` has the same samples and values, judged by the checksums of all columns but the records'."""
         names = [field.name for field in self.schema]
         return (
             self.schema == other.schema
@@ -227,7 +227,7 @@ def dataset_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def output_path(out: str | os.PathLike[str]) -> Path:
-    """Where files are written that go to a disk alone, of a path or a file:// URL. Raises ArgumentError if it is another URL."""
+    """Local path for files that can only go to a disk, from a path or a file:// URL. Raises ArgumentError for any other URL."""
     if not isinstance(out, str) or not is_url(out):
         return new_path(out)
     if (local := local_path(out)) is not None:
@@ -267,12 +267,12 @@ def _missing(folder: Path) -> DatasetError:
 
 
 def looks_unfinished(folder: Path) -> bool:
-    """Whether a folder without a manifest holds parts of a dataset."""
+    """Returns True if a folder without a manifest holds parts of a dataset."""
     return any(name == JOURNAL_NAME or SHARD_NAME.fullmatch(name) for name in os.listdir(folder))
 
 
 def is_pull(folder: Path) -> bool:
-    """Whether the journal in a folder is that of a download."""
+    """Returns True if the journal in a folder is that of a download."""
     try:
         return PULL_FORMAT in read_regular(folder / JOURNAL_NAME, MANIFEST_BYTES)[:100].decode("utf-8", "replace")
     except OSError:
@@ -280,7 +280,7 @@ def is_pull(folder: Path) -> bool:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Whether a pack that stopped in this folder can be resumed: its journal stays until the manifest is written."""
+    """Returns True if a pack that stopped in this folder can be resumed: its journal stays until the manifest is written."""
     return (folder / JOURNAL_NAME).exists()
 
 

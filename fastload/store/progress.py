@@ -1,12 +1,8 @@
-"""Names of the files that fastload writes into a dataset's folder, and the folders in which appends are packed there.
+"""Files of an unfinished dataset: the journal, the sample log and the lock, and all names that fastload writes into a dataset's folder.
 
-Journal: the description of an unfinished dataset in progress.json, with which a pack goes on after a kill.
-
-Lock on a dataset's folder, so that it has one writer at a time. It ends with the process, however that ends.
-
-SampleLog: the file progress.samples of an unfinished dataset. Its entries let a resume check that the source has not changed.
-
-The journal holds the valid length of the file, and its checksum; entries after that belong to an unfinished shard.
+`Journal` is the description in progress.json, with which a pack goes on after a kill. `SampleLog` is the file progress.samples: its entries
+let a resume check that the source has not changed. The journal holds the valid length of that file, and its checksum; later entries belong
+to an unfinished shard. The lock on the folder, by which a dataset has one writer at a time, ends with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -60,16 +56,16 @@ class CompleteShard:
 
 @dataclass(frozen=True)
 class Journal:
-    """What progress.json says, as JSON values. NOTE [ writer: what is durable when ] says when it is written.
+    """Content of progress.json, as JSON values. NOTE [ writer: what is durable when ] says when it is written.
 
     Attributes:
         schema: the fields of every sample.
         options: the options of the pack.
         shard_size: bytes after which a new shard begins.
         shards: the complete shards, as the manifest stores them.
-        state: what the packer needs to go on.
+        state: the packer's own state, with which it goes on.
         log: length and checksum of progress.samples.
-        objects: of a pack to a URL: what is known of the objects that the shards have become, by name.
+        objects: for a pack to a URL: size, ETag and section of the objects that the shards have become, by name.
     """
 
     schema: object
@@ -123,7 +119,7 @@ class Journal:
 
 
 def is_cluster(content: Mapping[str, Any]) -> bool:
-    """Whether a journal's content is that of a pack on a cluster."""
+    """Returns True if a journal's content is that of a pack on a cluster."""
     return content.get("format") == CLUSTER_FORMAT
 
 
@@ -255,7 +251,7 @@ class SampleLog:
 WORK_NAME = "append.tmp"
 """The folder, inside a dataset's, into which the source of an append is packed."""
 DONE_NAME = "append.old"
-"""Its name when its samples were added: it is only to be removed."""
+"""Name of that folder once its samples were added: it is only to be removed."""
 PART_END = ".part"
 """End of the name of a data file that is being downloaded."""
 
@@ -266,7 +262,7 @@ _OURS = frozenset({LOG_NAME}.union(name + end for name in (MANIFEST_NAME, JOURNA
 
 
 def is_packed_file(name: str) -> bool:
-    """Whether a file has the name of one that fastload writes into a dataset's folder."""
+    """Returns True if a file has the name of one that fastload writes into a dataset's folder."""
     if VERSION_NAME.fullmatch(name.removesuffix(".tmp")):
         return True
     return (

@@ -1,8 +1,7 @@
 """DatasetReader: reads the manifest, columns and records of a packed dataset, in any process. Engines decode the pixels.
 
-DatasetFiles: the files of a packed dataset, as its reader asks for them. Here in a folder; `fastload.remote` has them in a bucket.
-
-Values of fields as a reader gives them, from the bytes of records: each is checked against the schema and the columns.
+`DatasetFiles` are the files of a packed dataset, as its reader asks for them: here those in a folder; `fastload.remote` has those in a
+bucket. Values of fields come from the bytes of records; each is checked against the schema and the columns:
 
 | kind | value |
 |---|---|
@@ -41,17 +40,17 @@ from fastload.store.values import StoredImage, parse_planes, parse_stored, parse
 class DatasetFiles:
     """The files of one dataset.
 
-    1. What it says of a file is as hostile as the file: the reader checks all of it.
+    1. Its answers about a file are as hostile as the file: the reader checks all of them.
     2. Any thread may ask. After a fork the child asks the same object.
     3. Where `remote`, a shard's file may lack records and columns: `record` and `fetch_columns` come before they are read.
 
     Args:
-        folder: the dataset's.
-        base: where its attached files are, if that is not where it says.
+        folder: folder of the dataset.
+        base: folder of its attached files, if that is not the one that the dataset names.
 
     Attributes:
-        name: the dataset's, for messages.
-        remote: whether a shard's file may lack what is in it.
+        name: name of the dataset, for messages.
+        remote: True if a shard's file may lack a part of its content.
     """
 
     remote = False
@@ -124,8 +123,8 @@ def read_chunk(
     """Reads and checks a column's rows of all samples that a shard stores.
 
     Args:
-        files: of the dataset.
-        store: with the shard opened.
+        files: files of the dataset.
+        store: store with the shard opened.
         number: the shard's.
         shard: its entry.
         name: the column's.
@@ -162,10 +161,10 @@ def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data
     """The value of a field of sample `index`.
 
     Args:
-        reader: of the dataset, whose columns say what the bytes must be.
-        index: of the sample.
+        reader: reader of the dataset, whose columns say what the bytes must be.
+        index: index of the sample.
         field: the field; none that is a column.
-        kind: of the entry in the record.
+        kind: kind of the entry in the record.
         data: the entry's bytes; None: the record lacks it.
         runs: give instances as run lengths.
 
@@ -219,7 +218,7 @@ class DatasetReader:
 
     Attributes:
         path: the dataset's folder, absolute, or its URL.
-        files: where its files are read from.
+        files: files of the dataset.
         manifest: the dataset's manifest.
         count: the number of samples.
     """
@@ -277,7 +276,7 @@ class DatasetReader:
         self._origins = {name: self._origin(name) for name in columns}
 
     def _is_eager(self, name: str, sections: Sequence[Section | None]) -> bool:
-        """Whether a column is read when the dataset is opened: a small one, and the records' checksums. In a bucket, what sidecars have."""
+        """Returns True if a column is read on opening: small ones, and the records' checksums. In a bucket: those in all sidecars."""
         dtype, shape = self.schema.columns[name]
         if self.files.remote and all(section is not None for section in sections):
             return all(section is not None and name in section.chunks for section in sections)
@@ -311,7 +310,7 @@ class DatasetReader:
         base = self.files.base_path(shard)
         arguments = os.fspath(self.files.shard_path(shard)), shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
-            with suppress(DatasetError):  # where the section is not to blame, the walk fails too
+            with suppress(DatasetError):  # if the section is not to blame, the walk fails too
                 store.add(*arguments, section.places, section.columns)
                 return section
         store.add(*arguments)
@@ -504,11 +503,11 @@ class DatasetReader:
         return self._numbers[number]
 
     def counting(self, number: int) -> npt.NDArray[np.uint32] | None:
-        """Which of the samples that shard `number` stores count: their numbers in the file, ascending, read-only; None: all."""
+        """Numbers in the file of the samples of shard `number` that count, ascending, read-only; None: all count."""
         return self._rows[number]
 
     def is_added(self, index: int, name: str) -> bool:
-        """Whether the field's value of sample `index` was added later, so that its record need not be read for it."""
+        """Returns True if the field's value of sample `index` was added later, so that its record need not be read for it."""
         return name in self.manifest.shards[self.shard_number(index)].added
 
     def added_bytes(self, index: int, name: str) -> bytes:

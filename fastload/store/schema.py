@@ -92,7 +92,7 @@ class Schema:
 
     @cached_property
     def is_extended(self) -> bool:
-        """Whether only format version 3 can describe it: it has several images, or kinds that older versions do not know."""
+        """True if only format version 3 can describe it: it has several images, or kinds that older versions do not know."""
         return sum(field.kind == "image" for field in self.fields) > 1 or any(field.is_extended for field in self.fields)
 
     def hidden_names(self, field: Field) -> tuple[str, ...]:
@@ -150,8 +150,8 @@ class Schema:
             values: one value per field, by name. Images but the first are `StoredImage`; the first one may be.
             image_kind: "jpeg" (the first image is bytes), "raw" (uint8 (height, width, 3), or its bytes), "planes" (of another form) or
                 "place" (of a JPEG in another file, bytes of a `fastload.store.shard.StoredPlace`); None without one.
-            height: of the first image, pixels.
-            width: of the first image, pixels.
+            height: height of the first image, pixels.
+            width: width of the first image, pixels.
 
         Raises:
             PackError: a field without a value, a value without a field, or one that its field cannot hold; names both. RowError where it is
@@ -208,7 +208,7 @@ def _put_image(entries: list[Entry], number: int, field: Field, value: object) -
 def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
     """A record's entries with `index` as the entropy index of its first JPEG, in the place of an old one; b"": without any.
 
-    It comes first, but for the place of an attached JPEG: who reads ahead needs that, and reads no more than the beginning of a record.
+    It comes first, but for the place of an attached JPEG: a reader ahead needs that, and reads no more than the beginning of a record.
     """
     jpeg = next((entry for entry in entries if entry[1] in (core.KIND_JPEG, core.KIND_PLACE)), None)
     number = -1 if jpeg is None else jpeg[0] | core.RECORD_INDEX

@@ -1,20 +1,18 @@
 """Sidecars: files that say where everything lies in shards, so that a dataset opens by one read instead of a walk over each shard's trees.
 
 NOTE [ sidecars: what they are worth ]
-A sidecar is a copy of what shards say of themselves. So one that is missing, damaged or of a later version is passed over, and shards that
-no sidecar knows are walked. A section of it belongs to the shard of its key, size, number of samples and file's checksum: after a shard was
+A sidecar is a copy of facts in the shards. So a sidecar that is missing, damaged or of a later version is skipped, and shards that no
+sidecar knows are walked. A section of it belongs to the shard of its key, size, number of samples and file's checksum: after a shard was
 written anew, or taken out, its old section is no shard's. Sections may come in any order, and a shard's may lie in any sidecar.
-What it says is used after these checks: the sidecar's checksum, which the manifest has; every length; that places lie in the shard's file
+Its content is used after these checks: the sidecar's checksum, which the manifest has; every length; that places lie in the shard's file
 (`core.Store.add`); columns against the manifest's checksums. A record is compared with its checksum at each read, as ever: a wrong place is
 that sample's error, and never another sample's bytes.
 
-Segments: the parts of files beside the shards, read into memory and checked before use.
-
 NOTE [ segments: what is checked when ]
-  rows           which samples of a shard count: read and checked when the dataset is opened, since nothing can be read without them.
+  rows           the numbers of a shard's samples that count: read and checked when the dataset is opened, since all reads need them.
   fixed values   rows of an int, float or array field that was added: read and checked with their column, as a shard's own chunk is.
   other values   text, JSON and bytes that were added: a shard's segment is read whole and checked on first use, and kept.
-What is used is the copy that was checked; no file is mapped.
+Only the checked copy is used; no file is mapped.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from fastload.store.manifest import sync_folder
 from fastload.store.schema import CRC_COLUMN
 
 SegmentReader = Callable[[Segment], npt.NDArray[np.uint8]]
-"""What gives the checked bytes of a segment, as `read_segment` does; raises DatasetError."""
+"""Function that returns the checked bytes of a segment, as `read_segment` does; raises DatasetError."""
 
 _AGAIN = "copy the dataset again; `fastload verify` checks the rest"
 
@@ -163,12 +161,12 @@ Chunk = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """What a sidecar says of one shard.
+    """A sidecar's section about one shard.
 
     Attributes:
-        places: where its stored samples lie: three u32 for each, as `core.Store.add` takes them.
+        places: place of each stored sample: three u32 for each, as `core.Store.add` takes them.
         columns: (name, offset, size) of each of its columns.
-        chunks: the rows of those columns that were copied, by name, as the manifest's checksums have them.
+        chunks: rows of the columns that were copied, by name; they have the checksums in the manifest.
     """
 
     places: npt.NDArray[np.uint32]
@@ -177,7 +175,7 @@ class Section:
 
 
 def identity(shard: ShardEntry) -> Identity:
-    """What a shard's section is found by."""
+    """Key of a shard's section."""
     return shard.key, shard.stored, shard.bytes, shard.crc32c
 
 
@@ -318,7 +316,7 @@ class Sections(Mapping[Identity, memoryview]):
     """Sections of a dataset's shards, each read when it is asked for.
 
     Args:
-        shards: of the dataset.
+        shards: shards of the dataset.
         read: returns the section of a shard, as a sidecar of so many samples has it.
     """
 

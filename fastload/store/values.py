@@ -1,6 +1,8 @@
-"""Values of fields as they are stored: columns, and entries of a record. Each is checked against its field.
+"""Values of fields as they are stored: columns, and entries of a record. Each is checked against its field. They are masks, boxes,
+keypoints, polygons, instances and arrays of any number of rows: checked and encoded when a sample is packed, checked and parsed when it is
+read. csrc/store/planes.h and csrc/store/varying.h have the bytes.
 
-Instances: binary masks as COCO's run lengths, from each form in which sources have them.
+Instances are binary masks as COCO's run lengths, made of each form in which sources have them.
 
 Run lengths count pixels column by column, of zeros and ones in turn, zeros first. COCO's text form of them is that of pycocotools
 (`maskApi.c`): numbers in groups of five bits, from the third on as the difference to the last but one.
@@ -11,13 +13,8 @@ Its C code checks neither arguments nor allocations: a coordinate of 1e8 ended t
 - three points or more, all finite and at most `_SIDES_AWAY` widths and heights outside the image, so that five times each fits an int;
 - at most `_DRAWN_MOST` upsampled points for an object, which bounds all its arrays: points, run lengths, characters;
 - at most `_CANVAS_MOST` pixels in the image, so that each place fits an int, and each run length its characters.
-So it runs in the packing process. A polygon may stick out of its image: what is outside is cut off. The code here unites the parts, and
+So it runs in the packing process. A polygon may stick out of its image: the part outside is cut off. The code here unites the parts, and
 reads the run lengths of all sources.
-
-Masks, boxes, keypoints, polygons, instances and arrays of any number of rows, as entries of records: checked and encoded when a
-sample is packed, checked and parsed when it is read.
-
-csrc/store/planes.h and csrc/store/varying.h have the bytes.
 """
 
 from __future__ import annotations
@@ -176,7 +173,7 @@ def _union(parts: Sequence[Counts], canvas: Size) -> Counts:
     stops = np.concatenate([each[1::2] for each in ends])
     places = np.concatenate([starts, stops])
     steps = np.repeat([1, -1], [starts.size, stops.size])
-    order = np.argsort(places, kind="stable")  # where one mask ends and another begins, the union goes on
+    order = np.argsort(places, kind="stable")  # the union goes on where one mask ends and another begins
     depth = np.cumsum(steps[order])
     outer = places[order][(depth == 0) | (depth == steps[order])]
     total = canvas[0] * canvas[1]
@@ -376,7 +373,7 @@ class RowError(PackError):
 
     Attributes:
         row: its number.
-        reason: what is wrong with it, as a clause about "its" values.
+        reason: the fault, as a clause about "its" values.
     """
 
     def __init__(self, field: Field, row: int, reason: str) -> None:
@@ -503,7 +500,7 @@ def parse_varying(field: Field, kind: int, data: bytes, canvas: Size, count: int
 
     Args:
         field: the field.
-        kind: of the record's entry.
+        kind: kind of the record's entry.
         data: the entry's bytes.
         canvas: size of the sample's image.
         count: the number of rows that the dataset's column says.

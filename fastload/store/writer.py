@@ -57,7 +57,7 @@ class DatasetWriter:
 
     Attributes:
         next_index: the index of the next sample, at which a resumed pack continues.
-        title: what is written, for messages.
+        title: name of the dataset, for messages.
         state: the `state` given with the last sample of the last complete shard; {} at the start.
         noted: the entries given to `note` up to that sample; b"" at the start.
         finished: the manifest, once the dataset is complete; at once, if a complete dataset is resumed.
@@ -227,7 +227,7 @@ class DatasetWriter:
             image_kind: "jpeg" or "raw"; None for a schema without an image.
             height: height of the image, in pixels.
             width: width of the image, in pixels.
-            state: what the caller needs to continue after this sample, as JSON values; stored (and called, if callable)
+            state: state that the caller needs to continue after this sample, as JSON values; stored (and called, if callable)
                 only when the sample completes a shard.
 
         Raises:
@@ -260,9 +260,9 @@ class DatasetWriter:
         """Ends the current shard, if one is begun, at a place that the caller chose; from now on only this does.
 
         Args:
-            number: of the shard that the next sample begins, counted from the first that this writer could begin.
-            key: of that sample in its file.
-            state: as of `append`; it is stored with the shard that ends.
+            number: number of the shard that the next sample begins, counted from the first that this writer could begin.
+            key: key of that sample in its file.
+            state: state of the caller, as in `append`; it is stored with the shard that ends.
         """
         self._last_state = state
         self._complete_shard()
@@ -312,7 +312,7 @@ class DatasetWriter:
         Args:
             classes: names of labels 0, 1, ...; None where labels are no classes.
             summary: figures to store in the manifest, as JSON values.
-            options: for options in `varying` that changed from call to call, the values that hold for all samples.
+            options: options in `varying` that changed from call to call, with the values that hold for all samples.
 
         Raises:
             PackError: the disk is full or fails.
@@ -337,10 +337,10 @@ class DatasetWriter:
         self._release()
         return self.finished
 
-    # What a writer to a URL does otherwise: see `fastload.remote.writer`.
+    # A writer to a URL overrides the methods below: see `fastload.remote.writer`.
 
     _journals_all = False
-    """Whether the journal names the last shard too, which the manifest will name."""
+    """True if the journal names the last shard too, which the manifest will name."""
 
     def _published(self) -> Manifest | None:
         """The manifest of the dataset, if it is complete."""
@@ -369,7 +369,7 @@ class DatasetWriter:
         return set()
 
     def _objects_json(self) -> dict[str, Any]:
-        """What the journal keeps of the objects that shards have become."""
+        """The journal's entry about the objects that shards have become."""
         return {}
 
     def _load_objects(self, stored: Mapping[str, Any]) -> None:

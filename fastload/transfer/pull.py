@@ -70,7 +70,7 @@ def pull(
         url: the dataset's: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``https://``, ``file://``.
         out: the directory to make.
         overwrite: replace a dataset, finished or half-written, at `out`.
-        storage_options: of the store: ``endpoint``, ``region``, ...; the environment by default.
+        storage_options: options of the store: ``endpoint``, ``region``, ...; the environment by default.
         timeout: seconds after which a request that fails again and again is given up.
         progress: show a bar on the terminal.
 

@@ -7,7 +7,7 @@ An object is not sent again if its content is known there:
 2. or an unfinished push noted it in progress.json at the URL, with its checksums and the ETag that it had, and it has that ETag now.
 A name and a size alone prove nothing. A store without ETags gets what an unfinished push has sent once more.
 
-PushPlan: which objects a local dataset becomes, under which names, and the manifest that names them.
+`PushPlan` says which objects a local dataset becomes, under which names, and has the manifest that names them.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class Upload:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """What a push does.
+    """Plan of a push: the manifest and the files to upload.
 
     Attributes:
-        manifest: of the dataset at the URL.
-        uploads: every file that it names.
+        manifest: manifest of the dataset at the URL.
+        uploads: every file that the manifest names.
     """
 
     manifest: Manifest
@@ -164,14 +164,14 @@ def _renamed(shard: ShardEntry, names: dict[tuple[str | None, str], str]) -> Sha
 
 
 def replaces(new: Manifest, old: Manifest) -> bool:
-    """Whether a manifest is a later state of another's dataset: of a later version, with a shard in common, or the same samples."""
+    """Returns True if a manifest is a later state of another's dataset: a later version, with a shard in common, or the same samples."""
     if new.version == old.version:
         return new.same_samples(old)
     return new.version > old.version and not _contents(new.shards).isdisjoint(_contents(old.shards))
 
 
 def _contents(shards: Iterable[ShardEntry]) -> set[str]:
-    """What the files of shards hold, by the checksums of all columns but the records'."""
+    """Checksums of all columns but the records', for each shard."""
     return {repr((shard.stored, sorted((name, crc) for name, crc in shard.columns.items() if name != CRC_COLUMN))) for shard in shards}
 
 
@@ -226,11 +226,11 @@ def push(
 
     Args:
         path: the dataset's folder; it is not changed.
-        url: where to: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
+        url: destination: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
         version: an older version of a dataset that was changed; the latest by default.
         overwrite: replace another dataset, or an unfinished one, at the URL; every object is sent, also where the manifest there says that
             it is there already, but not what an unfinished push has sent.
-        storage_options: of the store: ``endpoint``, ``region``, ...; the environment by default.
+        storage_options: options of the store: ``endpoint``, ``region``, ...; the environment by default.
         timeout: seconds after which a request that fails again and again is given up.
         progress: show a bar on the terminal.
 
@@ -281,11 +281,11 @@ def _refuse_others(bucket: Bucket, manifest: Manifest, notes: _Notes) -> None:
 
 
 class _Notes:
-    """progress.json at the URL: which objects an unfinished push has sent. See NOTE [ push: what is sent again ].
+    """progress.json at the URL: the objects that an unfinished push has sent. See NOTE [ push: what is sent again ].
 
     Attributes:
-        found: whether there was one.
-        same_dataset: whether it is of the dataset that is pushed now.
+        found: True if there was one.
+        same_dataset: True if it belongs to the dataset that is pushed now.
         objects: objects that are known to have the content noted for them.
     """
 

@@ -18,11 +18,11 @@ _LONGEST = 4096
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What planning reads of a transform; equal fingerprints give equal plans.
+    """Everything that planning reads of a transform; equal fingerprints give equal plans.
 
     Attributes:
-        key: the identity of each step, with the parameters of torchvision's own classes and what of their code was replaced; then what
-            planning reads beside the steps. fastload's transforms cannot change, and a step that runs in Python is called as it is.
+        key: the identity of each step, with the parameters and replaced code of torchvision's own classes; then the values that planning
+            reads beside the steps. fastload's transforms cannot change, and a step that runs in Python is called as it is.
         steps: keeps the steps alive, so that no other object takes their identity.
     """
 
@@ -71,14 +71,14 @@ class TransformedDataset:
         TransformError: the transform cannot be planned.
     """
 
-    _has_boxes = False  # whether the engine has the boxes of each sample
-    _is_whole = False  # whether Python steps get whole samples
+    _has_boxes = False  # True if the engine has the boxes of each sample
+    _is_whole = False  # True if Python steps get whole samples
 
     def __init__(self, transform: Any) -> None:
         self._transform: Any = transform
         self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
-        self._leaves = False  # whether the plan leaves ops to the device
-        self._source: tuple[Any, ...] | None = None  # what the engine reads, and what that was made of
+        self._leaves = False  # True if the plan leaves ops to the device
+        self._source: tuple[Any, ...] | None = None  # the source that the engine reads, and its ingredients
         self._plan, self._planned = self._compiled(transform), fingerprint(transform)
 
     def _compiled(self, transform: Any) -> Plan:

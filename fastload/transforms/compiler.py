@@ -1,6 +1,6 @@
-"""compile_plan: walks a list once and says of each step who does it.
+"""compile_plan: walks a transform list once and decides for each step who does it: the native decoder, the device, or Python.
 
-The part of a list that runs on whole batches: torchvision's transforms as fastload.augment has them, as data.
+Steps for whole batches are torchvision's transforms as ops of fastload.augment, as data.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ZERO = (0, 0.0, None, (0,), (0.0,), (0, 0, 0), (0.0, 0.0, 0.0))
 
 
 def device_part(rest: Sequence[Any], first: int, form: Form, is_tensor: bool = False) -> tuple[DeviceOp, ...] | int:
-    """The rest of a list as ops on batches, in its order, or the position of the first step that is no such op in its place.
+    """Compiles the rest of a list to ops on batches, in its order; returns the position of the first step that is no such op instead.
 
     Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
     what does not depend on the unit is left to the device (erasing with 0, flips, crops that do not pad).
@@ -41,8 +41,8 @@ def device_part(rest: Sequence[Any], first: int, form: Form, is_tensor: bool = F
     Args:
         rest: the steps from the first that the native part does not have.
         first: its position, from 1.
-        form: what the list holds there.
-        is_tensor: as NativePart has it.
+        form: the form of the images at that place.
+        is_tensor: True if the images are tensors, as `NativePart.is_tensor`.
     """
     values = NativePart(is_tensor=is_tensor)
     values.form = form
@@ -203,9 +203,9 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, w
 
     Args:
         transform: the list.
-        device: whether ops on batches may be left to the device; see Plan.device.
-        boxes: whether the engine is given the boxes of each sample.
-        whole: whether Python steps get whole samples, in which no image is Pillow's.
+        device: True if ops on batches may be left to the device; see Plan.device.
+        boxes: True if the engine is given the boxes of each sample.
+        whole: True if Python steps get whole samples, in which no image is Pillow's.
 
     Raises:
         TransformError: fastload's own transforms in an order that has no native meaning; the message says what to change.
@@ -225,7 +225,7 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, w
 
 def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | None:
     """The plan of a list with FiveCrop or TenCrop; None where there is none, or not all of it is native."""
-    is_tensor = whole or not _are_for_pillow(steps, steps)  # of the list as it was given: the crops are fastload's
+    is_tensor = whole or not _are_for_pillow(steps, steps)  # decided by the list as it was given: the crops are fastload's
     for place, step in enumerate(steps):
         found = known(step)
         crops = crops_of(found) if found else None
@@ -277,13 +277,13 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, w
 
 
 def _takes_several(step: Any) -> bool:
-    """Whether a step after FiveCrop does with each of its images what it would do with one: v1's take one image alone."""
+    """Returns True if a step after FiveCrop treats each of its images as it treats one; transforms of v1 take one image alone."""
     found = known(step)
     return isinstance(step, T.Transform) or (found is not None and found.v2)
 
 
 def _ends_in_floats(plan: Plan) -> bool:
-    """Whether the native part, or what is left to the device, makes floats."""
+    """Returns True if the native part, or an op that is left to the device, makes floats."""
     return plan.to_float or any(op.name in ("ToFloat", "Normalize") for op in plan.device)
 
 

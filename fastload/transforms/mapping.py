@@ -1,4 +1,4 @@
-"""What torchvision's transforms mean natively: each as one of fastload's where the pixels are the same, or the reason why not."""
+"""torchvision's transforms as native ones: each as one of fastload's if the pixels are the same, or the reason why not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} 
 
 
 def take(step: Any, position: int, part: NativePart) -> str | TransformError | None:
-    """Gives a step to the native part, if it can have it.
+    """Adds a step to the native part, if it can have it.
 
     Returns:
-        A remark for explain() where it is taken; None where there is nothing to do; the reason, as a TransformError, where it is not
-        taken: for a step of a known class with replaced code that it is replaced. It is empty where nothing is known of the step.
+        A remark for explain() if the step is taken; None if there is nothing to do. If it is not taken, the reason as a TransformError,
+        such as replaced code of a known class; the error is empty if nothing is known of the step.
 
     Raises:
         TransformError: a transform of fastload's own has no native meaning here.
@@ -41,7 +41,7 @@ def take(step: Any, position: int, part: NativePart) -> str | TransformError | N
 
 
 def mapped(step: Any) -> bool:
-    """Whether the native part has its class, at some places."""
+    """Returns True if the native part can have steps of this class, at some places of a list."""
     found = known(step)
     return found is not None and found.name in _MAPPED
 

@@ -19,36 +19,36 @@ _RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE)
 _ON_BOXES = (T.SanitizeBoundingBoxes, T.ConvertBoundingBoxFormat)
 _OF_BOXES = (T.RandomIoUCrop, T.SanitizeBoundingBoxes)
 MOST_OPS = 16
-"""Of one program: FL_OPS_MAX."""
+"""Most ops of one program: FL_OPS_MAX."""
 MOST_OPTIONS = 32
-"""Of one transform: FL_OPTIONS_MAX."""
+"""Most options of one transform: FL_OPTIONS_MAX."""
 
 
 class NativePart:
-    """Geometry and values so far.
+    """The native part of a plan under construction: geometry and values of the steps so far.
 
     1. add() takes a step whole or raises and is as before.
     2. Values (ToFloat, Normalize) are written after all geometry; a crop or flip added after them must be one that commutes with them.
 
     Attributes:
-        form: what the list holds here.
-        is_tv: whether that is one of torchvision's tv_tensors.Image.
-        is_tensor: whether "image" is a tensor for steps in Python, too, and never Pillow's.
-        size: (height, width) of every sample here, or None where it depends on the sample.
-        drawn_size: whether the size here depends on the random draws.
-        boxed_size: whether it depends on the sample's boxes: it is then known no sooner than the sample is made, and before that its bound.
-        fill: of the padding since the resize, or None where no step may have padded.
-        mask_fill: of all padding of masks, or None.
-        mask_dtype: what masks are converted to, a name of torch's dtypes; "": they stay as they are.
-        box_format: what boxes are converted to; "": they stay as they are.
+        form: form of the images after the steps so far.
+        is_tv: True if they are torchvision's tv_tensors.Image.
+        is_tensor: True if "image" is a tensor for steps in Python, too, and never Pillow's.
+        size: (height, width) of every sample after the steps so far, or None if it depends on the sample.
+        drawn_size: True if the size depends on the random draws.
+        boxed_size: True if the size depends on the sample's boxes. Then only its bound is known before the sample is made.
+        fill: the colour of the padding since the resize, or None if no step may have padded.
+        mask_fill: the label of all padding of masks, or None.
+        mask_dtype: dtype to which masks are converted, a name of torch's dtypes; "": they stay as they are.
+        box_format: format to which boxes are converted; "": they stay as they are.
         colour: the last fill that is not grey, or None.
         of_boxes: positions of the steps that need the sample's boxes.
-        keypoint_pairs: what flips exchange, as they have it; None: no flip exchanges keypoints.
-        keeping_flips: positions of the flips that exchange none.
+        keypoint_pairs: the argument of the flips that exchange keypoints; None: no flip exchanges any.
+        keeping_flips: positions of the flips that exchange no keypoints.
 
     Args:
-        is_tensor: the attribute.
-        boxes: whether the engine has the sample's boxes.
+        is_tensor: see Attributes.
+        boxes: True if the engine has the sample's boxes.
     """
 
     def __init__(self, *, is_tensor: bool = False, boxes: bool = False) -> None:
@@ -151,12 +151,12 @@ class NativePart:
         return new, label
 
     def holds(self, size: tuple[int, int]) -> bool:
-        """Whether every image here is known to be at least that large."""
+        """Returns True if every image after the steps so far is known to be at least that large."""
         return self.size is not None and self.size[0] >= size[0] and self.size[1] >= size[1]
 
 
 def pads(step: T.Transform) -> bool:
-    """Whether it is a RandomCrop that is asked to pad."""
+    """Returns True if a step is a RandomCrop with padding."""
     return isinstance(step, T.RandomCrop) and bool(any(step.padding or ()) or step.pad_if_needed)  # type: ignore[arg-type]
 
 

@@ -1,9 +1,8 @@
-"""What the native decoder can do to an image, as plain values: parameters and meaning are torchvision's (transforms v2).
+"""Transforms that the native decoder can do, as plain values: parameters and meaning are torchvision's (transforms v2).
 
-They hold parameters only; `fastload.transforms.compiler` turns a list of them into a program for the engine. Random ones draw from
-(seed, epoch, index in the dataset), each from a stream of its own, so the same list gives the same pixels in any loader.
-
-Arguments of transforms, checked: each function returns the value in one form, or raises TransformError in the name of the transform.
+They hold parameters only, checked when they are made; a wrong one raises TransformError in the name of the transform.
+`fastload.transforms.compiler` turns a list of them into a program for the engine. Random ones draw from (seed, epoch, index in the
+dataset), each from a stream of its own, so the same list gives the same pixels in any loader.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def probability(p: float, who: str) -> float:
 
 
 def wrong_pairs(pairs: Sequence[Any], count: int) -> str:
-    """What is wrong with pairs of keypoints' numbers, of `count` points, as a clause; "": nothing."""
+    """Describes, as a clause, the mistake in pairs of keypoints' numbers, for `count` points; "" if there is none."""
     seen: set[int] = set()
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(type(each) is int for each in pair):
@@ -96,7 +95,7 @@ def keypoint_pairs(value: Any, who: str) -> str | tuple[tuple[int, int], ...] | 
 
 
 MOST_VIEWS = 64
-"""Of one image: FL_PARTS_MAX."""
+"""Most views of one image: FL_PARTS_MAX."""
 
 
 class Transform:
@@ -108,7 +107,7 @@ class RandomResizedCrop(Transform):
     """A random box of the image, resized: torchvision's RandomResizedCrop, its draws and its fallback after ten tries.
 
     Args:
-        size: of the result, an int (square) or (height, width).
+        size: size of the result, an int (square) or (height, width).
         scale: the box's share of the image's area.
         ratio: its width divided by its height.
         interpolation: "bilinear" or "bicubic".
@@ -190,7 +189,7 @@ class RandomCrop(Transform):
         size: an int (square) or (height, width).
         padding: one int, (left and right, top and bottom), or (left, top, right, bottom).
         pad_if_needed: pad further where the image is too small; without it that is an error.
-        fill: of the padding, one value or (r, g, b), 0 to 255.
+        fill: colour of the padding, one value or (r, g, b), 0 to 255.
         padding_mode: "constant".
         mask_fill: the label that masks show in the padding.
     """
@@ -249,7 +248,7 @@ class RandomVerticalFlip(_Flip):
 
     Args:
         p: the probability.
-        keypoint_pairs: as RandomHorizontalFlip has them: a left eye becomes a right one in every mirror.
+        keypoint_pairs: as of RandomHorizontalFlip: a left eye becomes a right one in every mirror.
     """
 
 
@@ -258,8 +257,8 @@ class ScaleJitter(Transform):
     """The whole image, resized by a random factor: torchvision's ScaleJitter (large scale jitter). The size differs from draw to draw.
 
     Args:
-        target_size: what the image is fitted into at scale 1: torchvision takes [1] for the height and [0] for the width.
-        scale_range: of the factor on top of that.
+        target_size: size into which the image is fitted at scale 1: torchvision takes [1] for the height and [0] for the width.
+        scale_range: range of the factor on top of that.
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
 
@@ -333,8 +332,8 @@ class Letterbox(Transform):
     Of an odd margin the smaller half is left or above.
 
     Args:
-        size: of the result, an int (square) or (height, width).
-        fill: of the margins, one value or (r, g, b), 0 to 255.
+        size: size of the result, an int (square) or (height, width).
+        fill: colour of the margins, one value or (r, g, b), 0 to 255.
         mask_fill: the label that masks show in the margins.
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
@@ -358,8 +357,8 @@ class RandomZoomOut(Transform):
     """The image at a random place of a larger canvas, with probability p: torchvision's RandomZoomOut (SSD).
 
     Args:
-        fill: of the canvas, one value or (r, g, b), 0 to 255.
-        side_range: of the canvas's sides, as multiples of the image's; at least 1.
+        fill: colour of the canvas, one value or (r, g, b), 0 to 255.
+        side_range: range of the canvas's sides, as multiples of the image's; at least 1.
         p: the probability.
         mask_fill: the label that masks show around the image.
     """
@@ -386,9 +385,9 @@ class RandomIoUCrop(Transform):
     leave the image as it is, it is left so after 200 rounds.
 
     Args:
-        min_scale, max_scale: of the crop's sides, as shares of the image's.
-        min_aspect_ratio, max_aspect_ratio: of its width to its height.
-        sampler_options: least overlaps (Jaccard), of which each round takes one; 1 or more leaves the image as it is. None: torchvision's.
+        min_scale, max_scale: range of the crop's sides, as shares of the image's.
+        min_aspect_ratio, max_aspect_ratio: range of the crop's ratio of width to height.
+        sampler_options: least overlaps (Jaccard); each round takes one of them; 1 or more leaves the image as it is. None: torchvision's.
         trials: crops that are tried in a round, at most 1,000.
     """
 
@@ -413,8 +412,8 @@ class SanitizeBoundingBoxes(Transform):
     """Drops boxes that are small or not inside the image, with the rows of fields that are `of` them: torchvision's SanitizeBoundingBoxes.
 
     Args:
-        min_size: of both sides, in pixels; at least 1.
-        min_area: in pixels; at least 1.
+        min_size: least length of both sides, in pixels; at least 1.
+        min_area: least area, in pixels; at least 1.
     """
 
     min_size: float = 1.0
@@ -455,8 +454,8 @@ class Normalize(Transform):
     """Floats (value / 255 - mean) / std by channel; implies ToFloat. Written by the pass that makes the pixels.
 
     Args:
-        mean: of R, G, B, in 0..1.
-        std: of R, G, B; not 0.
+        mean: means of R, G, B, in 0..1.
+        std: standard deviations of R, G, B; not 0.
     """
 
     mean: tuple[float, ...]
@@ -481,8 +480,8 @@ class Views(Transform):
     applied to every view, with the same draws.
 
     Args:
-        transforms: of each view: a transform, or a list of them, of fastload or torchvision, callables included. All entries deliver one
-            dtype: all end in ToFloat or Normalize, or none.
+        transforms: the transform of each view: a transform, or a list of them, of fastload or torchvision, callables included. All entries
+            deliver one dtype: all end in ToFloat or Normalize, or none.
     """
 
     transforms: Sequence[Any]

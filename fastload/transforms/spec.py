@@ -1,7 +1,4 @@
-"""What planning results in, as plain values.
-
-The engine's output for a plan: dtype, layout, and the table of values that bytes become.
-"""
+"""Results of planning, as plain values; and the engine's output for a plan: dtype, layout, and the table of values that bytes become."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError, TransformError
 
 Form = Literal["image", "uint8", "float", "normalized"]
-"""What a list holds at one place: an image not yet converted (torchvision: of Pillow), or a CHW tensor of bytes, of 0..1, or normalised."""
+"""Form of the images at one place of a list: unconverted (torchvision: Pillow's), or CHW tensors of bytes, of 0..1, or normalised."""
 
 Where = Literal["native", "device", "python", "nothing"]
 
@@ -28,7 +25,7 @@ class DeviceOp:
     Attributes:
         name: the class; "ToFloat" and "Normalize" change the dtype of the batch, what follows works on the floats.
         params: its arguments by name, sorted, in the units that fastload.augment takes (colours 0..255).
-        position: in the list, from 1.
+        position: position in the list, from 1.
     """
 
     name: str
@@ -46,10 +43,10 @@ class Stage:
     """One step of the list, for explain().
 
     Attributes:
-        position: in the list, from 1, nested lists flattened.
+        position: position in the list, from 1, nested lists flattened.
         name: the step, short.
-        where: who does it; "nothing" where there is nothing to do.
-        why: why nobody faster does it, or what it costs; "" where nothing is to be said.
+        where: the place that does it; "nothing" if there is nothing to do.
+        why: the reason why no faster place does it, or its cost; "" if there is none.
     """
 
     position: int
@@ -60,29 +57,29 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a transform list means: program, then floats, then either `python` per sample or `device` per batch.
+    """The compiled form of a transform list: native programs, then floats, then either `python` per sample or `device` per batch.
 
     Attributes:
         programs: the geometry of each tensor that is made of the image, compiled for the engine.
-        to_float: whether the native part writes floats.
-        mean, std: of Normalize, or None.
+        to_float: True if the native part writes floats.
+        mean, std: parameters of Normalize, or None.
         fill: the last colour of padding that is not grey, or None.
         python: callables that run per sample in Python after the native part.
         fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one size; else None.
-        drawn_size: whether a sample's size depends on its random draws.
-        boxed_size: whether it depends on the sample's boxes, too: programs then give the largest that it can be.
+        drawn_size: True if a sample's size depends on its random draws.
+        boxed_size: True if a sample's size depends on its boxes, too: programs then give the largest possible size.
         of_boxes: positions of the native steps that need the sample's boxes.
-        box_format: of the boxes after the native part; "": as they are stored.
-        mask_dtype: of masks and instances, a name of torch's dtypes; "": as they are stored.
-        keypoint_pairs: pairs of keypoints that native flips exchange, or "auto", those of each field; None: none are exchanged.
-        keeping_flips: positions of the native flips that exchange none.
-        random: whether the native part draws random numbers.
+        box_format: format of the boxes after the native part; "": as they are stored.
+        mask_dtype: dtype of masks and instances, a name of torch's dtypes; "": as they are stored.
+        keypoint_pairs: pairs of keypoints that native flips exchange; "auto": the pairs of each field; None: none are exchanged.
+        keeping_flips: positions of the native flips that exchange no keypoints.
+        random: True if the native part draws random numbers.
         floats: positions of the stages that make the native part's floats.
-        reciprocal: whether bytes become floats by the rounded 1/255 (torchvision's ToDtype), not by division (ToTensor).
-        tv_image: whether torchvision's transforms, native here, end in a tv_tensors.Image, as v2.ToImage makes one.
-        pillow: whether `python` begins with a Pillow image; otherwise with the CHW tensor.
+        reciprocal: True if bytes become floats by the rounded 1/255 (torchvision's ToDtype), False if by division (ToTensor).
+        tv_image: True if torchvision's transforms, native here, end in a tv_tensors.Image, as v2.ToImage makes one.
+        pillow: True if `python` begins with a Pillow image; otherwise it begins with the CHW tensor.
         device: ops for the whole batch, in order, after the native part; then `python` is empty.
-        movable: whether `python` is such that, planned for a device, all of it would be `device`.
+        movable: True if `python` is such that, planned for a device, all of it would be `device`.
         stages: the list step by step, for explain().
         views: the plan of each view, where an image becomes a list of several (fastload.transforms.Views); else empty.
     """
@@ -123,17 +120,17 @@ class Plan:
 
     @property
     def native(self) -> bool:
-        """Whether nothing of it is Python per sample."""
+        """True if no step runs in Python per sample."""
         return not self.python
 
     @property
     def moves(self) -> bool:
-        """Whether a step does more than to make floats of the image: boxes and masks have to go through it as well."""
+        """True if a step does more than make floats of the image: boxes and masks have to go through it as well."""
         return any(stage.where != "nothing" and stage.position not in self.floats for stage in self.stages)
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """What samples of one batch must have in common: how bytes become values, and the ops on the batch."""
+        """Values that must be equal for samples of one batch: how bytes become values, and the ops on the batch."""
         if self.views:
             return tuple(view.values for view in self.views)
         return self.to_float, self.mean, self.std, self.reciprocal, self.box_format, self.mask_dtype, self.device
@@ -149,10 +146,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class ViewSteps:
-    """The Python steps of each view, as one step of a plan: takes and gives the list of views.
+    """The Python steps of each view, as one step of a plan: takes the list of views and returns it.
 
     Attributes:
-        views: of each view whether it begins with a Pillow image, and its steps.
+        views: for each view, True if it begins with a Pillow image, and its steps.
     """
 
     views: tuple[tuple[bool, tuple[Callable[[Any], Any], ...]], ...]
@@ -191,10 +188,10 @@ FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Planes:
-    """An image that is not 8-bit RGB: what its pixels are.
+    """Properties of an image field that is not 8-bit RGB.
 
     Attributes:
-        name: of its field.
+        name: name of the field.
         channels: 1, 3 or 4.
         depth: bytes of a value, 1 or 2.
     """

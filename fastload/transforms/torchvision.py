@@ -1,9 +1,8 @@
 """torchvision's transforms, and lightly's of several views, recognised without importing them: by class, attributes and code.
 
 A subclass, an attribute that the class does not have, a hook, or a replaced function may change what an object does, so none of those is
-recognised; it runs in Python as the callable it is. See NOTE [ originals: how replaced code is found ].
-
-torchvision's FiveCrop and TenCrop as views: crops at the corners and the centre, of the image and of its mirror image.
+recognised; it runs in Python as the callable it is. See NOTE [ originals: how replaced code is found ]. FiveCrop and TenCrop become views:
+crops at the corners and the centre, of the image and of its mirror image.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _OF_PILLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("PIL.Image:Image", ("convert", "crop", "load", "resize", "transpose")),
     ("PIL.ImageOps", ("expand",)),
 )
-"""What torchvision calls of Pillow for the steps that run natively."""
+"""Functions of Pillow that torchvision calls for the steps that run natively."""
 
 _POLICY = ("interpolation", "fill")
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
@@ -88,8 +87,8 @@ class Known:
 
     Attributes:
         name: its class.
-        v2: whether it is of torchvision.transforms.v2.
-        values: its public attributes.
+        v2: True if it is of torchvision.transforms.v2.
+        values: public attributes of the transform.
         step: the object.
     """
 
@@ -115,12 +114,12 @@ def known(step: Any) -> Known | None:
 
 
 def replaced(step: Any) -> str:
-    """Why a step of a known class does other things than torchvision's, as a clause; "" where it does not, or is of no known class."""
+    """The reason why a step of a known class does not do torchvision's work, as a clause; "" if it does, or its class is unknown."""
     return replaced_on(step) or (functions_replaced([step]) if type(step).__name__ in ATTRIBUTES else "")
 
 
 def replaced_on(step: Any) -> str:
-    """As replaced(), but for the functions that its class calls: what the object or its class has that is not torchvision's."""
+    """The reason of replaced(), without the functions that the class calls: parts of the object or its class that are not torchvision's."""
     kind = type(step)
     if not _ours(kind) or (kind.__name__ not in ATTRIBUTES and kind.__name__ != "Compose"):
         return ""
@@ -155,7 +154,7 @@ def _class_names(kind: type) -> frozenset[str]:
 
 @cache
 def _own_code(kind: type) -> OwnCode:
-    """What a class of torchvision's has of its own and from its bases, and what a call of it comes through."""
+    """The code of a torchvision class: its own, its bases', and the code that a call of it runs through."""
     module = [each for each in kind.__mro__ if each.__module__ == "torch.nn.modules.module"]
     return OwnCode(*(each for each in kind.__mro__ if _ours(each)), *((each, _CALLS) for each in module))
 
@@ -170,7 +169,7 @@ def _global_hooks(kind: type) -> str:
 
 
 def _unchanged(step: Any, values: Mapping[str, Any], table: Any) -> bool:
-    """Whether AutoAugment holds the table that its policy names."""
+    """Returns True if AutoAugment holds the table that its policy names."""
     made = getattr(step, "_get_policies", None)
     return callable(made) and bool(made(values.get("policy")) == table)
 
@@ -192,7 +191,7 @@ def _is_compose(step: Any) -> bool:
 
 
 def class_mistake(step: Any) -> str:
-    """What to say of a class where an object of it is meant, alone or in a container of torchvision's; "" where there is none."""
+    """Text about a class that was given instead of an object, alone or in a container of torchvision's; "" if there is none."""
     if isinstance(step, type):
         name = step.__name__
         return f"{name} is the class, not a transform made of it: write {name}(...), or a function that calls it with the image"
@@ -250,13 +249,13 @@ def _own_call(kind: type) -> OwnCode:
 
 
 def read_of(step: Any) -> tuple[Mapping[str, Any], tuple[Any, ...] | None, str]:
-    """What planning reads of a step: the attributes of one whose class itself is torchvision's, the entries of several views, and
+    """Values that planning reads of a step: the attributes if the class itself is torchvision's, the entries of several views, and
     replaced_on()."""
     return (vars(step) if _ours(type(step)) else {}), entries_of(step), replaced_on(step)
 
 
 def surroundings(steps: Iterable[Any]) -> tuple[str, ...]:
-    """What planning reads beside some steps: which functions that they call were replaced, and the dtype of ToTensor's floats."""
+    """Values that planning reads beside some steps: the replaced functions among those they call, and the dtype of ToTensor's floats."""
     theirs = [step for step in steps if _ours(type(step))]
     return (functions_replaced(theirs), default_dtype()) if theirs else ()
 
@@ -268,24 +267,24 @@ def default_dtype() -> str:
 
 
 def is_torchvisions(step: Any) -> bool:
-    """Whether its class, or one that it derives from, is torchvision's."""
+    """Returns True if the class of a step, or one that it derives from, is torchvision's."""
     return any(_ours(kind) for kind in type(step).__mro__)
 
 
 def takes_image_alone(step: Any) -> bool:
-    """Whether it is one of torchvision.transforms (v1) that takes an image and nothing else."""
+    """Returns True if a step is one of torchvision.transforms (v1) that takes only an image."""
     kind = type(step)
     return _ours(kind) and not _is_v2(kind) and kind.__name__ not in _CALLERS
 
 
 def passes_pillow(step: Any) -> bool:
-    """Whether it is v2's ToDtype, which converts tensors and lets Pillow images pass."""
+    """Returns True if a step is v2's ToDtype, which converts tensors and lets Pillow images pass."""
     found = known(step)
     return found is not None and found.v2 and found.name == "ToDtype"
 
 
 def makes_floats(step: Any) -> bool:
-    """Whether it is v2's ToTensor, which makes floats of Pillow images."""
+    """Returns True if a step is v2's ToTensor, which makes floats of Pillow images."""
     found = known(step)
     return found is not None and found.v2 and found.name == "ToTensor"
 
@@ -299,7 +298,7 @@ def sanitized_by(step: Any) -> tuple[float, float] | None:
 
 
 def converts(step: Any) -> bool:
-    """Whether it turns a Pillow image into a tensor, by its class or one that it derives from, or is a Compose with such a step."""
+    """Returns True if a step turns a Pillow image into a tensor, by its class or a base class, or is a Compose with such a step."""
     return _derives(step, _CONVERSIONS) or (_is_compose(step) and any(map(converts, step.transforms)))
 
 
@@ -308,7 +307,7 @@ def _derives(step: Any, names: Sequence[str]) -> bool:
 
 
 def mixes(step: Any) -> bool:
-    """Whether it wants labels with its images: torchvision's MixUp or CutMix, what derives from one, or a container with one."""
+    """Returns True if a step wants labels with its images: torchvision's MixUp or CutMix, a derived class, or a container with one."""
     if not is_torchvisions(step):
         return False
     if _derives(step, _MIXES):
@@ -328,7 +327,7 @@ class CornerCrop(T.Transform):
 
     Args:
         size: (height, width).
-        right, bottom: which corner.
+        right, bottom: True for the corner at that side.
     """
 
     size: tuple[int, int]

@@ -7,7 +7,7 @@ NOTE [ append: what is durable when ]
    killed between the first move and the commit has to be begun anew.
 3. append.tmp gets the name append.old, and is removed. A resume that finds files of append.tmp in the dataset already does only this.
 
-FittedSource: a source whose samples fit a dataset that they are appended to: the same fields, and labels that mean the same classes.
+`FittedSource` fits a source's samples to the dataset: the same fields, and labels that mean the same classes.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def append(out: str | os.PathLike[str], source: object, **options: Unpack[Append
 
     Args:
         out: the dataset's directory.
-        source: what `fastload.pack` takes.
+        source: a source, as `fastload.pack` takes them.
 
     Returns:
         AppendSummary: the new version, and the counts of what was packed.
@@ -301,7 +301,7 @@ class _Append:
             raise PackError(f"there is no append to go on with: {now}; without --resume it adds the source")
 
     def _is_added(self) -> bool:
-        """Whether the samples in append.tmp are in the dataset: its first shard is a file that the manifest names."""
+        """Returns True if the samples in append.tmp are in the dataset: its first shard is a file that the manifest names."""
         try:
             shards = Manifest.load(self.folder).shards
             first = (self.folder / shards[0].file).stat() if shards else None

@@ -1,6 +1,5 @@
-"""add_columns, drop_columns: fields added to every sample of a dataset, and taken away, without writing a sample anew.
-
-Files of columns: a .csv or .tsv with a header line, or a .npy, as columns to add to a dataset.
+"""add_columns, drop_columns: fields added to every sample of a dataset, and removed, without writing a sample anew. Added columns come from
+a file: a .csv or .tsv with a header line, or a .npy.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class NewColumn:
 
 @dataclass(frozen=True)
 class ColumnFile:
-    """What a file holds.
+    """A file of columns to add to a dataset.
 
     Attributes:
         path: the file.
@@ -291,7 +290,7 @@ def drop_columns(path: str | os.PathLike[str], *names: str) -> ColumnsSummary:
 
     Args:
         path: the dataset's directory.
-        names: of the fields.
+        names: names of the fields.
 
     Raises:
         ArgumentError: no field of that name, or it is the image.

@@ -41,7 +41,7 @@ def prune(path: str | os.PathLike[str], *, keep: int = 1) -> PruneSummary:
 
     Args:
         path: the dataset's directory.
-        keep: how many versions remain, the latest among them.
+        keep: number of versions that remain, the latest among them.
 
     Raises:
         ArgumentError: keep is less than 1.

@@ -127,7 +127,7 @@ def test_values(folder: Path) -> None:
 
 
 def test_fields_left_out(folder: Path) -> None:
-    """Without new kinds the sample is a pair as ever, and transforms and the native engine do."""
+    """Without new kinds the sample is a pair as ever, and transforms and native threads do."""
     dataset = PackedDataset(folder, [T.CenterCrop(16), T.ToFloat()], fields=["image", "label"])
     image, label = dataset[3]
     assert (image.shape, label) == ((3, 16, 16), 3)

@@ -74,7 +74,7 @@ def test_a_method_of_the_object_runs(packed: Path) -> None:
 
 @pytest.mark.parametrize("name", _MAKERS)
 def test_no_maker_is_bypassed(packed: Path, name: str) -> None:
-    """Whatever a sample comes through, overriding it takes the dataset from the native engine."""
+    """Whatever a sample comes through, overriding it takes the dataset from native threads."""
     kind: Any = type("Overriding", (PackedDataset,), {name: getattr(PackedDataset, name)})
     assert is_plain(kind(packed))
     known = inspect.getattr_static(PackedDataset, name)

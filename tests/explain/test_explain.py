@@ -59,7 +59,7 @@ def test_python_is_named_with_its_position(packed: Path) -> None:
     with FastLoader(packed, batch_size=8, num_workers=2, transform=steps) as loader:
         text = loader.explain()
     assert "Lambda at position 3" in line(text, "3 Lambda")
-    assert "native, in the Python worker" in line(text, "2 CenterCrop")
+    assert "native, in the worker process" in line(text, "2 CenterCrop")
     assert line(text, "4 ColorJitter").endswith("comes after position 3")
     assert "it might be native" in line(text, "5 ToTensor")
     order = [row.split()[0] for row in stages(text)]

@@ -1,4 +1,4 @@
-"""Pinned slots of process workers, on a real device."""
+"""Pinned slots of worker processes, on a real device."""
 
 from __future__ import annotations
 

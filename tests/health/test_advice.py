@@ -170,7 +170,7 @@ def test_the_report_holds_every_known_figure_and_the_advice() -> None:
     """Line by line, as a user reads it."""
     text = report(figures_of(steady(0.041, 0.059, first_s=1.5), FULL_STATS, prefetch_factor=2))
     lines = text.splitlines()
-    assert lines[0] == "loader's health: the last 200 of 200 steps, 1 epochs, engine processes, 2 workers, 4 CPUs"
+    assert lines[0] == "loader's health: the last 200 of 200 steps, 1 epochs, 2 worker processes, 4 CPUs"
     body = {line[2:20].strip(): line[20:] for line in lines[1 : lines.index("advice:")]}
     assert body == {
         "waiting for data": "45% of the time (38% within epochs, 7.0% on first batches)",

@@ -154,10 +154,10 @@ def test_fastloader_on_any_dataset() -> None:
 def test_fastloader_feeds_its_own_monitor(packed: Path) -> None:
     """loader.health has counted each pass, beside the engine's own counters, for every engine."""
     data = TensorDataset(torch.arange(10))
-    for engine, loader, steps, samples in (
-        ("threads", FastLoader(packed, 8, transform=[T.RandomResizedCrop(32)], num_workers=1), 7, 50),
-        ("processes", FastLoader(data, batch_size=4, num_workers=1), 3, 10),
-        ("caller", FastLoader(data, batch_size=4), 3, 10),
+    for engine, name, loader, steps, samples in (
+        ("threads", "1 native threads", FastLoader(packed, 8, transform=[T.RandomResizedCrop(32)], num_workers=1), 7, 50),
+        ("processes", "1 worker processes", FastLoader(data, batch_size=4, num_workers=1), 3, 10),
+        ("caller", "calling process", FastLoader(data, batch_size=4), 3, 10),
     ):
         with loader:
             for _ in range(2):
@@ -165,7 +165,7 @@ def test_fastloader_feeds_its_own_monitor(packed: Path) -> None:
             figures = loader.health.figures()
             report = loader.health.report()
         assert (figures.engine, figures.steps, figures.epochs, figures.samples) == (engine, 2 * steps, 2, 2 * samples)
-        assert f"engine {engine}" in report
+        assert f", {name}, " in report
 
 
 def test_the_iterables_own_stats_and_settings_are_read() -> None:

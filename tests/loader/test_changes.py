@@ -37,7 +37,7 @@ def labels(loader: Any) -> list[list[int]]:
 @pytest.mark.parametrize("seed_by", [None, "sample"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_epoch_has_draws_of_its_own(packed: Path, workers: int, seed_by: Any) -> None:
-    """With a Python step, over persistent workers: each epoch, and one set by set_epoch, has the bytes of the native engine."""
+    """With a Python step, over persistent workers: each epoch, and one set by set_epoch, has the bytes of native threads."""
     native = FastLoader(PackedDataset(packed, transform=TRAIN), batch_size=8, seed=5, num_workers=0)
     ds = PackedDataset(packed, transform=[*TRAIN, same])
     with FastLoader(ds, batch_size=8, seed=5, num_workers=workers, persistent_workers=workers > 0, seed_by=seed_by) as loader:

@@ -136,7 +136,7 @@ def test_list(folders: dict[str, Path], engine: str, workers: int) -> None:
 @pytest.mark.parametrize("form", ["padded", "flat", "list"])
 @pytest.mark.parametrize("names", [("image", "label"), ("image", "label", "note"), ("image",), ("image", "vector", "meta", "weight")])
 def test_engines_agree_on_fields(folders: dict[str, Path], form: Any, names: tuple[str, ...]) -> None:
-    """Batches of the native engine are those of workers and of the calling process, with transforms, Subset, and skipped samples."""
+    """Batches of native threads are those of worker processes and of the calling process, with transforms, Subset, and skipped samples."""
     transform = [T.RandomResizedCrop(12), T.RandomHorizontalFlip(), T.ToFloat()]
     whole = PackedDataset(folders["different"], transform, fields=names, seed=3)
     joined = ConcatDataset([Subset(whole, [5, 1, 2]), whole])
@@ -168,7 +168,7 @@ MOVING: dict[str, tuple[list[Any], int | None]] = {
 @pytest.mark.parametrize("form", ["padded", "flat", "list"])
 @pytest.mark.parametrize("name", MOVING)
 def test_native_slots(folders: dict[str, Path], name: str, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What native threads make straight of their slots equals what the collate_fn makes of the Python engine's samples, dropped objects,
+    """What native threads make straight of their slots equals what the collate_fn makes of the samples of engine="python", dropped objects,
     other memory formats and joined datasets included; it is not called there."""
     steps, pad_to = MOVING[name]
     options: dict[str, Any] = {"collate": form, "pad_to": None if form == "list" else pad_to, "seed": 5}
@@ -204,7 +204,7 @@ def damaged(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 @pytest.mark.parametrize(("form", "pad_to"), [("padded", 8), ("flat", 8), ("padded", None), ("flat", None), ("list", None)])
 def test_bad_rows(damaged: Path, form: Any, pad_to: int | None, on_error: Any) -> None:
-    """A row that is left out, or replaced, is so in every part of a batch, as on the Python engine."""
+    """A row that is left out, or replaced, is so in every part of a batch, as with engine="python"."""
     steps = [] if pad_to or form == "list" else [T.Resize((20, 20))]
     dataset = PackedDataset(damaged, steps)
     found = []

@@ -64,7 +64,7 @@ def test_python_data(workers: int, persistent: bool) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("steps", [None, lambda images: images // 2])
 def test_packed_data(packed: Path, workers: int, steps: Any) -> None:
-    """The native engine, also with a batch_transform, gives in a compiled function what it gives outside."""
+    """Native threads, also with a batch_transform, give in a compiled function what they give outside."""
     dataset = PackedDataset(packed, transform=[T.RandomResizedCrop(8)])
     options: dict[str, Any] = {"batch_size": 20, "num_workers": workers, "seed": 4, "batch_transform": steps}
     with FastLoader(dataset, **options) as loader, FastLoader(dataset, **options) as plain:

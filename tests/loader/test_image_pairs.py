@@ -251,7 +251,7 @@ def test_leaving_images_out(folder: Path) -> None:
 
 @pytest.mark.parametrize(("collate", "pad_to"), [("list", None), ("padded", 1), ("padded", 16)])
 def test_batches_of_different_sizes(folder: Path, collate: Any, pad_to: int | None) -> None:
-    """Each image of a sample has a size of its own in lists and padded batches, as on the Python engine."""
+    """Each image of a sample has a size of its own in lists and padded batches, as with engine="python"."""
     names = ("image", "second", "depth", "alpha", "label")
     dataset = PackedDataset(folder, [T.RandomShortestSize([20, 30, 40]), T.RandomHorizontalFlip()], fields=names, seed=4)
     native, python = (

@@ -188,7 +188,7 @@ def test_forks_while_the_parent_is_reading(open_s3: Open, seaweedfs: SeaweedFS, 
 
 
 def test_torchs_forked_workers_read_remote_data(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
-    """A Dataset that opens the URL in each worker, after the main process has read from it."""
+    """A Dataset that opens the URL in each worker, after the calling process has read from it."""
     objects = open_s3()
     objects.put("a", bytes(range(256)))
     assert bytes(objects.get_range("a", 3, 4)) == b"\3"

@@ -20,6 +20,7 @@ from fastload.common.files import check_entry, open_entry, open_folder
 from fastload.errors import DatasetError, PackError
 from fastload.remote.cache_folder import OWNER
 from fastload.remote.caches import cached_datasets, remove_caches
+from fastload.remote.obstore_process import own_obstore
 from fastload.remote.writer import default_staging
 
 Open = Callable[..., PackedDataset]
@@ -185,6 +186,7 @@ def test_a_group_shares_a_cache(opened: Open, photos: Path, seaweedfs: SeaweedFS
         pid = os.fork()
         if not pid:
             try:
+                own_obstore()  # while it is root: the environment's packages may lie where only root can read
                 os.setgroups([GROUP])
                 os.setresgid(GROUP, GROUP, GROUP)
                 os.setresuid(uid, uid, uid)

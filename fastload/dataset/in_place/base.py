@@ -1,9 +1,9 @@
-"""InPlaceDataset: what every dataset that is read in place has in common, as the native engine and the loader need it.
+"""InPlaceDataset: base of all datasets that are read in place, as native threads and the loader need them.
 
 NOTE [ in place: who opens a file ]
 Native threads read and decode every image that is a whole and sound JPEG. Any other is opened as the dataset itself opens it, in the
 calling process, for that row alone: a PNG, a JPEG that is cut or damaged, a progressive one that stops before full precision (see
-NOTE [ jpeg: files that decoders smooth ]). What opening it raises is what the dataset raises. So the pixels before the resample are
+NOTE [ jpeg: files that decoders smooth ]). An exception of that opening is raised as it is. So the pixels before the resample are
 Pillow's for every image, and errors are those that the program had before.
 """
 
@@ -37,12 +37,12 @@ _SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif")
 
 
 class InPlaceDataset(TransformedDataset):
-    """Samples of images where they lie; what PackedDataset is for packed ones. Made and kept by InPlaceDatasets.
+    """Samples of images in place; the counterpart of PackedDataset. Made and kept by InPlaceDatasets.
 
     Attributes:
         dataset: the program's own, of which it was made.
         fields, kinds, image_field, stored_fields: as PackedDataset has them.
-        noun: what its images are, in the plural.
+        noun: name for its images, in the plural.
         positions: the samples that the dataset has, in its order, by their index here; None: all of them.
 
     Raises:
@@ -65,7 +65,7 @@ class InPlaceDataset(TransformedDataset):
 
     @property
     def is_batched_natively(self) -> bool:
-        """Whether the native engine can make batches of the delivered fields, whatever the transform."""
+        """True if native threads can make batches of the delivered fields, whatever the transform."""
         return self.image_field in self.fields
 
     @property
@@ -82,7 +82,7 @@ class InPlaceDataset(TransformedDataset):
         return _most_pixels() if self._most_pixels is None else self._most_pixels
 
     def snapshot(self, *, device: bool = False) -> Self:
-        """As TransformedDataset has it, with the limit as it is now."""
+        """A snapshot, as TransformedDataset makes it, with the limit on pixels as it is now."""
         out = super().snapshot(device=device)
         out._most_pixels = self.max_pixels
         return out
@@ -112,7 +112,7 @@ class InPlaceDataset(TransformedDataset):
 
     @property
     def image_types(self) -> tuple[bool, ...]:
-        """Of each view of an image, or of the image, whether it is a tv_tensors.Image."""
+        """For each view of an image, or for the image, True if it is a tv_tensors.Image."""
         return tuple(view.tv_image for view in self.plan.views or (self.plan,))
 
     def save_learnt(self) -> None:
@@ -175,7 +175,7 @@ class InPlaceDataset(TransformedDataset):
             raise
 
     def own_error(self, index: int) -> Exception | None:
-        """What the transform itself raises for sample index; None where it raises nothing, as where that depends on its random draws."""
+        """The exception that the transform itself raises for sample index; None if there is none, or that depends on its random draws."""
         steps, image = flatten(self._transform), self._opened(index)
         if not any(isinstance(step, Transform) for step in steps):
             try:
@@ -200,7 +200,7 @@ class InPlaceDataset(TransformedDataset):
         return SampleError(f"sample {index} ({self._listed.path(index)}): {reason}", index=index, reason=reason)
 
     def refusal(self) -> str | None:
-        """Why the native engine does not make its samples; None where it does."""
+        """The reason why native threads do not make its samples; None if they do."""
         plan = self.plan
         if not plan.native:
             return _first_of_python(plan)
@@ -222,7 +222,7 @@ def checked_path(path: Any) -> str:
 
 
 def is_jpeg_by_name(path: str) -> bool:
-    """Whether it has a suffix of JPEGs."""
+    """Returns True if a path has a suffix of JPEGs."""
     return path.lower().endswith(_SUFFIXES)
 
 
@@ -239,7 +239,7 @@ def _first_of_python(plan: Plan) -> str:
 
 
 def _gives_tensors(transform: Any) -> bool:
-    """Whether its own samples hold tensors, of which batches can be made; fastload's transforms have no other meaning."""
+    """Returns True if the transform's own samples hold tensors, of which batches can be made; fastload's transforms always do so."""
     steps = flatten(transform)
     entries = entries_of(steps[-1]) if steps else None
     if entries is not None:

@@ -23,8 +23,8 @@ class InPlaceDatasets:
 
     Attributes:
         cache: the folder of index caches; None: what is learnt stays in memory.
-        asked: whether this pass has asked for a dataset.
-        why_not: why a dataset that was asked for in this pass is not read in place; "" where there is none of a known kind.
+        asked: True if this pass has asked for a dataset.
+        why_not: reason why a dataset that was asked for in this pass is not read in place; "" if none is of a known kind.
     """
 
     def __init__(self) -> None:

@@ -1,14 +1,11 @@
-"""Hugging Face's datasets.Dataset, recognised by class, attributes and code; the library is not imported.
+"""ArrowDataset: the table of one of Hugging Face's datasets, as native threads read its images. OnImages: an image transform in a form
+that `set_transform` takes and FastLoader can read. A Dataset is recognised by class, attributes and code; the library is not imported.
 
 NOTE [ in place: which tables are recognised ]
-A Dataset is read in place only where what it makes of its table is known: class and methods are the library's, and its format is a
-transform that is exactly an OnImages of a column of images. All other columns come as Python values, as `to_pylist()` gives them: so none
-may need decoding. The library turns images as their metadata say, so that JPEGs with such metadata are left to it. The code of what makes a
+A Dataset is read in place only if all of its work on the table is known: class and methods are the library's, and its format is a
+transform that is exactly an OnImages of a column of images. All other columns come as Python values, as `to_pylist()` returns them: so none
+may need decoding. The library turns images as their metadata say, so that JPEGs with such metadata are left to it. The code that makes a
 sample, in the library and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced code is found ].
-
-OnImages: an image transform as `set_transform` of Hugging Face's datasets takes one, and as FastLoader can read it.
-
-ArrowDataset: the table of one of Hugging Face's datasets, as the native engine reads its images.
 """
 
 from __future__ import annotations
@@ -89,7 +86,7 @@ class OnImages:
 
 _MODULE = "datasets."
 _MAKERS = ("__getitem__", "__getitems__", "_getitem", "__len__", "format", "data", "features")
-"""Of Dataset: what a sample comes through."""
+"""Attributes of Dataset through which a sample passes."""
 _FORMATTING = "datasets.formatting.formatting"
 _SAMPLES = OwnCode(
     ("datasets.arrow_dataset:Dataset", _MAKERS),
@@ -102,7 +99,7 @@ _SAMPLES = OwnCode(
     ("datasets.features.image:Image", ("decode_example",)),
     (OnImages, ("__call__", "_one", "name")),
 )
-"""What a sample of a Dataset with OnImages is made by."""
+"""Code that makes a sample of a Dataset with OnImages."""
 _PLAIN = ("Value", "ClassLabel", "Translation", "TranslationVariableLanguages", "Array2D", "Array3D", "Array4D", "Array5D")
 _LISTS = ("Sequence", "List", "LargeList")
 _HOW = "end it in tensors with dataset.set_transform(fastload.OnImages(transform))"
@@ -110,15 +107,15 @@ _HOW = "end it in tensors with dataset.set_transform(fastload.OnImages(transform
 
 @dataclass(frozen=True, eq=False)
 class KnownTable:
-    """What a recognised Dataset makes its samples of, as it is now.
+    """The parts of which a recognised Dataset makes its samples, as it is now.
 
     Attributes:
         table: its pyarrow.Table.
-        indices: the pyarrow.Table of the rows that it has, in its order; None: all rows.
+        indices: the pyarrow.Table of its rows, in its order; None: all rows.
         fields: (name in the samples, column) of each field, in order.
         image: the column of images.
         feature: the library's description of it, which decodes.
-        transform: of the images.
+        transform: the transform of the images.
     """
 
     table: Any
@@ -158,12 +155,12 @@ def recognised(dataset: Any) -> KnownTable | None:
         kind = features.get(name)
         if name != call.column and not _is_plain(kind):
             raise NotInPlaceError(f"its column {name!r} is {type(kind).__name__}, which has to be decoded: remove_columns() it")
-    indices = dataset._indices  # what select() and shuffle() keep; there is no public name
+    indices = dataset._indices  # the indices of select() and shuffle(); they have no public name
     return KnownTable(table, None if indices is None else indices.table, fields, call.column, feature, call.transform)
 
 
 def _is(kind: type, name: str, module: str = "") -> bool:
-    """Whether it is the library's class of that name, and not only called so."""
+    """Returns True if a class is the library's class of that name, and not only called so."""
     named = kind.__name__ == name and kind.__module__.startswith(_MODULE + module)
     return named and getattr(sys.modules.get(kind.__module__), name, None) is kind
 
@@ -198,7 +195,7 @@ def _check_image(name: str, feature: Any, stored: Any) -> None:
 
 
 def _is_plain(feature: Any) -> bool:
-    """Whether its values are what Arrow has, without decoding."""
+    """Returns True if the feature's values are Arrow's, without decoding."""
     if isinstance(feature, Mapping):
         return all(map(_is_plain, feature.values()))
     if isinstance(feature, list | tuple):
@@ -221,8 +218,8 @@ class ArrowDataset(InPlaceDataset):
     Its indices are rows of the table, and `positions` the rows that the dataset has: select() and shuffle() change only those.
 
     Args:
-        dataset, known: as recognised.
-        cache: the folder of index caches.
+        dataset, known: the dataset, and its parts as recognised.
+        cache: folder of the index caches.
         before: an earlier one, whose list of images is kept where it is of the same table.
 
     Raises:
@@ -255,7 +252,7 @@ class ArrowDataset(InPlaceDataset):
         self.kinds = {name: "image" if name == self.image_field else _kind(self._arrays.get(name)) for name in self.fields}
 
     def is_of(self, dataset: Any, known: KnownTable) -> bool:
-        """Whether it is that dataset, with the table and format that it has now."""
+        """Returns True if it is made of that dataset, with the table and format that the dataset has now."""
         kept = self._known
         same = dataset is self.dataset and known.table is kept.table and known.indices is kept.indices
         return same and (known.fields, known.image, known.feature) == (kept.fields, kept.image, kept.feature)

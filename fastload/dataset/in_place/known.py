@@ -28,7 +28,7 @@ _OPENING = OwnCode(
     ("PIL.Image:Image", ("convert", "load")),
     ("PIL.ImageFile:ImageFile", ("load",)),
 )
-"""What opens a file's RGB image in Pillow."""
+"""Code that opens a file's RGB image in Pillow."""
 _JPEG = OwnCode(("PIL.JpegImagePlugin", ("jpeg_factory",)), ("PIL.JpegImagePlugin:JpegImageFile", ("_open", "load_read")))
 _LOADING = OwnCode((f"{_MODULE}folder", (*_LOADERS, "accimage_loader")), ("torchvision", ("get_image_backend",)))
 
@@ -39,13 +39,13 @@ class NotInPlaceError(Exception):
 
 @dataclass(frozen=True)
 class KnownDataset:
-    """What a recognised dataset reads, as it is now.
+    """The parts of a recognised dataset that are read, as it is now.
 
     Attributes:
-        lists: the dataset's own lists, of paths and labels together or apart.
+        lists: the dataset's own lists, with paths and labels together or apart.
         pairs: (path, label) of every sample, made of them.
-        transform: of the images.
-        open: gives the RGB Pillow image of a path, and raises what the dataset itself would raise.
+        transform: the transform of the images.
+        open: returns the RGB Pillow image of a path, and raises the dataset's own exceptions.
     """
 
     lists: tuple[Any, ...]
@@ -78,18 +78,18 @@ def recognised(dataset: Any) -> KnownDataset | None:
 
 
 def _is_theirs(kind: type) -> bool:
-    """Whether torchvision defines a class, and not only one with the same names."""
+    """Returns True if torchvision defines a class, and not only one with the same names."""
     return kind.__module__.startswith(_MODULE) and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
 
 @cache
 def _item_code(owner: type) -> OwnCode:
-    """What one of torchvision's classes makes a sample by."""
+    """Code by which one of torchvision's classes makes a sample."""
     return OwnCode((owner, ("__getitem__",)), (f"{_MODULE}vision:StandardTransform", ("__call__",)))
 
 
 def opening_replaced() -> str:
-    """Which part of Pillow's own way to open a JPEG file was replaced, as a clause; "" where none was."""
+    """Clause that names the replaced part of Pillow's own way to open a JPEG file; "" if none was."""
     found = _OPENING.replaced() or _JPEG.replaced()
     plugin, image = sys.modules.get("PIL.JpegImagePlugin"), sys.modules.get("PIL.Image")
     registered = getattr(image, "OPEN", {}).get("JPEG")
@@ -163,7 +163,7 @@ _LISTS = {
     "Food101": ("_image_files", "_labels"),
     "OxfordIIITPet": ("_images", "_labels"),
 }
-"""Where the classes that have paths and labels apart keep them."""
+"""Names of the lists in the classes that have paths and labels apart."""
 
 
 def _apart(owner: str) -> Callable[[Any], _Read]:
@@ -209,6 +209,6 @@ _READERS: dict[str, Callable[[Any], _Read]] = {
     "Caltech101": _own_modes,
     "Caltech256": _own_modes,
 }
-"""By the class that defines `__getitem__`; ImageFolder, ImageNet, EuroSAT and others derive from DatasetFolder."""
+"""Readers by the class that defines `__getitem__`; ImageFolder, ImageNet, EuroSAT and others derive from DatasetFolder."""
 _BY_TRANSFORMS = ("OxfordIIITPet", "Places365")
-"""Those whose `__getitem__` calls `transforms`, and not `transform`."""
+"""Names of the classes whose `__getitem__` calls `transforms`, and not `transform`."""

@@ -1,6 +1,5 @@
-"""ListedImages: the images of a dataset in place as the engine has them, and what is learnt of them.
-
-IndexCache: what was learnt of image files, kept on disk for the next run.
+"""ListedImages: the images of a dataset in place, as the engine has them, and the facts learnt of them. IndexCache: these facts, kept on
+disk for the next run.
 
 NOTE [ index cache: the file ]
 One file for each list of paths, or of places in them, named by a hash of it, little-endian:
@@ -10,9 +9,9 @@ One file for each list of paths, or of places in them, named by a hash of it, li
   u32, u32  CRC32C of all that follows; zero
   count x   u64 stamp (csrc/store/files.h; 0: the image is not known), u32 size of its index, 0 for none
   the indexes, one after another.
-It is replaced by rename. Whoever writes it takes over first what another process has put there since, so that ranks add to each other's.
-Nothing depends on it: a file that is damaged, of another list, unreadable, a link, or another user's in a folder that all may write counts
-as none, and one whose stamp differs is proved anew.
+The file is replaced by rename. A writer first copies entries that another process has put there since, so that ranks add to each other's.
+Nothing depends on it: a file counts as missing if it is damaged, of another list, unreadable, a link, or another user's in a folder that
+everybody may write. An entry whose stamp differs is proved anew.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ class IndexCache:
     """The cache file of one list of image files.
 
     Args:
-        folder: where cache files lie; it is made where it is missing.
-        prefix, names: of the list, as core.Files takes them.
-        places: what tells it from other lists of the same paths.
+        folder: folder of cache files; it is made if it is missing.
+        prefix, names: the paths of the list, as core.Files takes them.
+        places: bytes that distinguish it from other lists of the same paths.
 
     Raises:
         ArgumentError: the folder is a file, or cannot be made.
@@ -78,7 +77,7 @@ class IndexCache:
         """Writes what is learnt by now, where that is more than what was written; a disk that refuses is told once by the log."""
         if files.learnt()[0] <= self._saved:
             return
-        self.load(files)  # of other processes
+        self.load(files)  # facts that other processes learnt
         stamps, sizes, indexes = files.export()
         entries = np.empty(len(stamps), _ENTRY)
         entries["stamp"], entries["size"] = stamps, sizes
@@ -140,9 +139,9 @@ class Places:
     """Images that are parts of files.
 
     Attributes:
-        stamps: of each path, the stamp (core.file_stamp) that its file must have; 0: any.
-        offsets, sizes: of each image in its file, bytes; size 0, offset 0: the whole file.
-        numbers: of each image, the number of its path.
+        stamps: for each path, the stamp (core.file_stamp) that its file must have; 0: any.
+        offsets, sizes: place of each image in its file, bytes; size 0, offset 0: the whole file.
+        numbers: for each image, the number of its path.
     """
 
     stamps: npt.NDArray[np.uint64]
@@ -151,17 +150,17 @@ class Places:
     numbers: npt.NDArray[np.uint32]
 
     def key(self) -> bytes:
-        """What tells the list from another of the same paths."""
+        """Bytes that distinguish the list from another of the same paths."""
         return b"".join(np.ascontiguousarray(each).tobytes() for each in (self.offsets, self.sizes, self.numbers))
 
 
 class ListedImages:
-    """The images of a dataset: made for the engine on first use; shared by a dataset and its snapshots, and what is learnt of them with it.
+    """The images of a dataset: made for the engine on first use; a dataset and its snapshots share them, and the facts learnt of them.
 
     Args:
-        paths: of files.
-        cache: the folder of index caches; None: what is learnt stays in memory.
-        places: where in them the images lie; None: each file is one.
+        paths: paths of the files.
+        cache: folder of the index caches; None: facts stay in memory.
+        places: places of the images in the files; None: each file is one image.
     """
 
     def __init__(self, paths: Sequence[str], cache: str | os.PathLike[str] | None, places: Places | None = None) -> None:

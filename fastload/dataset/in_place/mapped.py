@@ -1,11 +1,11 @@
-"""Where the images of an Arrow column lie: in which file, at which offset.
+"""Places of the images of an Arrow column: file and offset of each.
 
 NOTE [ mapped: from addresses to files ]
 Hugging Face's library maps its Arrow files, and a table's buffers are addresses in those mappings, whatever columns were renamed, rows
 sliced and tables joined since. /proc/self/maps tells which file is mapped where; so an address gives a file and an offset, and nothing
 depends on how the library keeps its list of files. A buffer that is in no mapping of a file lies in memory. The path of a mapping may be
 another file by now: device and inode tell. Where the system shows another device for mapped files (overlayfs, btrfs), bytes are compared.
-Nothing mapped is touched before its file is known to be as long as the buffer, since touching what was cut off ends the process.
+No mapped byte is touched before its file is known to be as long as the buffer: touching a byte that was cut off ends the process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MappedFiles:
         self._starts = [each.start for each in found]
         self._found = found
         self._numbers: dict[bytes, int] = {}
-        self._sizes: list[tuple[int, bool]] = []  # of each path: bytes, whether its identity is known
+        self._sizes: list[tuple[int, bool]] = []  # for each path: bytes, and True if its identity is known
         self.paths: list[str] = []
         self.stamps: list[int] = []
 
@@ -136,7 +136,7 @@ def _same_bytes(path: str, offset: int, buffer: Any) -> bool:
 
 @dataclass
 class _Found:
-    """What the chunks of a column give, one after the other."""
+    """Places in the chunks of a column, one after the other."""
 
     offsets: list[npt.NDArray[np.uint64]] = field(default_factory=list)
     sizes: list[npt.NDArray[np.uint32]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""FileDataset: the files and labels of one of torchvision's datasets, as the native engine reads them."""
+"""FileDataset: the files and labels of one of torchvision's datasets, as native threads read them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FileDataset(InPlaceDataset):
         self._open = known.open
 
     def is_of(self, dataset: Any, known: KnownDataset) -> bool:
-        """Whether it is that dataset, with the lists that it has now."""
+        """Returns True if it is made of that dataset, with the lists that the dataset has now."""
         same = dataset is self.dataset and known.open == self._open and len(known.lists) == len(self._lists)
         return same and all(now == kept for now, kept in zip(known.lists, self._lists, strict=True))
 

@@ -61,7 +61,7 @@ class Channel:
 
     @property
     def backlog(self) -> bool:
-        """Whether messages wait for room in the socket. If so, poll for writing and call flush()."""
+        """True if messages wait for room in the socket. If so, poll for writing and call flush()."""
         return bool(self._unsent)
 
     def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
@@ -179,7 +179,7 @@ class Channel:
         return message, tuple(self._fds.popleft() for _ in range(count))
 
     def readable(self) -> bool:
-        """Whether data can be received without waiting."""
+        """Returns True if data can be received without waiting."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         try:

@@ -59,7 +59,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._by_sample = settings.seed_by == "sample"
         self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
         self._losses = PassLosses(counts)
-        self._lost = Lost()  # of the current batch
+        self._lost = Lost()  # losses of the current batch
         if self._by_sample:
             seeds = (int(self._base_seed), epoch_state.passes) if settings.seed is None else (settings.seed, epoch)
             self._dataset = _Seeded(self._dataset, *seeds)

@@ -64,7 +64,7 @@ class WorkerIterator(LoaderIterator):
         self._use(plan.transfer)
         self._queue: deque[Task] = deque()
         self._transferred: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
-        self._failure: BaseException | None = None  # of workers, noticed while earlier batches were still undelivered
+        self._failure: BaseException | None = None  # failure of workers, noticed while earlier batches were still undelivered
         self._numbers = itertools.count()
         self._sampled_out = False
         self._closed = False
@@ -153,12 +153,12 @@ class WorkerIterator(LoaderIterator):
 
     @property
     def closed(self) -> bool:
-        """Whether this iterator has no workers in this process any more."""
+        """True if this iterator has no workers in this process any more."""
         return self._closed or self._pid != os.getpid()
 
     @property
     def usable(self) -> bool:
-        """Whether the iterator can begin another epoch."""
+        """True if the iterator can begin another epoch."""
         return not (self.closed or self._inconsistent)
 
     # NOTE [ worker batches: interrupted updates ]

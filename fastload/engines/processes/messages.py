@@ -1,8 +1,6 @@
-"""Messages between a loader's process and its workers; each is dispatched by its type.
+"""Messages between a loader's process and its workers, each dispatched by its type; Job: the parameters that workers are started with.
 
 A message is pickled and sent over the worker's channel, together with the file descriptor that belongs to it, if any.
-
-Job: the parameters that the workers of an iterator are started with.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class Job:
 
     Attributes:
         kind: torch's _DatasetKind.
-        auto_collation, drop_last, collate_fn, init_fn: as the loader's.
+        auto_collation, drop_last, collate_fn, init_fn: the loader's.
         base_seed: the base of torch's worker seeds.
         shared_seed: the shared seed of an IterDataPipe, else None.
         sample_seed: (seed, epoch) under seed_by="sample", else None.
@@ -37,8 +35,8 @@ class Job:
         replicas: for a resumed pass, the state of each worker's copy of the dataset; else empty.
         batch_size: samples in a batch of an iterable dataset.
         snapshot_every: a worker sends the state of an iterable dataset after each so many of its batches; 0: only at the end.
-        set_draws: for packed data and mixtures, sets what a new epoch's samples and random transforms follow from.
-        policy: how the first epoch treats samples that fail.
+        set_draws: for packed data and mixtures, the seed and epoch from which a new epoch's samples and random transforms follow.
+        policy: treatment of samples that fail in the first epoch.
     """
 
     dataset: Any
@@ -217,7 +215,7 @@ class RowsDone(NamedTuple):
     Attributes:
         rows: the number of these rows.
         strings: the strings of each row, by row number.
-        odd: whether a row does not have the common layout.
+        odd: True if a row does not have the common layout.
         error: number and error of the first row that failed.
         lost: rows that on_error skipped or replaced.
     """

@@ -55,7 +55,7 @@ class SampleLayout:
 
     @property
     def travels(self) -> bool:
-        """Whether it can be pickled: a local class of named tuples cannot, nor can some keys."""
+        """True if the layout can be pickled: a local class of named tuples cannot, nor can some keys."""
         try:
             return bool(pickle.loads(pickle.dumps(self)) == self)
         except Exception:

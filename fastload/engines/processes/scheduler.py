@@ -1,6 +1,5 @@
-"""TaskScheduler: sends the batches of one iterator to its workers as tasks, and handles the workers' messages.
-
-The shared slots of worker processes: which workers have mapped each, and which may be filled again. Kept by the parent.
+"""TaskScheduler: sends the batches of one iterator to its workers as tasks, and handles the workers' messages. It keeps the shared slots:
+the workers that have mapped each, and those slots that may be filled again.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Slot:
         number: its number in messages, never used twice.
         memory: the parent's mapping.
         known: the workers that have mapped it.
-        busy: whether a batch is being written into it, or waits in it.
+        busy: True if a batch is being written into it, or waits in it.
     """
 
     number: int
@@ -106,14 +105,14 @@ class Task:
     Attributes:
         number: the task's number, counted over all epochs of the workers.
         at: the batch's number in its pass, for state_dict().
-        index: what the sampler returned.
+        index: the sampler's index or indices.
         worker: the worker that makes it; None: any free worker.
         slot: the slot that it is written into.
         left: rows not made yet, if several workers make them.
         strings: the strings of these rows, by row number.
         replica: the state of the worker's copy of the dataset after this batch, if the worker sent it.
         lost: the rows that on_error skipped or replaced.
-        empty: whether no row is left.
+        empty: True if no row is left.
         made: a callable that returns the batch, or raises its error; None while the batch is in flight.
     """
 
@@ -182,13 +181,13 @@ OVERSIZE = 4
 
 @dataclass(frozen=True)
 class Schedule:
-    """Settings of how tasks are given to workers.
+    """Settings of the distribution of tasks to workers.
 
     Attributes:
         depth: most batches in flight at once.
         keep: most free slots that are kept.
-        shared: whether any free worker takes a task, instead of the worker whose turn it is.
-        in_order: whether batches are delivered in the order of the tasks.
+        shared: True if any free worker takes a task; False if only the worker whose turn it is does.
+        in_order: True if batches are delivered in the order of the tasks.
     """
 
     depth: int

@@ -1,8 +1,7 @@
 """Worker: the main loop of a worker process, which receives tasks, makes batches and puts them into slots.
 
 It makes a batch as torch's worker does, with the same fetching, collating, seeds and exceptions. Only the way back to the parent differs.
-
-Limits of malloc in a worker process: how much freed memory a worker keeps for its next batch.
+Limits of malloc decide how much freed memory a worker keeps for its next batch.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class Worker:
         self._dataset = job.dataset
         self._sample_seed = job.sample_seed
         self._policy = job.policy
-        self._lost = Lost()  # of the current task
+        self._lost = Lost()  # losses of the current task
         self._slots: dict[int, core.SharedSlot] = {}
         self._pickler = BatchPickler()
         self._arena = Arena(None)
@@ -119,7 +118,7 @@ class Worker:
         self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
         self._slowest: tuple[float, Any] = (0.0, None)
         self._ended = False  # an iterable dataset's replica is exhausted
-        self._failed: ExceptionWrapper | None = None  # what began the epoch, or the worker: no batch can be made
+        self._failed: ExceptionWrapper | None = None  # failure at the begin of the epoch, or of the worker: no batch can be made
         self._started = False  # worker_init_fn has returned, and there is a fetcher
         self._advice = ""  # on the exception that is being raised
         self._begin()

@@ -1,8 +1,5 @@
-"""Which samples a loader's packed datasets have, for a state that is loaded where the dataset was changed since.
-
-DatasetState: the state of a dataset, taken after a batch and loaded before a resumed pass.
-
-EpochState: how far the caller has come in an epoch, for state_dict().
+"""EpochState: the caller's position in an epoch, for state_dict(); DatasetState: the state of a dataset, taken after a batch and loaded
+before a resumed pass; and the versions of packed datasets in a state, which find the state's samples in a dataset that was changed since.
 """
 
 from __future__ import annotations
@@ -29,8 +26,8 @@ class DatasetState:
     Attributes:
         batches: number of these batches in this pass.
         state: the dataset's own state; None if it has none.
-        at: how many of `batches` came before that state was taken. 0: it was taken before the pass, which begins from it.
-        ended: whether the dataset was exhausted in making the last of them.
+        at: number of `batches` that came before that state was taken. 0: it was taken before the pass, which begins from it.
+        ended: True if the dataset was exhausted in making the last of them.
     """
 
     batches: int = 0
@@ -131,20 +128,20 @@ class EpochState:
         epoch: the epoch's number in the loader.
         start: states of the generators before the first draw of the pass, by name.
         now: states that the generators get after the draws that a resume repeats, by name.
-        resumed: whether the pass began with a loaded state.
-        drawn: whether the pass drew a base seed of its own; persistent workers draw one for all their passes.
+        resumed: True if the pass began with a loaded state.
+        drawn: True if the pass drew a base seed of its own; persistent workers draw one for all their passes.
         base_seed, passes: the workers' base seed, and the number of passes that they made before.
         sampler: name, epoch and own state of the sampler at the beginning of the pass.
-        batches, samples: how many were returned to the caller.
-        position: every batch with a smaller number is done: returned to the caller, or passed over.
+        batches, samples: number of each that were returned to the caller.
+        position: number below which every batch is done: returned to the caller, or passed over.
         beyond: numbers above it that are done as well (in_order=False).
         at: the number of the index batch drawn last.
         replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker whose turn is next.
-        exhausted: whether a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
+        exhausted: True if a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
         first: `batches` when the pass began.
         rewind: a loaded state may have left the sampler or dataset at its own end: if it yields nothing, it is iterated once more.
-        ended: whether the iterator has raised StopIteration.
-        live: returns the state of a dataset in this process.
+        ended: True if the iterator has raised StopIteration.
+        live: function that returns the state of a dataset in this process.
         splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
         split_at: `position` when the pass began.
         agreement: compares the pass with those of other ranks, under shard=.
@@ -297,7 +294,7 @@ class IndexBatches(Iterator[Any]):
         return self._draw()
 
     def exhausted(self, length: int | None) -> bool:
-        """Whether a stateful sampler is exhausted, and all its batches were returned to the caller.
+        """Returns True if a stateful sampler is exhausted, and all its batches were returned to the caller.
 
         If `length`, the sampler's, does not rule that out, one more batch is drawn to find out, and kept.
         """
@@ -407,5 +404,5 @@ def check_versions(dataset: Any, stored: list[Any]) -> None:
 
 
 def is_versions(value: object) -> bool:
-    """Whether a value of a state has the form that `packed_state` gives it."""
+    """Returns True if a value of a state has the form that `packed_state` makes."""
     return isinstance(value, list) and all(isinstance(each, list) and [type(part) for part in each] == [int, str] for each in value)

@@ -29,7 +29,7 @@ _UNKNOWN = 1 << 62
 
 
 def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> dict[str, Any]:
-    """What a state has of its own, or in another way than other states, under shard=: nothing in it is about one rank."""
+    """Entries of a state that differ under shard=: no entry is about one rank."""
     size, least = _batch(settings)
     samples = (epoch_state.position - epoch_state.split_at) * size
     count = length_of(sharded)
@@ -51,7 +51,7 @@ def splits_of(state: dict[str, Any]) -> tuple[Split, ...]:
 
 
 def is_split(split: Any) -> bool:
-    """Whether a value has the form of a state's "split"."""
+    """Returns True if a value has the form of a state's "split"."""
     if split is None:
         return True
     if not isinstance(split, dict) or not isinstance(split.get("order"), str) or not isinstance(split.get("rule"), str):
@@ -98,7 +98,7 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
 
 
 def _batch(settings: Settings) -> tuple[int, int]:
-    """What one index of the index sampler stands for in the order: how many at most, and how many at least."""
+    """(most, least) samples of the order for which one index of the index sampler stands."""
     index = settings.index_sampler
     if index is settings.sharded:
         return 1, 1
@@ -171,7 +171,7 @@ def _of_subsets(dataset: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_samplers(sharded: Sharded, epoch_state: EpochState) -> Iterator[tuple[str, Any]]:
-    """What the user's sampler, and those that it is made of, draw from, as far as their classes are known here."""
+    """Properties from which the user's sampler, and those inside it, draw, as far as their classes are known here."""
     for each in _samplers(sharded):
         kind = type(each)
         yield "a sampler of the class", f"{kind.__module__}.{kind.__qualname__}"

@@ -45,8 +45,8 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         settings: the loader's settings.
         progress: the loader's progress, whose epoch_state is set to the result.
         epoch: the epoch's number.
-        base_drawn: whether the epoch will draw a base seed.
-        kept: whether persistent workers of an earlier epoch continue, with the base seed that was drawn then.
+        base_drawn: True if the epoch will draw a base seed.
+        kept: True if persistent workers of an earlier epoch continue, with the base seed that was drawn then.
     """
     if isinstance(settings.dataset, Mixture):
         settings.dataset.set_epoch(epoch)
@@ -82,7 +82,7 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
         return
     epoch_state.start = {**epoch_state.start, "default": own}
     epoch_state.now = {name: state for name, state in epoch_state.now.items() if name != "default"}
-    if not settings.iterable and not epoch_state.replicas:  # what these yield may follow from the base seed
+    if not settings.iterable and not epoch_state.replicas:  # samples of these may follow from the base seed
         epoch_state.base_seed, epoch_state.drawn = None, True
 
 
@@ -265,7 +265,7 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
 
 
 def _source(settings: Settings) -> SamplerFacts:
-    """What is known of the sampler that makes the order: under shard= of the user's own, where there is one."""
+    """Facts about the sampler that makes the order: under shard=, of the user's own sampler if there is one."""
     sampler = innermost(settings)
     source = getattr(sampler, "sampler" if isinstance(sampler, ShardedSampler) else "batches", None) if _sharded(settings) else None
     return settings.order if source is None else facts_of(source)
@@ -284,13 +284,13 @@ def _is_known(settings: Settings) -> bool:
 
 
 def _draws_default(settings: Settings) -> bool:
-    """Whether an order that is not of (seed, epoch) alone may be drawn from torch's global generator."""
+    """Returns True if an order that does not follow from (seed, epoch) alone may be drawn from torch's global generator."""
     own = _own_generators(settings)
     return torch.default_generator in own or (not own and not _source(settings).draws_nothing)
 
 
 def _draws_then_rests(settings: Settings) -> bool:
-    """Whether all of a pass's order that is drawn from torch's global generator is drawn at its first index."""
+    """Returns True if all draws of a pass's order from torch's global generator happen at its first index."""
     if _source(settings).draws_nothing:
         return True
     settled = settings.order.draws_at_first or settings.order.is_stateful

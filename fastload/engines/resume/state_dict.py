@@ -243,7 +243,7 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         check_split(settings, state)
         ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
         if settings.sharded is not None and settings.sharded is not settings.index_sampler and not state["beyond"]:
-            del ours["batch_size"]  # what ranks had is counted in samples
+            del ours["batch_size"]  # samples of ranks are counted, not batches
         ours["seed"] = settings.seed
         name = type(epoch_start.innermost(settings)).__name__
         if state["sampler"].get("name") != name:

@@ -47,12 +47,12 @@ class AssembledBatch:
 
 
 class _Rows(NamedTuple):
-    """The rows of a batch that are left.
+    """The rows that are left of a batch.
 
     Attributes:
-        images: of all rows, by field.
-        sources, indices: of each row its dataset's number, and its sample there.
-        stored: the fields of each row that are read from its record.
+        images: images of all rows, by field.
+        sources, indices: for each row, the number of its dataset, and its sample there.
+        stored: fields of each row that are read from its record.
         native: the fields beside the images that lie in the slot, of all rows, by field.
     """
 
@@ -268,7 +268,7 @@ class BatchAssembler:
         return True
 
     def _is_whole(self, batch: core.Batch, alone: bool, keep: list[int] | None) -> bool:
-        """Whether the batch is made of whole columns, and not of samples: where its rows lie as default_collate or collate= has them."""
+        """Returns True if the batch is made of whole columns, not of samples: its rows lie as default_collate or collate= needs them."""
         if self._form is None:
             return self._collate is None and self._batched and self.layout is EQUAL
         if alone or self._form.form == "list":

@@ -1,11 +1,10 @@
-"""BucketPass: what one pass of a loader asks for of datasets in buckets, told to their fetchers ahead of its batches.
-
-BatchFetch: the records of a batch that lie in buckets, on their way into the cache or into the batch.
+"""BucketPass: the requests of one pass of a loader for datasets in buckets, announced to their fetchers ahead of its batches. BatchFetch:
+the records of one batch that lie in buckets, on their way into the cache or into the batch.
 
 NOTE [ fetch: a batch waits for its own records only ]
 A batch whose records are not all in the cache is held (core.Batch.hold): it takes its slot in its turn, and its rows are queued for the
-decoders when the fetcher's thread has the last of them. So no decoder waits for the network, and a batch whose records are there is not
-behind one whose are not. The fetcher refers to a batch weakly: one that is dropped is not fetched for.
+decoders when the fetcher's thread has the last of them. So no decoder waits for the network, and a batch with all its records does not wait
+behind one without. The fetcher refers to a batch weakly: one that is dropped is not fetched for.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _SIGNALS_S = 0.25
 
 
 class BatchPart(NamedTuple):
-    """What a batch needs of one dataset in a bucket.
+    """A batch's share of one dataset in a bucket.
 
     Attributes:
-        files: of the dataset.
-        rows: of the batch.
+        files: files of the dataset.
+        rows: rows of the batch.
         indices: the samples in them.
         missing: their units that are not in the cache.
-        share: what the batch is of a pass.
+        share: the batch's share of a pass.
     """
 
     files: RemoteFiles
@@ -51,10 +50,10 @@ class BatchPart(NamedTuple):
 
 
 class BatchFetch:
-    """What one batch needs of datasets in buckets, and what became of it. See NOTE [ fetch: a batch waits for its own records only ].
+    """Fetch of one batch's records in buckets, and its errors. See NOTE [ fetch: a batch waits for its own records only ].
 
     Attributes:
-        error: why a record could not be fetched.
+        error: the reason why a record could not be fetched.
     """
 
     def __init__(self, batch: core.Batch, parts: Sequence[BatchPart]) -> None:
@@ -126,12 +125,12 @@ _Positions = npt.NDArray[np.int64]
 
 
 class BucketPass:
-    """One pass over a view with datasets in buckets. What is fetched ahead for it goes with the last reference to it.
+    """One pass over a view with datasets in buckets. Bytes fetched ahead for it go with the last reference to it.
 
     Args:
-        view: what the loader's positions are.
+        view: the view in which the loader's positions count.
         remote: the datasets in buckets, by source.
-        coverage: of the pass.
+        coverage: the samples that the pass may ask for.
     """
 
     def __init__(self, view: NativeView, remote: Mapping[int, RemoteFiles], coverage: Coverage) -> None:
@@ -166,11 +165,11 @@ class BucketPass:
         return needed
 
     def share(self, source: int, opens: _Positions, asks: _Positions) -> PassShare:
-        """What a batch is of the pass over one source.
+        """A batch's share of the pass over one source.
 
         Args:
-            source: the dataset's.
-            opens: what `opens` says of the batch.
+            source: number of the dataset.
+            opens: positions that `opens` returned for the batch.
             asks: the batch's samples of the source.
         """
         owner, files = self._passes[source], self._remote[source]

@@ -17,11 +17,11 @@ from fastload.sampling.sampler import ShardSampler
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """What a pass will ask for.
+    """The samples that a pass may ask for.
 
     Attributes:
-        needed: of each, whether the pass asks for it.
-        block: samples of a block, where the pass asks for blocks of consecutive positions, each within a short time; block k begins at
+        needed: for each sample, True if the pass asks for it.
+        block: samples of a block, if the pass asks for blocks of consecutive positions, each within a short time; block k begins at
             position k * block. 0: it does not.
         buffer: most samples of such blocks that are open at a time and not asked for yet.
     """

@@ -96,7 +96,7 @@ class DevicePrefetcher:
             return len(self._waiting) + self._busy + len(self._done)
 
     def exhausted(self, ended: bool) -> bool:
-        """Whether nothing is left to take. Raises ClosedError if close() was called before the pass had `ended`."""
+        """Returns True if no batch is left to take. Raises ClosedError if close() was called before the pass had `ended`."""
         if not ended:
             self._check()
         return not self.undelivered

@@ -46,9 +46,9 @@ class ThreadEngine:
     2. announce() starts the read-ahead of a batch, and the batch's submit() queues it. A batch belongs to its holder.
 
     Attributes:
-        has_stored: whether any delivered field is read per row, from records.
-        image_parts: by name of each image the number of its part of a batch, or the list of those of its views.
-        row_fields: what rows have natively beside the images; None: nothing.
+        has_stored: True if any delivered field is read per row, from records.
+        image_parts: by name of each image, the number of its part of a batch, or the list of its views' parts.
+        row_fields: fields that rows have natively beside the images; None: there are none.
     """
 
     def __init__(self, view: NativeView, threads: int, outputs: list[core.Output], depth: int, batch_size: int) -> None:
@@ -119,7 +119,7 @@ class ThreadEngine:
         return batch
 
     def _is_more(self, batch: core.Batch) -> bool:
-        """Whether a batch is larger than all before it, or than all slots that are left, since the ring gives back what a huge one took."""
+        """Returns True if a batch is larger than all before it, or than all slots that are left: the ring gives huge slots back."""
         return batch.bytes > self._largest or (batch.bytes >= ASKED_FROM and batch.bytes > self.ring.counts()["bytes"])
 
     def _require_room(self, batch: core.Batch, described: str) -> None:
@@ -185,7 +185,7 @@ class ThreadEngine:
 
     @property
     def in_buckets(self) -> bool:
-        """Whether any data lies in a bucket."""
+        """True if any data lies in a bucket."""
         return bool(self._remote)
 
     def redo(self, batch: core.Batch, row: int, source: int, index: int) -> bool:

@@ -1,4 +1,5 @@
-"""ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin early.
+"""ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin early. NativeIterator: iterates
+packed data by native threads, with a number of batches in flight.
 
 NOTE [ epochs: the next one, begun early ]
 When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, on the
@@ -11,8 +12,6 @@ undone. Nor is any without workers, where torch draws nothing of the order at it
 Files outside of packed data, in place or attached, may change between the early reading and iter(). So the batches that are in flight at
 iter() are marked, and rows of theirs whose files have another stamp (inode, size, times of change) are made again when their batch is
 finished. Only the files of those batches are asked for their status; batches that are submitted later read the files as they are then.
-
-NativeIterator: iterates packed data by the thread engine, with a number of batches in flight.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class IndexQueue:
 
     @property
     def exhausted(self) -> bool:
-        """Whether take() will give no index batch any more."""
+        """True if take() will return no more index batches."""
         return self.batches is None and not self._drawn
 
     def begin(self) -> None:
@@ -87,7 +86,7 @@ class IndexQueue:
         return self._drawn.popleft() if self._drawn else None
 
     def drop(self) -> None:
-        """Gives up what is left."""
+        """Drops all index batches that are left."""
         self.batches = None
         self._drawn.clear()
 
@@ -114,9 +113,8 @@ class NativeIterator(LoaderIterator):
     2. A batch's error is raised when that batch's turn comes, and the batches after it stay deliverable.
     3. When the sampler is exhausted, free depth is used by `successor`, the next epoch begun early, if the loader makes one.
     4. If batches are moved or transformed, a thread does that ahead of the loop: see fastload.engines.threads.device_prefetch. It runs
-    from the
-       first start() without a depth until the end of the pass, close(), or the iterator's collection. Batches in flight and batches moved
-       ahead are then limited separately.
+       from the first start() without a depth until the end of the pass, close(), or the iterator's collection. Batches in flight and
+       batches moved ahead are then limited separately.
     5. Dropping the iterator half-way is safe: see core.Batch.
     """
 
@@ -144,7 +142,7 @@ class NativeIterator(LoaderIterator):
         self._succeeded = False
         self._announced: deque[core.Batch | Exception] = deque()
         self._in_flight: deque[core.Batch | Exception] = deque()
-        self._numbers: deque[int] = deque()  # of the batches in flight, then of the announced ones
+        self._numbers: deque[int] = deque()  # numbers of the batches in flight, then of the announced ones
         self._depth, self._in_order, self._batched = plan.depth, plan.settings.in_order, plan.settings.auto_collation
         self._threaded = plan.finished_ahead and bool(engine.core.threads)
         self._view = engine.view.at(epoch_state.epoch)
@@ -211,11 +209,11 @@ class NativeIterator(LoaderIterator):
 
     @property
     def usable(self) -> bool:
-        """Whether it can go on with another pass: it belongs to this process."""
+        """True if it can go on with another pass: it belongs to this process."""
         return self._engine.pid == os.getpid()
 
     def drop(self) -> None:
-        """Gives up what is left of the pass: its batches in flight, and its thread."""
+        """Ends the pass: drops its batches in flight, and ends its thread."""
         self.close()
         self._index_queue.drop()
         self._in_flight.clear()
@@ -375,7 +373,7 @@ class ThreadEpochs:
         return self._start(plan, engine, epoch_state).begin().start()
 
     def engine(self, plan: ExecutionPlan) -> ThreadEngine:
-        """This process's engine. It is made again after a fork, after close(), and if the plan that it depends on changed."""
+        """The engine of this process. It is made again after a fork, after close(), and if the plan that it depends on changed."""
         engine = self.running if self.running is not None and not self.running.core.closed else None
         if engine is not None and plan is self._plan:
             return engine
@@ -403,7 +401,7 @@ class ThreadEpochs:
 
     @property
     def running(self) -> ThreadEngine | None:
-        """This process's engine, if there is one."""
+        """The engine of this process, if there is one."""
         return self._engine if self._engine is not None and self._engine.pid == os.getpid() else None
 
     @property
@@ -465,7 +463,7 @@ class ThreadEpochs:
         return iterator
 
     def _is_right(self, plan: ExecutionPlan, early: EarlyEpoch, epoch_state: EpochState) -> bool:
-        """Whether the early epoch was made from what iter() finds now, which has begun its epoch with `epoch_state`."""
+        """Returns True if everything that made the early epoch is as iter() finds it now; iter() has begun its epoch with `epoch_state`."""
         settings = plan.settings
         if early.plan is not plan or not _can_begin_early(settings):
             return False
@@ -494,7 +492,7 @@ def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
 
 
 def _can_begin_early(settings: Settings) -> bool:
-    """Whether what iter() of the next epoch draws can be drawn now, and undone."""
+    """Returns True if the draws of the next epoch's iter() can be made now, and undone."""
     return settings.num_workers > 0 and settings.order.can_be_undone
 
 

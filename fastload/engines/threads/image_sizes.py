@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class ImageLayout(NamedTuple):
-    """How the images of a batch lie in its slot.
+    """Layout of a batch's images in its slot.
 
     Attributes:
         kind: "equal": all have one size. "list": each has its own size, one after another. "padded": each has its own size, in the top left
             corner of a frame of zeros as large as the batch's largest height and width.
-        pad_to: what the sides of a frame are multiples of.
-        even: boxes and other rows of any number begin at equal steps from sample to sample, and not one right after another.
-        bounded: the sizes that are known before the images are made are the largest that they can have.
+        pad_to: number of which the sides of a frame are multiples.
+        even: True if boxes and other rows of any number begin at equal steps from sample to sample; False if one right after another.
+        bounded: True if the sizes known before the images are made are upper bounds.
     """
 
     kind: str = "equal"
@@ -38,7 +38,7 @@ EQUAL, LIST = ImageLayout(), ImageLayout("list")
 
 
 def layout_for(collate_fn: Any) -> ImageLayout:
-    """How images of different sizes, and rows of any number, lie for a collate_fn other than torch's, which stacks them."""
+    """Layout of images of different sizes, and of rows of any number, for a collate_fn other than torch's, which stacks them."""
     if not isinstance(collate_fn, Collate):
         return LIST
     even = collate_fn.form == "padded"
@@ -52,7 +52,7 @@ class BatchSizes:
     Attributes:
         sizes: uint32 (parts, rows, 2), width and height; 0 x 0 of a row that cannot be made. Where the layout is bounded, the largest.
         failed: (row, reason) of each such row.
-        layout: how they lie.
+        layout: layout of the images.
     """
 
     sizes: npt.NDArray[np.uint32]
@@ -101,7 +101,7 @@ def batch_sizes(
 def _sizes_of(
     dataset: NativeDataset, indices: npt.NDArray[np.uint64], seed: int, epoch: int
 ) -> tuple[npt.NDArray[np.uint32], list[tuple[int, bool, str]]]:
-    """As core.image_sizes gives them, for all images."""
+    """Sizes of all images, and the samples without, as core.image_sizes returns them."""
     fixed = dataset.images.fixed_sizes(dataset.plan)
     if fixed is not None:
         one = np.array([(width, height) for height, width in fixed], np.uint32)
@@ -119,7 +119,7 @@ def _sizes_of(
 
 
 def _listed(made: BatchSizes) -> BatchSizes:
-    """The same, as "equal" where the rows do not differ."""
+    """The sizes, laid out as "equal" if the rows do not differ."""
     same = not made.failed and bool((made.sizes == made.sizes[:, :1]).all())
     return replace(made, layout=EQUAL._replace(even=made.layout.even)) if same else made
 

@@ -1,6 +1,5 @@
-"""NativeRows: the fields beside the image that lie in a batch's slot, as tensors of single samples or of the whole batch.
-
-SlotImages: the images of a batch whose sizes may differ, as tensors of single samples or of the whole batch.
+"""NativeRows: the fields beside the image that lie in a batch's slot; SlotImages: the images, whose sizes may differ. Both as tensors of
+single samples or of the whole batch.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class SlotImages:
 
     Args:
         batch, lease: a ready batch, and its memory, which the tensors keep.
-        part: which of its parts.
-        layout: as its images were asked for; where all happen to have one size they lie as "equal".
-        alone: by row, a batch of that row alone, and its memory: what was made in its place, of any size.
+        part: number of the batch's part.
+        layout: the layout that was asked for; where all images happen to have one size they lie as "equal".
+        alone: by row, (batch of that row alone, its memory), of any size: it was made in place of the row.
         keep: the rows that are left; None: all.
     """
 
@@ -112,9 +111,9 @@ class NativeRows:
         native: the field.
         memory: the batch's lease, which the tensors keep; or an array, where the field outgrew its room there.
         starts: the first byte of each row's values, and the end.
-        kept: how many values of each row there are; None of masks, which have one.
+        kept: number of values in each row; None for masks, which have one.
         sizes: (height, width) of each row's image.
-        frame: of what each row's image lies in the top left corner; None: nothing larger.
+        frame: size of the frame in whose top left corner each row's image lies; None: there is no larger frame.
     """
 
     native: NativeField
@@ -164,7 +163,7 @@ class NativeValues:
     Attributes:
         rows: all of them.
         instead: by row, the rows of a batch of that row alone, which was made in its place.
-        keep: which are kept; None: all.
+        keep: the rows that are kept; None: all.
     """
 
     rows: NativeRows
@@ -225,9 +224,9 @@ def native_values(
 
     Args:
         batch, lease: a batch that was leased, and its memory, which the tensors keep.
-        fields: of its rows.
-        layout: as its images were asked for; where all happen to have one size they lie as "equal".
-        instead: by row, a batch of that row alone, and its memory: what was made in its place.
+        fields: fields of the batch's rows.
+        layout: the layout that was asked for; where all images happen to have one size they lie as "equal".
+        instead: by row, (batch of that row alone, its memory): it was made in place of the row.
         keep: the rows that are left; None: all.
     """
     found = _rows_of(batch, lease, fields, layout)

@@ -1,8 +1,8 @@
 """Packing on a Ray cluster: each shard of N consecutive samples of the order is a task, which any node can do alone.
 
 NOTE [ cluster: what is durable when ]
-The order of the samples, cut after every N-th, says what is in which shard, what its file is called and what keys its samples have. So the
-bytes of a shard do not depend on who writes it, nor on what became of the others. OUT is a folder that all nodes share, or a URL.
+The order of the samples is cut after every N-th. That decides the samples of each shard, the name of its file and the keys of its samples.
+So the bytes of a shard do not depend on its writer, nor on the fate of the others. OUT is a folder that all nodes share, or a URL.
 1. The driver writes progress.json first: the options, and a token of this run. A task publishes only where it finds its own token, so that
    a driver that was replaced by another one stops.
 2. A task makes its shard under a temporary name, or in a folder of its node for a URL; then it publishes the shard, the shard's section of

@@ -20,12 +20,12 @@ PROBES = 100
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """What the user named as SRC, for a process on another node.
+    """The user's SRC, for a process on another node.
 
     Attributes:
         source: a path, a list of paths, or an object that is sent by pickle.
-        options: for reading it.
-        folder: the driver's working directory, from which relative paths go out.
+        options: options for reading it.
+        folder: the driver's working directory, to which relative paths refer.
     """
 
     source: object
@@ -55,17 +55,17 @@ class ClusterPlan:
 
     Attributes:
         spec: the source.
-        options: how its samples become records.
-        samples: of a shard.
-        threads: of a task.
+        options: options by which samples become records.
+        samples: number of samples in a shard.
+        threads: number of threads of a task.
         out: the shared folder, absolute, or the URL.
         staging: the folder of each node in which shards for a URL are made; None: the system's for temporary files.
         offset: number in the name of the first shard.
-        token: of the driver's run.
+        token: token of the driver's run.
         identity: digest of options and fields, which done-records name.
-        digest: of the names of the source's samples.
+        digest: digest of the names of the source's samples.
         probe: position of a sample that the driver could read; -1: there was none.
-        storage_options: of the URL. They may be secret, and go to the tasks only.
+        storage_options: options of the URL's store. They may be secret, and go to the tasks only.
     """
 
     spec: SourceSpec

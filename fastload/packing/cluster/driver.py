@@ -1,6 +1,5 @@
-"""The driver of a pack on a cluster: submits a task for each range of the order, and makes the dataset of what they published.
-
-RayEngine: runs the tasks of a pack on a Ray cluster. It is the only module that imports ray, and does so where it is asked for.
+"""The driver of a pack on a cluster: submits a task for each range of the order, and makes the dataset of the shards that they published.
+RayEngine runs the tasks on a Ray cluster: this is the only module that imports ray, and it does so at RayEngine's use.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class RayEngine:
 
         Args:
             plan: sent to each process that runs one.
-            numbers: of the ranges.
+            numbers: numbers of the ranges.
             first_wins: after a task failed at a sample, tasks of earlier ranges are still waited for, and no others: the last result that
                 comes is not always the earliest failure, which is for the caller to choose. Other failures end the iteration at once.
 

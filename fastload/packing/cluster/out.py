@@ -1,7 +1,4 @@
-"""ClusterOut: OUT of a pack on a cluster as the driver has it: what is there, the begin, and the commit.
-
-OUT of a pack on a cluster at a URL.
-"""
+"""ClusterOut: OUT of a pack on a cluster, a folder or a URL, as the driver sees it: its state, the begin, and the commit."""
 
 from __future__ import annotations
 
@@ -34,13 +31,13 @@ _SIDECAR = "index-00000.bin"
 
 
 class ClusterOut(ABC):
-    """OUT, for one run of the driver.
+    """OUT during one run of the driver.
 
     Attributes:
-        title: for messages.
-        place: for the tasks: an absolute path, or the URL.
+        title: name of OUT in messages.
+        place: OUT as the tasks take it: an absolute path, or the URL.
         offset: number in the name of the first shard.
-        journal: of a pack that was begun before and is to be resumed; None: there is none.
+        journal: journal of a pack that was begun before and is to be resumed; None: there is none.
         finished: the manifest of a dataset that is complete and was to be resumed.
     """
 
@@ -66,12 +63,12 @@ class ClusterOut(ABC):
 
     @abstractmethod
     def commit(self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]) -> Manifest:
-        """Writes the sidecar, then the manifest, and removes what only the tasks needed; the manifest with its sidecar.
+        """Writes the sidecar, then the manifest, and removes the files that only the tasks needed; returns the manifest with its sidecar.
 
         Args:
             manifest: names shards that were published.
             sections: size and checksum of each shard's section, by the shard's name.
-            etags: of the shards' objects, by name.
+            etags: ETags of the shards' objects, by name.
 
         Raises:
             DatasetError: a section is missing or damaged.
@@ -194,7 +191,7 @@ class BucketOut(ClusterOut):
             return None
         try:
             return ClusterJournal.from_bytes(data, self.title)
-        except PackError:  # of a push, or damaged: parts of a dataset all the same
+        except PackError:  # a push's journal, or a damaged one: parts of a dataset all the same
             return None
 
     def _remove(self, names: Iterator[str]) -> None:
@@ -212,7 +209,7 @@ class BucketOut(ClusterOut):
 
 
 def _made_by(journal: ClusterJournal, manifest: Manifest | None) -> bool:
-    """Whether the manifest at a URL is that of the pack which a journal began, and not that of the dataset which it is to replace."""
+    """Returns True if the manifest at a URL belongs to the pack that a journal began, and not to the dataset that it will replace."""
     return manifest is not None and all(file_number(shard.file) >= journal.offset for shard in manifest.shards)
 
 

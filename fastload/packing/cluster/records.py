@@ -36,10 +36,10 @@ def section_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class ClusterJournal:
-    """What progress.json says of a pack on a cluster.
+    """Content of progress.json for a pack on a cluster.
 
     Attributes:
-        token: of the driver that wrote it last.
+        token: token of the driver that wrote it last.
         schema: the fields of every sample, as JSON values.
         options: the options of the pack, `shard_samples` among them.
         offset: number in the name of the first shard.
@@ -81,11 +81,11 @@ class ClusterJournal:
 
 @dataclass(frozen=True)
 class DoneRecord:
-    """What is known of the shard of one range of the order, once it is published.
+    """Record of the shard of one range of the order, once it is published.
 
     Attributes:
-        shard: its entry, as of a dataset that it is alone in; None: all samples of the range were left out, and there is no shard.
-        etag: of its object at a URL; None in a folder, and for stores that have none.
+        shard: its entry in the manifest, as if it were alone in a dataset; None: all samples of the range were left out: there is no shard.
+        etag: ETag of its object at a URL; None in a folder, and for stores that have none.
         section: size and CRC32C of its section of the sidecar.
         state: the tally of the range, as `Tally.state` returns it.
     """

@@ -32,7 +32,7 @@ class RangeDone:
     """Result of a task: the shard of a range is published.
 
     Attributes:
-        number: of the range, from 0.
+        number: number of the range, from 0.
         record: the done-record.
         packed: samples that this task wrote; 0 where the shard was there.
     """
@@ -47,10 +47,10 @@ class RangeFailed:
     """Result of a task that could not make its shard.
 
     Attributes:
-        number: of the range, from 0.
-        error: what is wrong.
-        place: the place in the order of the sample that cannot be packed; -1: it is not a sample that is wrong.
-        deep: whether that sample has more than 8 bits a channel.
+        number: number of the range, from 0.
+        error: the failure.
+        place: place in the order of the sample that cannot be packed; -1: the failure is not a sample's.
+        deep: True if that sample has more than 8 bits a channel.
     """
 
     number: int

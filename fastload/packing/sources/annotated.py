@@ -1,8 +1,7 @@
-"""AnnotatedFiles: what sources of images in files of their own have in common, whose other values lie in files beside them.
+"""AnnotatedFiles: base of sources of images in files of their own, whose other values lie in files beside them; label maps; and splits.
 
-Label maps: pictures whose pixels are numbers of classes or objects. They are read as the numbers that the file has, not as colours.
-
-Splits of a dataset: the parts of which a pack takes one, and the folders they lie in.
+A label map is a picture whose pixels are numbers of classes or objects. It is read as the numbers that the file has, not as colours. Splits
+are the parts of a dataset of which a pack takes one, each with its folders.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LabelMap = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 _LOSSY = ("JPEG", "AVIF", "HEIF", "JPEG2000", "JXL")
 _SPREAD = {"L;2": 85, "L;4": 17}
-"""What Pillow multiplies grey values of 2 and 4 bits by, to spread them over 8."""
+"""Factor by which Pillow multiplies grey values of 2 and 4 bits, to spread them over 8."""
 
 
 def read_label_map(data: bytes) -> LabelMap:
@@ -90,7 +89,7 @@ def fitted(labels: LabelMap, dtype: str) -> LabelMap:
 
 
 def some_are_deep(paths: Sequence[str]) -> bool:
-    """Whether one of some files, spread over all, has pixels of 16 bits, by its header; one that cannot be read is passed over."""
+    """Returns True if one of some files, spread over all, has pixels of 16 bits, by its header; one that cannot be read is skipped."""
     there = [path for path in paths if path]
     for path in there[:: max(1, len(there) // FIRST_TRIES)]:
         try:
@@ -102,7 +101,7 @@ def some_are_deep(paths: Sequence[str]) -> bool:
 
 
 def is_deep(data: bytes) -> bool:
-    """Whether a picture's file has grey pixels of more than 8 bits, by its header. Raises as `read_label_map` does."""
+    """Returns True if a picture's file has grey pixels of more than 8 bits, by its header. Raises as `read_label_map` does."""
     if data[:2] == b"\xff\xd8":  # a JPEG
         return False
     with opened_image(data) as image:
@@ -241,7 +240,7 @@ class AnnotatedFiles:
         return sum(size for size, _ in stamps), max(time for _, time in stamps)
 
     def fields_of(self, position: int) -> None:
-        """None: the files beside it have to be read."""
+        """Returns None: the fields are known only when the files beside the image are read."""
 
     def place(self, position: int) -> Place:
         path = self._images[position]

@@ -1,12 +1,10 @@
 """Arrow files, as Hugging Face's library keeps its datasets: in its cache, and in folders that save_to_disk() wrote. Needs pyarrow.
 
 NOTE [ arrow: images are left where they are ]
-Of a record batch everything is read but the buffer of the images' bytes, into memory of the batch's own size whose other pages nobody
-touches. The addresses of the buffers in it tell where they lie in the file: that gives each image its place, from which it is read by
-itself. No file is mapped, so that one that is cut meanwhile is an error, and a batch's values are validated before the first is used.
-Batches that are compressed are read and decompressed as a whole, and their images have no place.
-
-The messages of an Arrow file, found without reading what they hold.
+A record batch is read whole but for the buffer of the images' bytes, into memory of the batch's own size; nobody touches the pages of that
+buffer. The addresses of the buffers in memory tell where they lie in the file: that gives each image its place, from which it is read by
+itself. No file is mapped, so that a file that is cut meanwhile is an error, and a batch's values are validated before the first is used.
+Compressed batches are read and decompressed whole, and their images have no place.
 
 Source: the Arrow columnar format, "Serialization and interprocess communication": a stream of messages, each a length, metadata in a
 flatbuffer and a body; a file (ARROW1) holds such a stream behind its first 8 bytes. Of the flatbuffers (Message.fbs) only these are read:
@@ -52,12 +50,12 @@ class Message:
     """One message.
 
     Attributes:
-        offset: in the file.
-        size: of its length and metadata, bytes: where its body begins.
+        offset: first byte of the message in the file.
+        size: bytes of its length and metadata: its body begins there.
         body: bytes of its body.
         kind: SCHEMA, DICTIONARY, BATCH, or another.
-        rows: of a record batch.
-        compressed: whether its buffers are.
+        rows: number of rows of a record batch.
+        compressed: True if its buffers are compressed.
     """
 
     offset: int
@@ -72,8 +70,8 @@ def messages(path: str, size: int, read: Callable[[int, int], bytes]) -> Iterato
     """The messages of a file in their order.
 
     Args:
-        path: for errors.
-        size: of the file.
+        path: path of the file, for errors.
+        size: bytes of the file.
         read: reads a number of bytes at an offset.
 
     Raises:
@@ -117,7 +115,7 @@ def _number(form: str, data: bytes, at: int) -> int:
 
 
 def _slot(data: bytes, table: int, field: int) -> int:
-    """Where a field of a table is; 0: it has its default."""
+    """Place of a field of a table; 0: the field has its default."""
     entries = table - _number("<i", data, table)
     at = 4 + 2 * field
     found = _number("<H", data, entries + at) if at + 2 <= _number("<H", data, entries) else 0
@@ -138,13 +136,13 @@ _OF = re.compile(r"-\d{5}-of-\d{5}$")
 
 @dataclass(frozen=True)
 class _Batch:
-    """A record batch; of its images the bytes are not in it, unless it is compressed.
+    """A record batch without the bytes of its images, unless it is compressed.
 
     Attributes:
         columns: a pyarrow.RecordBatch.
-        offsets, sizes: of each image's bytes in its file; None where they are in the batch.
-        given: whether an image has bytes.
-        memory: what the columns lie in.
+        offsets, sizes: place of each image's bytes in its file; None if they are in the batch.
+        given: for each row, True if its image has bytes.
+        memory: memory in which the columns lie.
     """
 
     columns: Any
@@ -213,7 +211,7 @@ class ArrowSource(NumberedInFiles):
         data = self._ranges.read(number, message.offset, message.size + message.body)
         try:
             return self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
-        except Exception as error:  # of a damaged file pyarrow raises whatever it meets
+        except Exception as error:  # pyarrow raises any error on a damaged file
             raise PackError(f"{self.paths[number]}: its schema cannot be read: {brief(error)}") from error
 
     def __len__(self) -> int:
@@ -288,7 +286,7 @@ class ArrowSource(NumberedInFiles):
 
     def _read_batch(self, number: int, message: Message) -> _Batch:
         whole = message.size + message.body
-        memory = mmap.mmap(-1, whole)  # of no file: pages that are not written take no memory
+        memory = mmap.mmap(-1, whole)  # anonymous: pages that are not written take no memory
         base = self._arrow.py_buffer(memory)
         self._fill(number, message, memory, 0, whole if message.compressed else message.size)
         columns = self._arrow.ipc.read_record_batch(self._arrow.ipc.read_message(base), self._schema)
@@ -321,7 +319,7 @@ class ArrowSource(NumberedInFiles):
 
 
 def _edges(data: Any) -> npt.NDArray[np.int64]:
-    """Where each value of a column of bytes begins in its buffer, and where the last one ends."""
+    """Offsets at which the values of a column of bytes begin in its buffer, and the end of the last one."""
     dtype = np.dtype(np.int64 if str(data.type).startswith("large_") else np.int32)
     return np.frombuffer(data.buffers()[1], dtype, len(data) + 1, data.offset * dtype.itemsize).astype(np.int64)
 

@@ -1,6 +1,5 @@
-"""ArrowColumns: which columns of an Arrow schema are image, label and other fields, and their values; for Parquet and Arrow files.
-
-DeclaredColumns: the columns of a file that `fastload export` wrote, whose metadata says which fields they are.
+"""ArrowColumns: the columns of an Arrow schema, sorted into image, label and other fields, and their values; for Parquet and Arrow files.
+DeclaredColumns: the columns of a file that `fastload export` wrote, whose metadata declares their fields.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ class ArrowColumns:
     Attributes:
         image: the column of the image.
         image_field: its field.
-        names: of the other columns: what each is called as a field.
-        box_format: of the boxes of columns of objects; None: there are none, or they are JSON.
-        classes: names of the labels, of the sample or of its objects; None where there are none.
-        notices: for the summary.
+        names: name of each other column as a field.
+        box_format: format of the boxes in columns of objects; None: there are none, or they are JSON.
+        classes: names of the labels, of the sample or of its objects; None if there are none.
+        notices: notices for the summary.
 
     Raises:
         PackError: no column can be the image, or several; two are of one name; a name is no text.
@@ -193,14 +192,14 @@ class ArrowColumns:
 
     @property
     def has_pictures(self) -> bool:
-        """Whether there are images or masks besides the image."""
+        """True if there are images or masks besides the image."""
         return bool(self._pictures)
 
     def _is_deep(self, scalar: Any, file: str) -> bool:
         try:
             return is_deep(self._picture("", scalar, "", file))
         except (FastloadError, OSError):
-            return False  # that sample's own error
+            return False  # it is the sample's own error
 
     def _picture(self, name: str, scalar: Any, column: str, file: str) -> bytes:
         """The bytes of a further image: those in the row, or of the file that it names."""
@@ -229,10 +228,10 @@ class ArrowColumns:
         """The fields of a row, by name.
 
         Args:
-            name: of the sample.
+            name: name of the sample.
             columns: a table or record batch, with all columns.
-            row: in it.
-            file: that it is in, to which paths of images are relative.
+            row: number of the row in it.
+            file: the file of the table, to which paths of images are relative.
 
         Raises:
             PackError: a value is null that may not be.
@@ -294,12 +293,12 @@ def python_value(scalar: Any, what: str) -> Any:
 
 
 def brief(error: Exception) -> str:
-    """What pyarrow says, on one line and not longer than one."""
+    """pyarrow's message, cut to one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> ArrowColumns | DeclaredColumns:
-    """What the columns of an Arrow schema are: by its metadata, or else by their names and types. Raises as `ArrowColumns` does."""
+    """Fields of the columns of an Arrow schema: by its metadata, or else by their names and types. Raises as `ArrowColumns` does."""
     meta = schema.metadata or {}
     try:
         fields, classes = declared(get_object(parse_json(meta[b"fastload.fields"]), "the metadata"))
@@ -341,7 +340,7 @@ class DeclaredColumns:
         return os.path.join(os.path.dirname(file), path)
 
     def settle(self, columns: Any, file: str) -> None:
-        """Nothing: the fields are known."""
+        """Does nothing: the fields are known."""
 
     def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name; arguments are those of `ArrowColumns.values`. Raises PackError for what is no such value."""

@@ -44,12 +44,12 @@ class CocoFiles(AnnotatedFiles):
 
     Attributes:
         index: the annotation file, or files.
-        categories: by their ids, in ascending order.
+        categories: the categories by their ids, in ascending order.
         labels: the label of each category id: 0, 1, ... in the order of the ids, which need not be contiguous.
 
     Args:
-        folder: of the images of one file; of several files the index has the paths.
-        categories: of the dataset, where they are more than those of the index.
+        folder: folder of the images of one file; of several files the index has the paths.
+        categories: categories of the dataset, if they are more than those of the index.
     """
 
     def __init__(

@@ -1,22 +1,18 @@
-"""CocoIndex: where in an annotation file of COCO's form each image's annotations lie.
+"""CocoIndex: places of each image's annotations in an annotation file of COCO's form; MergedIndex: several such files as one.
 
 NOTE [ coco: what is held in memory ]
-The annotations of a large dataset are gigabytes as Python objects. So the file is read once, object after object, and of each annotation
+The annotations of a large dataset are gigabytes as Python objects. So the file is read once, object after object, and for each annotation
 only its place, its id and its image are kept: 48 bytes. The annotations of an image are read again, from their places, when the image is.
-A file that is wrong in one place is wrong for the images concerned: they are samples that cannot be read, each with its own message, and so
+A fault in one place of the file concerns only its images: they are samples that cannot be read, each with its own message, and so
 are annotations of an image that is not in the file. `on_error="skip"` leaves them out and counts them.
 
-Lists of objects in a large JSON file, read one object after another: an annotation file of COCO's form needs no memory for all of it.
-
-The text is decoded as Latin-1, so that a place in it is a place in the file. What a caller keeps of an object's text it parses again from
-the object's own bytes, which are UTF-8 (`parse_json`).
-
-Several annotation files of COCO's form as one: parts of a dataset, and instances, keypoints and captions of the same images.
+The text is decoded as Latin-1, so that a place in it is a place in the file. A caller that keeps an object's text parses it again from the
+object's own bytes, which are UTF-8 (`parse_json`).
 
 NOTE [ coco: merged files ]
 Images are one by their id, and must then be one file on the disk, which has no other id in another file. Annotations of objects are one
-where they have the same id and are of the same image: COCO's person_keypoints has the objects of instances again, with keypoints. What both
-have must be equal. Captions are never merged, for their ids are counted anew. Categories are one by their id, and must have one name.
+if they have the same id and the same image: COCO's person_keypoints has the objects of instances again, with keypoints. Values in both must
+be equal. Captions are never merged, for their ids are counted anew. Categories are one by their id, and must have one name.
 """
 
 from __future__ import annotations
@@ -100,7 +96,7 @@ class _Window:
     """The part of the file that is in memory: from the value that is being read to the end of the last block.
 
     Attributes:
-        offset: where in the file the next character is.
+        offset: place in the file of the next character.
     """
 
     def __init__(self, path: str, descriptor: int) -> None:
@@ -191,8 +187,8 @@ class CocoImage:
     Attributes:
         id: its id; -1 for annotations without an image.
         file: its file_name; "" for annotations without an image.
-        height, width: as the file says; 0 where it does not.
-        wrong: why it cannot be packed; "" if nothing is known against it.
+        height, width: size that the file gives; 0 if it gives none.
+        wrong: reason why it cannot be packed; "" if none is known.
     """
 
     id: int
@@ -223,8 +219,8 @@ class CocoIndex:
     Attributes:
         path: the file.
         images: its images, in its order, and after them an entry for each image id that only annotations have.
-        categories: by their ids, in ascending order.
-        keys: how many annotations have each of the keys bbox, segmentation, keypoints, caption and segments_info, and not empty.
+        categories: the categories by their ids, in ascending order.
+        keys: number of annotations that have each of the keys bbox, segmentation, keypoints, caption and segments_info, and not empty.
 
     Raises:
         PackError: the file cannot be read, is no such file, has no images, or has a category twice.
@@ -352,7 +348,7 @@ class CocoIndex:
 
     @property
     def is_panoptic(self) -> bool:
-        """Whether its annotations are segments, whose pixels are in PNGs."""
+        """True if its annotations are segments, whose pixels are in PNGs."""
         return bool(self.keys["segments_info"]) and not self.keys["bbox"]
 
     def file_of(self, position: int) -> str:
@@ -360,12 +356,12 @@ class CocoIndex:
         return self.path
 
     def time(self) -> int:
-        """When the file was changed, in nanoseconds. Raises OSError."""
+        """Time of the file's last change, in nanoseconds. Raises OSError."""
         return file_stamp(self.path)[1]
 
 
 def wrong_name(file: object) -> str:
-    """Why a file_name names no file below the folder of the images, or of the masks; "" if nothing is wrong with it."""
+    """The reason why a file_name names no file below the folder of the images, or of the masks; "" if it names one."""
     if isinstance(file, str) and not leads_out(file):
         return ""
     return f"its file_name is {shown(file)}, which is no path below the folder of its files: write it relative to that folder"
@@ -385,8 +381,8 @@ class MergedIndex:
     """Several `CocoIndex`es, with the attributes and methods of one. Annotations of panoptic files are left to `segments_at`.
 
     Args:
-        indices: of the files, in order.
-        folders: of the images of each file.
+        indices: indices of the files, in order.
+        folders: folder of the images of each file.
 
     Raises:
         PackError: a category id has two names, or keypoints of two numbers or names.
@@ -400,7 +396,7 @@ class MergedIndex:
         self.categories = merged_categories(indices)
         self.images: list[CocoImage] = []
         self.paths: list[str] = []
-        self._places: list[dict[int, int]] = []  # of each image, its position in each file that has it
+        self._places: list[dict[int, int]] = []  # for each image, its position in each file that has it
         self._merge_images(folders)
 
     def _merge_images(self, folders: Sequence[str]) -> None:
@@ -467,7 +463,7 @@ class MergedIndex:
         return self._indices[min(self._places[position])].path
 
     def annotations(self, position: int) -> list[tuple[str, dict[str, Any]]]:
-        """As `CocoIndex.annotations`, of all files. Raises PackError also where files contradict each other."""
+        """The annotations of an image in all files; see `CocoIndex.annotations`. Raises PackError also if files contradict each other."""
         if self.images[position].wrong:
             raise PackError(f"{self.file_of(position)}: {self.images[position].wrong}; correct the file, or pack with on_error='skip'")
         found: list[tuple[str, dict[str, Any]]] = []
@@ -500,7 +496,7 @@ class MergedIndex:
         return found[0] if found else None
 
     def time(self) -> int:
-        """When the last of the files was changed, in nanoseconds. Raises OSError."""
+        """Time of the last change of any of the files, in nanoseconds. Raises OSError."""
         return max(index.time() for index in self._indices)
 
 
@@ -536,5 +532,5 @@ def _merged(first: str, known: dict[str, Any], what: str, entry: dict[str, Any])
 
 
 def _says(value: object) -> bool:
-    """Whether a value of an annotation says something: an empty list is as none."""
+    """Returns True if a value of an annotation says something: an empty list does not."""
     return value is not None and value != [] and value != {}

@@ -49,22 +49,22 @@ _INDEXED = ("1", "L", "P", "I", "I;16", "I;16B", "I;16L")
 
 
 def is_target(value: Any) -> bool:
-    """Whether a value is a detection target as torchvision's models take it: a dict with boxes (number, 4)."""
+    """Returns True if a value is a detection target as torchvision's models take it: a dict with boxes (number, 4)."""
     return isinstance(value, Mapping) and BOXES in value and np.ndim(value[BOXES]) == 2
 
 
 def has_boxes(values: Mapping[Any, Any]) -> bool:
-    """Whether boxes are among the values of a sample."""
+    """Returns True if boxes are among the values of a sample."""
     return is_target(values) or any(_tv_class(value) == "BoundingBoxes" for value in values.values())
 
 
 def is_tv_image(value: Any) -> bool:
-    """Whether a value is one of torchvision's tv_tensors.Image."""
+    """Returns True if a value is one of torchvision's tv_tensors.Image."""
     return _tv_class(value) == "Image"
 
 
 def is_visual(value: Any) -> bool:
-    """Whether a value is a Pillow image or one of torchvision's tv_tensors."""
+    """Returns True if a value is a Pillow image or one of torchvision's tv_tensors."""
     return bool(_tv_class(value) or _is_picture(value))
 
 
@@ -107,7 +107,7 @@ def value_of(field: Field, value: Any) -> Any:
 
 
 def empty_value(field: Field) -> Any:
-    """No rows of a field that has any number of them, as a target without its key means it."""
+    """The value without rows of a field of any number of rows: a target without its key means it."""
     return [] if field.kind == "instances" else np.zeros((0, *field.row_shape), field.stored_dtype)
 
 
@@ -182,7 +182,7 @@ def _is_picture(value: Any) -> bool:
 
 
 def _is_indexed(value: Any) -> bool:
-    """Whether a value is a Pillow image of one number a pixel: grey, or of a palette."""
+    """Returns True if a value is a Pillow image of one number a pixel: grey, or with a palette."""
     return _is_picture(value) and value.mode in _INDEXED
 
 
@@ -223,7 +223,7 @@ class DatasetSource:
         self.title = type(dataset).__name__
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
-        self._targets = False  # whether the second part of a sample is a target, also where it has no boxes
+        self._targets = False  # True if the second part of a sample is a target, also without boxes
         first = self._first()
         is_spatial = bool(spatial_fields([first]))
         samples = [first, *self._more(first)] if is_spatial or box_format is not None else [first]
@@ -403,14 +403,14 @@ def _named_parts(parts: Sequence[Any]) -> dict[str, Any]:
 
 
 def _has_objects(value: Any) -> bool:
-    """Whether a value is of objects with boxes, and has one."""
+    """Returns True if a value has objects with boxes, at least one."""
     if not object_members([value]):
         return False
     return len(value[box_member(value)] if isinstance(value, Mapping) else value) > 0
 
 
 def _has_dict(item: Any) -> bool:
-    """Whether it is a pair whose second part is a dict."""
+    """Returns True if an item is a pair whose second part is a dict."""
     return isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], Mapping)
 
 

@@ -1,6 +1,5 @@
-"""The description of a dataset's fields and classes, which `unpack` and `export` write and the sources of what they wrote read.
-
-Values of fields as JSON: how `unpack` and `export` write them, and how the sources of what they wrote read them.
+"""Description of a dataset's fields and classes, and their values as JSON: `unpack` and `export` write them, and the sources of those files
+read them.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ def as_line(values: dict[str, Any], index: int, instead: str, *, allow_nan: bool
     """The JSON of a sample's values on one line, without a line break.
 
     Args:
-        values: as `as_json` makes them.
-        index: of the sample, for a message.
-        instead: what holds such a sample, for a message.
-        allow_nan: whether floats may be no numbers.
+        values: values as `as_json` makes them.
+        index: index of the sample, for a message.
+        instead: another format that can hold such a sample, for a message.
+        allow_nan: True if floats may be no numbers.
 
     Raises:
         PackError: it is longer than what is read again.
@@ -140,7 +139,7 @@ def declared(value: object) -> tuple[Schema, tuple[str, ...] | None]:
 
 
 def declaration(image: Field, others: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
-    """What says which fields and classes a dataset has, for the source that reads it again."""
+    """Description of a dataset's fields and classes, for the source that reads it again."""
     return {"fields": Schema((image, *others)).to_json(), "classes": None if classes is None else list(classes)}
 
 
@@ -150,5 +149,5 @@ def image_of(schema: Schema) -> Field:
 
 
 def is_label(field: Field) -> bool:
-    """Whether a field is the label, which files of samples have apart from other numbers."""
+    """Returns True if a field is the label, which files of samples have apart from other numbers."""
     return field.name == LABEL and field.kind == "int"

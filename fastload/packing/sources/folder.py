@@ -58,7 +58,7 @@ class FolderSource:
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What lies in the folder and is no sample, by kind."""
+        """Files in the folder that are no samples, by kind."""
         return self._left_out.all()
 
     def _leave_out(self, folder: str, name: str, beside: bool = False) -> None:

@@ -87,7 +87,7 @@ def recognised_source(folder: str) -> Source | None:
 
 
 def is_telling(name: str) -> bool:
-    """Whether a folder's name may tell a layout, so that class folders with one of this name may be taken for something else."""
+    """Returns True if a folder's name may tell a layout, so that class folders with one of this name may be taken for something else."""
     return name.lower() in _TELLING_NAMES
 
 
@@ -106,7 +106,7 @@ def class_folders(folder: str) -> FolderSource:
 
 
 def _splits(folder: str, names: list[str]) -> str:
-    """Why folders are the splits of a dataset, or one folder above it; "" if they are not."""
+    """The reason why folders are the splits of a dataset, or one folder above it; "" if they are not."""
     inner = {name: subfolders(os.path.join(folder, name)) for name in names[:_LOOKED_INTO]}
     if len(names) > 1 and all(name.lower() in _SPLIT_NAMES for name in names):
         below = next((f", whose classes are {_listed(sorted(each))}" for each in inner.values() if each), "")
@@ -120,7 +120,7 @@ def _splits(folder: str, names: list[str]) -> str:
 
 
 def _beside_images(folder: str, names: list[str]) -> str:
-    """Why folders hold images, and what belongs to each image; "" if they do not."""
+    """The reason why folders hold images and the files that belong to each image; "" if they do not."""
     roles = {name.lower() for name in names}
     if len(names) < 2 or not roles & _IMAGE_NAMES or not roles <= _IMAGE_NAMES | _BESIDE_NAMES | _SPLIT_NAMES:
         return ""
@@ -133,7 +133,7 @@ def _beside_images(folder: str, names: list[str]) -> str:
 
 
 def _label_maps(folder: str, names: list[str]) -> str:
-    """Why one of two folders has masks for the images in the other: all its names are there, and of the first two its picture alone has one
+    """The reason why one of two folders has masks for the images in the other: all names are there, and of two pictures its own has one
     number a pixel. "" if not."""
     if len(names) != 2:
         return ""
@@ -203,7 +203,7 @@ def _voc_folders(path: str, below: set[str]) -> set[str] | None:
 
 
 def _holds(folder: str, *endings: str) -> bool:
-    """Whether such files are right in a folder, or in one below it."""
+    """Returns True if such files are in a folder itself, or in one right below it."""
     inner = (os.path.join(folder, name) for name in sorted(subfolders(folder))[:_LOOKED_INTO])
     return any(files_in(each, *endings) for each in (folder, *inner))
 

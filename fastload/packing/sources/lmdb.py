@@ -274,7 +274,7 @@ class LmdbSource:
         return int(self._images[position, 2]), file_stamp(self.title)[1]
 
     def fields_of(self, position: int) -> dict[str, Value] | None:
-        """None with labels: they have to be read."""
+        """Returns None with labels: they are known only when they are read."""
         return None if self.fields else {}
 
     def place(self, position: int) -> Place:

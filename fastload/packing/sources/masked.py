@@ -29,7 +29,7 @@ IMAGE_FOLDERS = ("images", "image", "imgs", "img")
 MASK_FOLDERS = ("masks", "mask", "annotations", "labels", "gt")
 """Usual names of the two folders of pairs."""
 MASK_ENDINGS = ("", "_mask", "-mask")
-"""What a mask's name may have after its image's name."""
+"""Endings that a mask's name may have after its image's name."""
 
 CITYSCAPES_CLASSES = tuple(
     "unlabeled,ego vehicle,rectification border,out of roi,static,dynamic,ground,road,sidewalk,parking,rail track,building,wall,fence,"
@@ -47,7 +47,7 @@ class MaskedFiles(AnnotatedFiles):
         images: the path of each image; of a mask without an image, the mask's.
         masks: by the name of the field, the path of each image's mask; "": there is none, which is the sample's error.
         classes: names of the labels in `mask`.
-        absent: where masks, or the image of a mask, were looked for; for messages.
+        absent: places where masks, or the image of a mask, were looked for; for messages.
     """
 
     def __init__(

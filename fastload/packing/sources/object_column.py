@@ -43,7 +43,7 @@ class ObjectColumn:
     Args:
         column: its name.
         members: dtypes of the members whose values are numbers, and `OTHER` for all others, by name; one is `box_member`.
-        box_format: of the boxes.
+        box_format: format of the boxes.
         taken: names of the dataset's other fields.
 
     Attributes:
@@ -145,9 +145,9 @@ def object_columns(members: Mapping[str, Mapping[str, str]], names: Mapping[str,
     """Columns of objects with boxes, by name.
 
     Args:
-        members: of each of these columns, as `ObjectColumn` takes them.
-        names: of all columns: what each is called as a field.
-        box_format: of the boxes.
+        members: members of each of these columns, as `ObjectColumn` takes them.
+        names: name of each column as a field.
+        box_format: format of the boxes.
     """
     taken = {IMAGE_FIELD, *(name for column, name in names.items() if column not in members)}
     found = {}
@@ -167,7 +167,7 @@ def object_classes(columns: Mapping[str, ObjectColumn], features: Mapping[str, A
     """Names of the classes of objects, and their number by the field of labels; (None, {}): they have none.
 
     Args:
-        columns: of objects.
+        columns: columns of objects.
         features: Hugging Face's description of all columns, as JSON holds it.
     """
     for column, objects in columns.items():

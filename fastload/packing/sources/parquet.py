@@ -93,7 +93,7 @@ class ParquetSource(NumberedInFiles):
         with os.fdopen(descriptor, "rb") as raw:
             try:
                 file = self._parquet.ParquetFile(raw)
-            except Exception as error:  # of a damaged file pyarrow raises whatever it meets
+            except Exception as error:  # pyarrow raises any error on a damaged file
                 raise PackError(f"{path}: not a whole Parquet file: {brief(error)}") from error
             yield file
 

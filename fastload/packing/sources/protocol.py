@@ -73,15 +73,15 @@ class Item:
     """One sample as its source has it.
 
     Attributes:
-        name: what to call it in messages: a path, or "source, sample n".
+        name: name of the sample in messages: a path, or "source, sample n".
         image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
         values: its other fields by name; the same names for every sample of a source. Of the kinds of `fastload.store.Field`: an image is
             as `image`, or pixels uint16, or of 1 or 4 channels, as its field says. A mask is labels (height, width) of whole numbers, or
             the bytes of a PNG, TIFF, ... of them. Boxes are an array of rows in the field's format. Keypoints are (number, K, 2 or 3).
             Instances are a list: of COCO's run lengths (a dict of size and counts), of masks, or of lists of polygons. Polygons are a list
             of lists of parts, each a flat list of x and y. An array of any number of rows is an array, or a list of them.
-        objects: what to call the rows of boxes, and of what belongs to them, in messages: "annotation 17"; (): by their numbers.
-        notices: kinds of what reading the image lost, as `fastload.packing.summary` names them.
+        objects: names of the rows of boxes in messages, such as "annotation 17"; (): the rows have numbers only.
+        notices: kinds of losses in reading the image, as `fastload.packing.summary` names them.
         drawn_on: the picture on which values that lie in the image were drawn; None: the image as it is.
     """
 
@@ -99,7 +99,7 @@ class Place:
 
     Attributes:
         path: the file, absolute or as the source was given.
-        offset: where in the file the image's first byte is.
+        offset: place of the image's first byte in the file.
         size: number of its bytes.
     """
 
@@ -143,7 +143,7 @@ class Placed(Source, Protocol):
     """A source that knows where its images lie."""
 
     def place(self, position: int) -> Place | None:
-        """Where the image of a sample lies; the bytes there are `read(position).image`. It does not read the image.
+        """Place of a sample's image; the bytes there are `read(position).image`. It does not read the image.
 
         None: this sample's image does not lie in one piece as bytes of a file. Raises OSError or PackError where `read` would.
         """
@@ -304,7 +304,7 @@ class NumberedInFiles:
         raise NotImplementedError
 
     def name(self, position: int) -> str:
-        """What to call the sample in messages."""
+        """Name of the sample in messages."""
         file, number = self.numbered(position)
         return f"{self.paths[file]}: {self._unit} {number}"
 
@@ -314,11 +314,11 @@ class NumberedInFiles:
         return f"{file}:{number}"
 
     def fields_of(self, position: int) -> None:
-        """None: the sample has to be read."""
+        """Returns None: the fields are known only when the sample is read."""
 
 
 def title_of(paths: Sequence[str]) -> str:
-    """What several files are called in messages."""
+    """Name of several files in messages."""
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
@@ -389,7 +389,7 @@ class FileRanges:
 
 
 IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""What torchvision's ImageFolder takes for an image, so that both see the same samples."""
+"""Endings of the files that torchvision's ImageFolder takes for images, so that both see the same samples."""
 READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
 """Other pictures that can be packed, by a table that names them."""
 OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())
@@ -401,7 +401,7 @@ FIRST_TRIES = 100
 
 
 def first_readable(read: Callable[[int], T], count: int) -> T:
-    """What `read` gives at the first position where it succeeds; those before it fail again, each as its sample's error, when packed.
+    """The result of `read` at the first position where it succeeds; those before it fail again, each as its sample's error, when packed.
 
     Raises:
         PackError: none of the first `FIRST_TRIES` can be read; the first one's error.

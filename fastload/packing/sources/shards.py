@@ -1,11 +1,8 @@
-"""Files of rows: what MDS shards and LitData chunks have in common.
+"""Files of rows: the common parts of MDS shards and LitData chunks.
 
 Both begin with the number of rows, and the offset of each row and of the end of the last one (uint32 each). A row is the sizes of
-those of its values that have no fixed size (uint32 each), and the values, one after the other.
-
-Columns of MDS shards and LitData chunks: how the bytes of a value become a field's value. Both formats name an encoding a column.
-
-The index.json of a folder of shards, as MosaicML Streaming and LitData write it.
+those of its values that have no fixed size (uint32 each), and the values, one after the other. Both formats name an encoding for each
+column, by which bytes become a field's value. MosaicML Streaming and LitData write an index.json into a folder of shards.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""A .csv or .tsv of ``path,label[,more columns]``, paths relative to the file's own folder.
+"""A .csv or .tsv of ``path,label[,more columns]``, paths relative to the file's own folder: its layout, its cells and its samples.
 
-Cells of a text table: the kind of a column's values, and a cell's value. Spaces around a number or a JSON value mean nothing.
-
-Cells of a table that hold more than a number or a text: paths of further images and masks, boxes, and rows of numbers, as JSON.
-
-The layout of a .csv or .tsv: its delimiter, whether its first line names the columns, and which column is what.
+The layout is the delimiter, whether the first line names the columns, and the field of each column. A cell may hold a number, a text, or,
+as JSON, paths of further images and masks, boxes, and rows of numbers. Spaces around a number or a JSON value mean nothing.
 
 Tables of samples come from pandas, spreadsheets and competitions under a dozen conventions. A header line that is taken for a sample adds
 a class that does not exist, and a sample that is taken for a header is lost, both without a word. So a first line is a header, or is
@@ -51,7 +48,7 @@ def parse_cell(cell: str, kind: str) -> Value:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a finite number."""
+    """Returns True if a cell is a finite number."""
     try:
         return math.isfinite(float(cell))
     except ValueError:
@@ -103,7 +100,7 @@ class TypedColumn:
     """A column of one of `TYPED_KINDS`. A cell is parsed when its sample is read, so that a wrong one is that sample's error.
 
     Attributes:
-        field: what it is stored as.
+        field: the field as which it is stored.
     """
 
     def __init__(self, name: str, kind: str, cells: list[str], folder: str, boxes: str) -> None:
@@ -126,7 +123,7 @@ class TypedColumn:
 
     @property
     def is_file(self) -> bool:
-        """Whether its cells name files."""
+        """True if its cells name files."""
         return self._kind in FILE_KINDS
 
     def value(self, position: int, what: str) -> Value:
@@ -177,7 +174,7 @@ class TableLayout:
     """The columns of a table.
 
     Attributes:
-        header: whether the first line is a header.
+        header: True if the first line is a header.
         names: the name of each column; "path" and "label" are those of the paths and labels, "" is a column left out.
         kinds: the kind that the header gives each column ("score:float"), None for those to be recognised.
     """
@@ -235,7 +232,7 @@ class _Table:
         self.rows = rows
 
     def has_header(self) -> bool:
-        """Whether the first line names the columns: what the user says, else by the names in it and the files that it names."""
+        """Returns True if the first line names the columns: the user says so, or else the names in it and the files that it names do."""
         if self.options.header is not None:
             return self.options.header
         given = {_plain(str(each)) for each in (self.options.path_column, self.options.label_column) if each is not None}

@@ -1,8 +1,5 @@
-"""WebDataset tars: members that share a name up to the first dot make one sample.
-
-Members of tars: where each lies, and which of them are one sample. Data are read later, by their places.
-
-Tars that `fastload export` wrote: which member each field is in, and the samples with the fields that the tar says.
+"""WebDataset tars: members that share a name up to the first dot make one sample. Members are listed first, and read later, by place.
+A tar that `fastload export` wrote names its fields, and the member of each.
 """
 
 from __future__ import annotations
@@ -57,10 +54,10 @@ class Tars:
     """The samples of one or many .tar files, in the order given.
 
     Attributes:
-        title: what the user named.
+        title: name of the source as the user gave it.
         paths: the files.
         samples: (number of the file, key, members) of each.
-        comments: of the files' global pax headers; "" of one without.
+        comments: comment of each file's global pax header; "" if it has none.
         left_out: members that belong to no sample.
 
     Raises:
@@ -82,7 +79,7 @@ class Tars:
 
 
 class TarSamples:
-    """What the sources of tars have in common: they read the samples of `tars`."""
+    """Base of the sources of tars: they read the samples of `tars`."""
 
     concurrent = True
 
@@ -126,7 +123,7 @@ class TarSamples:
         return sum(size for _, _, size in parts), file_stamp(self.paths[number])[1]
 
     def fields_of(self, position: int) -> None:
-        """None: its members have to be read."""
+        """Returns None: the fields are known only when the members are read."""
 
 
 def expand(pattern: str, what: str = "tar file") -> list[str]:
@@ -206,7 +203,7 @@ def _index(path: str, left_out: Notices) -> tuple[list[tuple[str, tuple[Member, 
         raise
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error
-    except Exception as error:  # of hostile headers tarfile raises whatever it meets: ValueError, OverflowError, RecursionError, ...
+    except Exception as error:  # tarfile raises any error on hostile headers: ValueError, OverflowError, RecursionError, ...
         text = str(error) or type(error).__name__
         raise PackError(f"{path}: not a whole plain tar: {text}; a compressed one must be unpacked first") from error
 
@@ -252,7 +249,7 @@ _PICTURES = ("jpg", "png", "npy")
 
 
 def member_names(fields: Iterable[Field]) -> dict[str, str]:
-    """By the field's name, what stands before the last dot in the extension of its member; only fields with members of their own."""
+    """By the field's name, the text before the last dot in the extension of its member; only fields with members of their own."""
     found: dict[str, str] = {}
     for field in fields:
         if field.kind in ("image", "mask") or field.is_varying:
@@ -431,7 +428,7 @@ class TarSource(TarSamples):
         return Field(stem.replace(".", "_"), "image", "uint16" if deep else "", (1,) if deep else ())
 
     def _is_deep(self, extension: str) -> bool:
-        """Whether the first picture that can be read has 16 bits."""
+        """Returns True if the first picture that can be read has 16 bits."""
 
         def deep(position: int) -> bool:
             try:

@@ -1,6 +1,6 @@
 """TFRecord files of tf.train.Example records: TensorFlow's own, those of TensorFlow Datasets, and those of the package tfrecord.
 
-Parser of the protocol buffer tf.train.Example, and of no other. It reads no value until asked, so that an image can be passed over.
+The parser of the protocol buffer tf.train.Example reads no other. It reads no value until asked, so that an image can be skipped.
 
 An Example holds a map of features by name; each is a list of bytes, of floats (32 bit) or of integers (64 bit). The wire format is that of
 https://protobuf.dev/programming-guides/encoding. Sizes are checked before use, and nothing here recurses.
@@ -204,7 +204,7 @@ _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", 
 
 
 def is_tfrecord(path: str) -> bool:
-    """Whether a file is named as TFRecords are: x.tfrecord, x.tfrecords, x.tfrec, train-00000-of-00010."""
+    """Returns True if a file has a name as TFRecords have: x.tfrecord, x.tfrecords, x.tfrec, train-00000-of-00010."""
     return _NAMES.fullmatch(os.path.basename(path)) is not None
 
 
@@ -351,7 +351,7 @@ def _class_names(folder: str) -> tuple[str, ...] | None:
 
 
 class _Survey:
-    """What some records of a source have in common: which feature is the image, and the fields of the others."""
+    """Common properties of some records of a source: the feature that is the image, and the fields of the others."""
 
     def __init__(self, source: TFRecordSource) -> None:
         self._kinds: dict[str, set[int]] = {}

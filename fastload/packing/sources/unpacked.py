@@ -59,7 +59,7 @@ class UnpackedSource:
             raise PackError(f"{self._lines}: cannot be read: {error.strerror or error}") from error
 
     def _ends_of_lines(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Where in the file each line ends."""
+        """Offsets in the file at which lines end."""
         size, found = self._ranges.size(0), [np.empty(0, np.int64)]
         for start in range(0, size, _BLOCK):
             data = self._ranges.read(0, start, min(_BLOCK, size - start))
@@ -128,7 +128,7 @@ class UnpackedSource:
         return size + len(self._line(position)), max(time, lines[1])
 
     def fields_of(self, position: int) -> None:
-        """None: the line has to be read."""
+        """Returns None: the fields are known only when the line is read."""
 
     def place(self, position: int) -> Place:
         path = self.name(position)
@@ -159,7 +159,7 @@ class UnpackedSource:
 
 
 def is_unpacked(folder: str) -> bool:
-    """Whether a folder has the two files by which it is recognised."""
+    """Returns True if a folder has the two files by which it is recognised."""
     return all(os.path.isfile(os.path.join(folder, name)) for name in (SCHEMA_NAME, FIELDS_NAME))
 
 

@@ -40,10 +40,10 @@ _UPRIGHT = DrawnOn(upright=True)
 
 @dataclass(frozen=True, slots=True)
 class YoloConfig:
-    """What a data.yaml says.
+    """Content of a data.yaml.
 
     Attributes:
-        root: the folder that its paths are relative to.
+        root: the folder to which its paths are relative.
         splits: for each split, the folders, lists or images that it names.
         classes: names of the labels; None: it has none.
         keypoints: (K, 2) or (K, 3); None: it has none.
@@ -86,7 +86,7 @@ class YoloSource(AnnotatedFiles):
         self.fields = tuple(fields)
 
     def _has_outlines(self) -> bool:
-        """Whether one of some label files, spread over all, has more than a box in a line."""
+        """Returns True if one of some label files, spread over all, has more than a box in a line."""
         there = [path for path in self._texts if os.path.isfile(path)]
         if not there:
             raise PackError(f"{self.title}: none of its {len(self._images)} images has a label file; {self._texts[0]} would be the first")
@@ -207,7 +207,7 @@ def _by_folders(path: str) -> YoloConfig:
 
 
 def _listed_classes(path: str) -> tuple[str, ...] | None:
-    """Of classes.txt, as labelling tools write it."""
+    """Names of the classes in classes.txt, as labelling tools write it."""
     for file in (os.path.join(path, "classes.txt"), os.path.join(path, "labels", "classes.txt")):
         try:
             return tuple(line.strip() for line in read_regular(file, 1 << 20).decode("utf-8").splitlines() if line.strip()) or None
@@ -217,7 +217,7 @@ def _listed_classes(path: str) -> tuple[str, ...] | None:
 
 
 def read_config(file: str) -> YoloConfig:
-    """What a data.yaml says.
+    """Reads a data.yaml.
 
     Raises:
         PackError: it cannot be read, or is none.

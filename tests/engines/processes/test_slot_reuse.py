@@ -1,4 +1,4 @@
-"""Slots of process workers: reused, grown, shrunk, and never filled again while a batch in them is held."""
+"""Slots of worker processes: reused, grown, shrunk, and never filled again while a batch in them is held."""
 
 from __future__ import annotations
 

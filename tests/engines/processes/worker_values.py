@@ -1,4 +1,4 @@
-"""Batches and samples of every kind for the tests of process workers, and what it means for two of them to be equal."""
+"""Batches and samples of every kind for the tests of worker processes, and what it means for two of them to be equal."""
 
 from __future__ import annotations
 

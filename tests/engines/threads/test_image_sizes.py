@@ -320,7 +320,7 @@ def test_padding_wasted_by_buckets_is_small(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.parametrize("given", [{"collate": "list"}, {"collate": "padded", "pad_to": 8}])
 def test_masks_and_objects_lie_as_their_images(tmp_path: Path, given: dict[str, Any], threads: int) -> None:
-    """Masks, instances, boxes and rows of images of different sizes are those of the Python engine, in lists and padded."""
+    """Masks, instances, boxes and rows of images of different sizes are those of engine="python", in lists and padded."""
     fastload.pack(Scenes(14), tmp_path / "packed", workers=1)
     ds = PackedDataset(tmp_path / "packed", transform=JITTER, seed=3)
     rows = [i for i in range(14) if i != 2]  # a thousand instances take their time
