@@ -26,11 +26,11 @@ class Keyword:
 
     Attributes:
         name: the option's.
-        type: of its values.
+        type: type of its values.
         annotation: the type as it is written.
         default: its value where none is given.
-        doc: what help() says of it.
-        help: what ``--help`` says of its flag.
+        doc: its text in help().
+        help: its flag's text in ``--help``.
         option: the rest of its declaration.
     """
 

@@ -53,14 +53,14 @@ class Option:
     """The part of an option's declaration that a field has no place for.
 
     Attributes:
-        doc: what help() says of the keyword.
-        help: what ``--help`` says of the flag.
+        doc: the keyword's text in help().
+        help: the flag's text in ``--help``.
         limits: (least, most) of a whole number; None: it is none.
         most_shown: the flag refuses numbers above the most by itself, and shows it.
         as_packed: `append` takes the value that the dataset was packed with, unless one is given.
         varies: a resume may have another value than the pack that it goes on with.
         flag: the flag's name; "": the option's own.
-        metavar: what ``--help`` calls the flag's value; None: by its type.
+        metavar: name of the flag's value in ``--help``; None: by its type.
         repeated: the flag may be given several times.
     """
 
@@ -442,7 +442,7 @@ class ObjectOptions:
         metadata=option(
             "for a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet and "
             'Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", "cxcywh", ... The boxes, their labels '
-            "and what else each object has become fields. Without it the column is JSON: it does not say what the numbers are.",
+            "and the other members of each object become fields. Without it the column is JSON: it does not say what the numbers are.",
             "Of a column of objects (bbox, category) in Parquet and Arrow files: what its boxes are. Without it the column is JSON.",
         ),
     )
