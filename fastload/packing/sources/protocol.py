@@ -266,7 +266,7 @@ class Files(NamedTuple):
     """A kind of files of which one or several are a source, known by their names.
 
     Attributes:
-        named: whether a path is of that kind.
+        named: returns True for a path of that kind.
         open: the source of paths and patterns; the user may have named a format of boxes.
     """
 
