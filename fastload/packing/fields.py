@@ -16,7 +16,7 @@ from fastload.packing.encode import Encoded, Encoder
 from fastload.packing.images import read_pixels
 from fastload.packing.options import PackOptions
 from fastload.packing.sources.annotated import read_label_map
-from fastload.packing.sources.protocol import Item, Source, schema_of
+from fastload.packing.sources.protocol import Item, Source, attribute_of, schema_of
 from fastload.packing.summary import NOT_TURNED, ORIENTATION, TEXTS
 from fastload.store import Field, StoredImage
 
@@ -42,7 +42,7 @@ class FieldEncoder:
         self.image = schema.fields[0]
         self._images = [field for field in schema.fields[1:] if field.handler.is_image]
         self._masks = [field for field in schema.fields[1:] if field.handler.holds_labels]
-        limits: Mapping[str, int] = getattr(source, "label_limits", {})
+        limits: Mapping[str, int] = attribute_of(source, "label_limits")
         self._limits = {name: limit for name, limit in limits.items() if any(field.name == name for field in schema)}
         in_pixels = [field for field in schema if field.handler.follows_image or field.is_planes]
         shrinking = [name for name in ("max_side", "min_side") if getattr(options, name) is not None]
@@ -50,7 +50,7 @@ class FieldEncoder:
             raise ArgumentError(
                 f"{shrinking[0]} changes images, but not the field {in_pixels[0].name!r} with them: resize in the transform"
             )
-        known = getattr(source, "says_drawn_on", False)
+        known = attribute_of(source, "says_drawn_on")
         fixed = [field for field in in_pixels if not (known and field.handler.can_turn(field))]
         if fixed and options.exif == "apply":
             raise ArgumentError(

@@ -19,6 +19,7 @@ from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.annotated import MASK_NAMES, is_deep, label_map_in
 from fastload.packing.sources.declaration import declared, image_of
+from fastload.packing.sources.names import IMAGE_KEYS, LABEL_KEYS
 from fastload.packing.sources.object_column import (
     OTHER,
     box_member,
@@ -29,7 +30,7 @@ from fastload.packing.sources.object_column import (
     object_columns,
     object_notices,
 )
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, IMAGE_KEYS, LABEL_KEYS, Value
+from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
 from fastload.packing.summary import Notice
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
@@ -302,6 +303,12 @@ def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> 
     if sorted(schema.names) != sorted(field.name for field in fields):  # columns were added, renamed or left out since
         return ArrowColumns(title, schema, box_format)
     return DeclaredColumns(fields, classes)
+
+
+def file_columns(schema: Any) -> tuple[str, ...]:
+    """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of a file."""
+    is_struct = optional("pyarrow", "packing Parquet and Arrow files").types.is_struct
+    return tuple(field.name for field in schema if is_struct(field.type) and {"bytes", "path"} <= {inner.name for inner in field.type})
 
 
 class DeclaredColumns:

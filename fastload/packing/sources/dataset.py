@@ -29,6 +29,7 @@ from fastload.common.files import FILE_BYTES, read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.packing.images import Pixels, to_rgb
 from fastload.packing.options import BoxFormat
+from fastload.packing.sources.names import IMAGE_KEYS, LABEL_KEYS
 from fastload.packing.sources.object_column import (
     box_member,
     class_names,
@@ -38,7 +39,7 @@ from fastload.packing.sources.object_column import (
     object_members,
     object_notices,
 )
-from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
+from fastload.packing.sources.protocol import Choice, Item, Value, first_readable
 from fastload.store import BOX_SIDES, Field
 
 TV_MODULE = "torchvision.tv_tensors"
@@ -462,3 +463,9 @@ def _image(value: Any, name: str) -> bytes | Pixels:
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
         raise PackError(f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, height, width)")
     return np.ascontiguousarray(array)
+
+
+OBJECT = Choice(
+    lambda given: hasattr(given.source, "__getitem__") and hasattr(given.source, "__len__") and not isinstance(given.source, str),
+    lambda given: DatasetSource(given.source, given.boxes),
+)

@@ -9,6 +9,7 @@ meanwhile.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -17,9 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import PackError
+from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import LmdbOptions, split_pattern
-from fastload.packing.sources.protocol import HEAD, FileRanges, Item, Place, Value, file_stamp, is_picture
+from fastload.packing.sources.names import HEAD, is_picture
+from fastload.packing.sources.protocol import Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp
 from fastload.packing.summary import Notice, Notices
 from fastload.store import Field
 from fastload.store.field import Kind
@@ -330,3 +332,19 @@ class _Numbered:
         """The keys in the order of their numbers."""
         table = np.array(self._rows, np.int64).reshape(-1, 3)
         return table[np.argsort(table[:, 0], kind="stable")]
+
+
+def _file(given: Given) -> str:
+    """The LMDB file that a path names: x.lmdb, x.mdb, or the data.mdb of a folder; "" for no such file."""
+    inner = os.path.join(given.path, "data.mdb")
+    if given.is_folder and os.path.isfile(inner):
+        return inner
+    return given.path if given.path.lower().endswith((".lmdb", ".mdb")) and os.path.isfile(given.path) else ""
+
+
+def _refuse_patterns(given: Given) -> Source:
+    raise ArgumentError("key_pattern and label_pattern (--key-pattern, --label-pattern) are for an LMDB file")
+
+
+PATTERNS_OF_ANOTHER = Choice(lambda given: given.options.lmdb is not None and not _file(given), _refuse_patterns)
+FILE = Choice(lambda given: bool(_file(given)), lambda given: LmdbSource(_file(given), given.options.lmdb or LmdbOptions()))

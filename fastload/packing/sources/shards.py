@@ -17,22 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.protocol import (
-    FileRanges,
-    Item,
-    NumberedInFiles,
-    Place,
-    Value,
-    field_name,
-    file_stamp,
-    first_readable,
-    image_name,
-    label_name,
-)
+from fastload.packing.sources.names import field_name, image_name, label_name
+from fastload.packing.sources.protocol import FileRanges, Item, NumberedInFiles, Place, Value, file_stamp, first_readable
 from fastload.store import Field
-from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json, shown
+from fastload.store.checked import Bad, get_str, parse_json, shown
 from fastload.store.field import Kind
 from fastload.store.kinds import KINDS
 
@@ -126,21 +115,6 @@ def flat_array(dtype: np.dtype[Any]) -> Decode:
         return array_of(data, dtype, (len(data) // dtype.itemsize,), 0)
 
     return decode
-
-
-def read_index(folder: str) -> dict[str, Any]:
-    """The object in a folder's index.json.
-
-    Raises:
-        PackError: it cannot be read, or is no JSON object.
-    """
-    path = os.path.join(folder, "index.json")
-    try:
-        return get_object(parse_json(read_regular(path, JSON_BYTES)), "its content")
-    except OSError as error:
-        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise PackError(f"{path}: it cannot be read as JSON: {error}") from error
 
 
 def leads_out(name: str) -> bool:

@@ -22,10 +22,10 @@ from typing import Any, cast
 import numpy as np
 
 from fastload.common.files import read_regular
-from fastload.errors import PackError
+from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.annotated import box_rows, label_map_of, numbers, some_are_deep, whole_numbers
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, Item, Place, Value, file_stamp
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, Choice, Given, Item, Place, Source, Value, file_stamp
 from fastload.packing.summary import INDEX, NO_LABEL, SPACES, Notice, Notices
 from fastload.store import BOX_SIDES, Field
 from fastload.store.checked import parse_json
@@ -515,3 +515,16 @@ class TableSource:
                 f"line {self._lines[position]} of {self.title} has the path {cell!r}, and the file is called {cell.strip()!r}: take the "
                 "spaces out of the table, where they belong to the cell"
             ) from None
+
+
+def is_table(path: str) -> bool:
+    """Returns True for the name of a table's file."""
+    return path.lower().endswith((".csv", ".tsv"))
+
+
+def _refuse_columns(given: Given) -> Source:
+    raise ArgumentError("path_column, label_column and header (--path-column, --label-column, --no-header) are for a .csv or .tsv")
+
+
+FILE = Choice(lambda given: is_table(given.path), lambda given: TableSource(given.path, given.options.table or TableOptions()))
+COLUMNS_OF_ANOTHER = Choice(lambda given: given.options.table is not None, _refuse_columns)

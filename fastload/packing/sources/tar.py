@@ -20,7 +20,20 @@ from fastload.errors import PackError, SampleError
 from fastload.packing.images import read_npy
 from fastload.packing.sources.annotated import BOXES, MASK_NAMES, is_deep, label_map_in
 from fastload.packing.sources.declaration import declared, image_of, is_label
-from fastload.packing.sources.protocol import FIRST_TRIES, FileRanges, Item, Place, Source, Value, file_stamp, first_readable, title_of
+from fastload.packing.sources.protocol import (
+    FIRST_TRIES,
+    Choice,
+    FileRanges,
+    Files,
+    Given,
+    Item,
+    Place,
+    Source,
+    Value,
+    file_stamp,
+    first_readable,
+    title_of,
+)
 from fastload.packing.summary import MEMBERS, Notice, Notices
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
@@ -53,7 +66,7 @@ class Tars:
 
     def __init__(self, patterns: list[str]) -> None:
         self.title = title_of(patterns)
-        self.paths = [path for pattern in patterns for path in expand(pattern)]
+        self.paths = expand_all(patterns, "tar file")
         self.left_out = Notices()
         self.samples: list[tuple[int, str, tuple[Member, ...]]] = []
         self.comments: set[str] = set()
@@ -136,6 +149,11 @@ def expand(pattern: str, what: str = "tar file") -> list[str]:
     if not os.path.isfile(pattern):
         raise PackError(f"{pattern}: no such {what}")
     return [pattern]
+
+
+def expand_all(patterns: list[str], what: str) -> list[str]:
+    """The files that patterns stand for, as `expand` has them."""
+    return [path for pattern in patterns for path in expand(pattern, what)]
 
 
 def member_value(name: str, extension: str, data: bytes) -> Value:
@@ -463,3 +481,15 @@ class TarSource(TarSamples):
 
 def _field_name(extension: str) -> str:
     return "label" if extension == "cls" else extension.replace(".", "_")
+
+
+COMPRESSIONS = (".gz", ".zst", ".xz", ".bz2")
+
+
+def _refuse_compressed(given: Given) -> Source:
+    raise PackError(f"{given.path}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
+
+
+FILES = Files(lambda path: path.lower().endswith(".tar"), lambda patterns, _: tar_source(patterns))
+FOLDER = FILES.in_folder()
+COMPRESSED = Choice(lambda given: given.path.lower().endswith((".tgz", *(f".tar{ending}" for ending in COMPRESSIONS))), _refuse_compressed)

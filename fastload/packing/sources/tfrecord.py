@@ -14,6 +14,7 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,19 +23,9 @@ from fastload._native import core
 from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.sources.declaration import is_label
-from fastload.packing.sources.protocol import (
-    HEAD,
-    FileRanges,
-    Item,
-    NumberedInFiles,
-    Place,
-    Value,
-    field_name,
-    file_stamp,
-    image_name,
-    is_picture,
-    label_name,
-)
+from fastload.packing.sources.names import HEAD, field_name, image_name, is_picture, label_name
+from fastload.packing.sources.protocol import Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, Source, Value, file_stamp
+from fastload.packing.sources.tar import COMPRESSIONS, expand_all
 from fastload.store import Field
 
 BYTES, FLOATS, INTS = 1, 2, 3
@@ -460,3 +451,20 @@ def _index(ranges: FileRanges, number: int, offsets: array[int], sizes: array[in
         offsets.append(at + _HEADER.size)
         sizes.append(size)
         at += _HEADER.size + size + _CRC.size
+
+
+def _open_folder(given: Given) -> Source:
+    names = [name for name in given.files if is_tfrecord(name)]
+    one_split(given.path, names)
+    return TFRecordSource([str(Path(given.path, name)) for name in names])
+
+
+def _refuse_compressed(given: Given) -> Source:
+    raise PackError(f"{given.path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)")
+
+
+FILES = Files(is_tfrecord, lambda patterns, _: TFRecordSource(expand_all(patterns, "TFRecord file")))
+FOLDER = Choice(lambda given: not given.folders and any(map(is_tfrecord, given.files)), _open_folder)
+COMPRESSED = Choice(
+    lambda given: given.path.lower().endswith(COMPRESSIONS) and is_tfrecord(os.path.splitext(given.path)[0]), _refuse_compressed
+)

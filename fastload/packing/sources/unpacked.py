@@ -14,7 +14,7 @@ from fastload.common.files import read_regular
 from fastload.errors import PackError
 from fastload.packing.folders import walk
 from fastload.packing.sources.declaration import declared, image_of
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, FileRanges, Item, Place, Value, file_stamp
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, UNKNOWN, Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp
 from fastload.packing.sources.shards import leads_out
 from fastload.packing.summary import UNLISTED, Notice, Notices
 from fastload.store import Field
@@ -122,6 +122,8 @@ class UnpackedSource:
         return self._paths[position]
 
     def stamp(self, position: int) -> tuple[int, int]:
+        if any(field.kind in ("image", "mask") for field in self.fields):
+            return UNKNOWN  # the further pictures are files whose names the line has to be parsed for
         (size, time), lines = file_stamp(self.name(position)), file_stamp(self._lines)
         return size + len(self._line(position)), max(time, lines[1])
 
@@ -159,3 +161,11 @@ class UnpackedSource:
 def is_unpacked(folder: str) -> bool:
     """Returns True if a folder has the two files by which it is recognised."""
     return all(os.path.isfile(os.path.join(folder, name)) for name in (SCHEMA_NAME, FIELDS_NAME))
+
+
+def _refuse_unfinished(given: Given) -> Source:
+    raise PackError(f"{given.path} is unfinished: `fastload unpack` was stopped before its end; the same command goes on with it")
+
+
+UNFINISHED_FOLDER = Choice(lambda given: given.is_folder and os.path.isdir(os.path.join(given.path, UNFINISHED)), _refuse_unfinished)
+FOLDER = Choice(lambda given: given.is_folder and is_unpacked(given.path), lambda given: UnpackedSource(given.path))
