@@ -35,6 +35,7 @@ class OpenedDataset:
 
     Attributes:
         form: form of samples with all fields.
+        handlers: behaviour of each field's kind, by name.
         in_records: names of the fields that lie in records, but for the first image.
         spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
             and the image, where it is not of 8-bit RGB.
@@ -48,6 +49,7 @@ class OpenedDataset:
         self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
         fields = self.reader.schema.fields
         self.kinds = {f.name: f.kind for f in fields}
+        self.handlers = {f.name: f.handler for f in fields}
         self.form = self.own_form(SampleForm(tuple(f.name for f in fields)))
         image = self.reader.schema.image
         if image is None:

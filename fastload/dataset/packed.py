@@ -80,7 +80,7 @@ class FolderAttributes:
         Raises:
             AttributeError: there is no int field, or more than one.
         """
-        ints = [name for name in self.fields if self.opened.reader.schema[name].handler.can_label]
+        ints = [name for name in self.fields if self.opened.handlers[name].can_label]
         if len(ints) != 1:
             raise AttributeError(f"{self.path} has no targets: they are the values of one int field, and it delivers {len(ints)}")
         labels: list[int] = self.column(ints[0]).tolist()
@@ -374,10 +374,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def is_pair(self) -> bool:
         """True if samples are (image, label) pairs: an image and one int, and nothing else."""
-        if self.form.parts is not None or len(self.fields) != 2:
-            return False
-        first, second = (self.opened.reader.schema[name].handler for name in self.fields)
-        return first.is_image and second.can_label
+        handlers, fields = self.opened.handlers, self.fields
+        return self.form.parts is None and len(fields) == 2 and handlers[fields[0]].is_image and handlers[fields[1]].can_label
 
     def decode(self, index: int, seed: int, epoch: int) -> Any:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its views under Views."""
@@ -441,7 +439,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         for name in self.fields:
             if name in opened.reader.schema.own_columns:
                 rows = opened.reader.column(name)[np.asarray(indices)]
-                out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.reader.schema[name].handler.is_array else rows.tolist()
+                out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.handlers[name].is_array else rows.tolist()
         return out
 
     @property

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -101,10 +102,14 @@ class Field:
         if pairs and (wrong := wrong_pairs(pairs, int(self.shape[0] or 0))):
             raise unfit(self, "pairs of points that are none", wrong)
 
-    @property
+    @cached_property
     def handler(self) -> FieldKind:
         """Behaviour of the field's kind, for this field."""
         return KINDS[self.kind].for_field(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Attributes without the handler, which each process has from its own KINDS."""
+        return {name: value for name, value in vars(self).items() if name != "handler"}
 
     @property
     def is_column(self) -> bool:
