@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from typing_extensions import Self, TypeVar
 
 from fastload.batch.collate import Form, collate_fn_of
@@ -19,7 +18,7 @@ from fastload.dataset.packed import PackedDataset
 from fastload.engines.iterator import LoaderIterator, uncompiled
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.resume.state_dict import load, state_of
-from fastload.engines.settings import EngineChoice, OnError, Settings, warn_unused
+from fastload.engines.settings import Arguments, EngineChoice, OnError, Settings, takes, warn_unused
 from fastload.engines.state import LoaderState, shown
 from fastload.errors import ArgumentError
 from fastload.explain.report import advised_settings, explain, stats
@@ -28,13 +27,6 @@ from fastload.sampling.arguments import order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
 
 _T = TypeVar("_T", covariant=True, default=Any)
-
-
-class _Samples(Protocol[_T]):
-    """Samples that can be indexed without being a Dataset, such as a list."""
-
-    def __getitem__(self, index: int, /) -> _T: ...
-    def __len__(self) -> int: ...
 
 
 class FastLoader(DataLoader[_T]):
@@ -146,109 +138,51 @@ class FastLoader(DataLoader[_T]):
     pad_to: int | None
     _fastload: LoaderState
 
-    def __init__(
-        self,
-        dataset: str | os.PathLike[str] | Dataset[_T] | _Samples[_T],
-        batch_size: int | None = 1,
-        shuffle: bool | Literal["window", "huge"] | None = None,
-        sampler: Any = None,
-        batch_sampler: Any = None,
-        num_workers: int | None = None,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        pin_memory: bool = False,
-        drop_last: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
-        generator: torch.Generator | None = None,
-        *,
-        prefetch_factor: int | None = None,
-        persistent_workers: bool = False,
-        pin_memory_device: str = "",
-        in_order: bool = True,
-        engine: EngineChoice | None = None,
-        index_cache: str | os.PathLike[str] | None = None,
-        transform: Any = None,
-        device: torch.device | str | int | None = None,
-        device_prefetch: int = 2,
-        batch_transform: Any = None,
-        memory_format: torch.memory_format | None = None,
-        dtype: torch.dtype | None = None,
-        seed: int | None = None,
-        on_error: OnError = "raise",
-        seed_by: Literal["sample"] | None = None,
-        snapshot_every_n_steps: int | None = 1,
-        shard: Shard | None = None,
-        even: bool = True,
-        collate: Form | None = None,
-        pad_to: int | None = None,
-    ) -> None:
+    @takes(Arguments[_T])
+    def __init__(self, given: Arguments[_T]) -> None:
+        dataset: Any = given.dataset
         if isinstance(dataset, str | os.PathLike):
-            dataset = PackedDataset(dataset, transform=transform)
-        elif transform is not None:
+            dataset = PackedDataset(dataset, transform=given.transform)
+        elif given.transform is not None:
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
         self._fastload = state = LoaderState()
         state.watch(_monitor_of(self))
-        engine = Settings.engine_of(engine)
-        packed = state.planner.is_packed(dataset, engine, index_cache, device=device is not None)
-        if num_workers is None:
-            num_workers = share_of_cpus() if packed else 0
-        seed = checked_seed(seed)
+        engine = Settings.engine_of(given.engine)
+        packed = state.planner.is_packed(dataset, engine, given.index_cache, device=given.device is not None)
+        num_workers = given.num_workers if given.num_workers is not None else share_of_cpus() if packed else 0
+        seed = checked_seed(given.seed)
         order = order_of(
             dataset,
-            shuffle=shuffle,
-            sampler=sampler,
-            batch_sampler=batch_sampler,
-            generator=generator,
+            shuffle=given.shuffle,
+            sampler=given.sampler,
+            batch_sampler=given.batch_sampler,
+            generator=given.generator,
             seed=seed,
-            drop_last=drop_last,
-            shard=checked_shard(shard),
-            even=even,
+            drop_last=given.drop_last,
+            shard=checked_shard(given.shard),
+            even=given.even,
         )
-        settings = Settings(
-            dataset=dataset,
-            batch_size=batch_size,
-            drop_last=order.drop_last,
-            sampler=order.sampler,
-            batch_sampler=order.batch_sampler,
-            num_workers=num_workers,
-            collate_fn=collate_fn_of(collate, pad_to, collate_fn, state.planner.kinds),
-            pin_memory=pin_memory,
-            timeout=timeout,
-            worker_init_fn=worker_init_fn,
-            multiprocessing_context=None if packed and not num_workers else multiprocessing_context,
-            generator=order.generator,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
-            in_order=in_order,
-            engine=engine,
-            index_cache=index_cache,
-            device=None if device is None else torch.device(device),
-            device_prefetch=device_prefetch,
-            batch_transform=batch_transform,
-            memory_format=memory_format,
-            dtype=dtype,
-            seed=seed,
-            on_error=on_error,
-            seed_by=seed_by,
-            snapshot_every_n_steps=snapshot_every_n_steps,
-            shard=shard,
-            even=even,
-            collate=collate,
-            pad_to=pad_to,
-            own_generator=order.own_generator,
-        )
+        resolved = {
+            "dataset": dataset,
+            "transform": None,  # the dataset carries it: whoever makes another loader passes both
+            "num_workers": num_workers,
+            "collate_fn": collate_fn_of(given.collate, given.pad_to, given.collate_fn, state.planner.kinds),
+            "multiprocessing_context": None if packed and not num_workers else given.multiprocessing_context,
+            "engine": engine,
+            "device": None if given.device is None else torch.device(given.device),
+            "seed": seed,
+        }
+        settings = Settings(**{**vars(given), **resolved, **vars(order)})
         settings.show_on(self)
-        super().__init__(shuffle=order.shuffle, **settings.torch_arguments())
+        super().__init__(**settings.torch_arguments())
         state.settings = settings
-        if shard is not None:
-            show_sharded(self, shard)
+        if given.shard is not None:
+            show_sharded(self, given.shard)
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
         if plan.engine == "threads":
-            warn_unused(worker_init_fn, multiprocessing_context)
+            warn_unused(given.worker_init_fn, given.multiprocessing_context)
             state.epochs.engine(plan)  # so is a shortage of memory
-        elif multiprocessing_context is not None and not num_workers:
+        elif given.multiprocessing_context is not None and not num_workers:
             raise ArgumentError("multiprocessing_context= starts worker processes, and num_workers=0 has none: drop one of them")
 
     def __enter__(self) -> Self:

@@ -36,11 +36,10 @@ import torch
 from torch import Tensor
 from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate
-from torch.utils.data._utils import collate
 
 from fastload.batch.containers import Flat, Padded, Path, sequence_like
-from fastload.common.originals import OwnCode
 from fastload.errors import ArgumentError, BatchShapeError, FastloadError
+from fastload.store.kinds.base import Collated
 
 
 class Difference(NamedTuple):
@@ -177,11 +176,9 @@ Form = Literal["list", "padded", "flat"]
 FORMS: tuple[str, ...] = get_args(Form)
 IMAGE = "image"
 """Key of the image in samples that are dicts, where no schema says it."""
-_LISTED = ("text", "bytes", "json", "polygons")
-_ROWS = ("boxes", "keypoints", "instances", "rows")
 _MASKS = ("mask", "instance", "segment")
 """Words by which a dict's key says that integers are no image."""
-_TV_KINDS = {"Image": "image", "BoundingBoxes": "boxes", "KeyPoints": "keypoints"}
+_TV_CLASSES: dict[str, Collated] = {"Image": "picture", "BoundingBoxes": "rows", "KeyPoints": "rows"}
 
 
 @dataclass(frozen=True)
@@ -196,8 +193,8 @@ class Collate:
         form: "list", "padded" or "flat".
         pad_to: images and masks of different sizes are padded with zeros below and on the right, to the largest height and width of the
             batch, each rounded up to a multiple of pad_to. None: all have one size.
-        kinds: kinds of the parts of a sample, in its structure, as fields' kinds; "rows" is an array of any number of rows. None, for all
-            or a part: the kind follows from the samples.
+        kinds: forms of joining of a sample's parts, in its structure: `fastload.store.kinds.base.Collated` has them. None, for all or a
+            part: the form follows from the samples.
 
     Raises:
         ArgumentError: no such form; pad_to is no positive number, or goes with "list".
@@ -235,10 +232,10 @@ class Collate:
     def _collated(self, values: Sequence[Any], kinds: Any, path: tuple[Any, ...], image: _Image) -> Any:
         values = _without_lists(values)
         first = values[0]
-        if isinstance(kinds, str) and (kinds in _LISTED or not isinstance(first, Mapping)):
+        if isinstance(kinds, str) and (kinds == "list" or not isinstance(first, Mapping)):
             return self._part(values, kinds, path)
         if image.has_views(values, path):
-            return self._part(values, "image", path)
+            return self._part(values, "picture", path)
         if isinstance(first, Mapping):
             inner = kinds if isinstance(kinds, Mapping) else {}
             return {key: self._collated(_at(values, key, path), inner.get(key), (*path, key), image) for key in first}
@@ -246,19 +243,19 @@ class Collate:
             known = kinds if isinstance(kinds, list | tuple) and len(kinds) == len(first) else [None] * len(first)
             parts = [self._collated(_at(values, at, path), each, (*path, at), image) for at, each in enumerate(known)]
             return sequence_like(type(first), parts) if hasattr(first, "_fields") else parts
-        return self._part(values, _kind_of(values, path, image), path)
+        return self._part(values, _collated_as(values, path, image), path)
 
-    def _part(self, values: Sequence[Any], kind: str, path: tuple[Any, ...]) -> Any:
+    def _part(self, values: Sequence[Any], form: str, path: tuple[Any, ...]) -> Any:
         """One part of the batch."""
-        if kind in _LISTED:
+        if form == "list":
             return list(values)
-        if kind in ("image", "mask"):
+        if form == "picture":
             if isinstance(values[0], list | tuple):
                 return [self._images(_tensors(views, (*path, at)), (*path, at)) for at, views in enumerate(_views_of(values, path))]
             return self._images(_tensors(values, path), path)
-        if kind in _ROWS:
+        if form in ("rows", "masks"):
             tensors = _as_rows(_tensors(values, path))
-            tail = self._tail(tensors, kind == "instances", path)
+            tail = self._tail(tensors, form == "masks", path)
             return _flat(tensors, tail) if self.form == "flat" else _padded(tensors, tail)
         return default_collate(list(values))
 
@@ -429,25 +426,26 @@ def _part_of(sample: Any, key: Any) -> Any:
         return None
 
 
-def _kind_of(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> str:
-    """The kind of a part that no schema names."""
+def _collated_as(values: Sequence[Any], path: tuple[Any, ...], image: _Image) -> Collated:
+    """The form of joining of a part that no schema names."""
     first = values[0]
     if isinstance(first, list):
-        return "json"
+        return "list"
     if isinstance(first, int | float) or (isinstance(first, np.generic | Tensor | np.ndarray) and first.ndim == 0):
-        return "json" if any(each is None for each in values) else "array"  # no tensor has a value that is missing
+        return "list" if any(each is None for each in values) else "stack"  # no tensor has a value that is missing
     if not isinstance(first, Tensor | np.ndarray) or (isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"):
-        return "json"
+        return "list"
     name = next((kind.__name__ for kind in type(first).__mro__ if kind.__module__.startswith("torchvision.tv_tensors")), "")
     if name:
-        return _TV_KINDS.get(name) or ("rows" if name != "Mask" else "mask" if first.ndim == 2 else "instances")
+        return _TV_CLASSES.get(name) or ("rows" if name != "Mask" else "picture" if first.ndim == 2 else "masks")
     if image.is_image(values, path):
-        return "image"
+        return "picture"
     if image.sizes is None or any(not isinstance(each, Tensor | np.ndarray) for each in values):
         return "rows"
     some = [(each, size) for each, size in zip(values, image.sizes, strict=True) if each.shape != (0,)]  # no rows may lack their shape
     as_large = all(tuple(each.shape[-2:]) == size for each, size in some)
-    return {2: "mask", 3: "instances"}.get(some[0][0].ndim, "rows") if some and as_large else "rows"
+    forms: dict[int, Collated] = {2: "picture", 3: "masks"}
+    return forms.get(some[0][0].ndim, "rows") if some and as_large else "rows"
 
 
 def _has_dims(value: Any, count: int) -> bool:
@@ -524,38 +522,3 @@ def collate_fn_of(form: Form | None, pad_to: int | None, collate_fn: Callable[[l
     if isinstance(collate_fn, Collate) and (collate_fn.form, collate_fn.pad_to) == (form, pad_to):
         return collate_fn
     raise ArgumentError(f"collate={form!r} and collate_fn= both make the batches: drop one of them")
-
-
-_TORCHS = OwnCode("torch.utils.data._utils.collate")
-_TABLE = {
-    torch.Tensor: "collate_tensor_fn",
-    np.ndarray: "collate_numpy_array_fn",
-    float: "collate_float_fn",
-    int: "collate_int_fn",
-    str: "collate_str_fn",
-    bytes: "collate_str_fn",
-}
-"""By type, torch's function for a list of such values."""
-_COLLATED: tuple[type, ...] = (*_TABLE, np.generic, bool, tuple, list, dict)
-"""Types that values of a batch have here. A program may have entries for other types, which change no batch of these."""
-
-
-def collate_replaced() -> str:
-    """Clause that names the parts of default_collate and default_convert that are not torch's own; "" if all are.
-
-    If a part was replaced, torch's function is called, whatever it does now. See NOTE [ originals: how replaced code is found ].
-    """
-    return _TORCHS.replaced() or _table_changed()
-
-
-def _table_changed() -> str:
-    table: dict[Any, Any] = collate.default_collate_fn_map
-    if any(table.get(kind) is not getattr(collate, name) for kind, name in _TABLE.items()):
-        changed = next(kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name))
-        return f"default_collate_fn_map has another function for {changed.__name__}"
-    for key, function in table.items():
-        if key not in _TABLE and function is not collate.collate_numpy_scalar_fn:
-            for kind in key if isinstance(key, tuple) else (key,):
-                if any(issubclass(kind, each) or issubclass(each, kind) for each in _COLLATED):
-                    return f"default_collate_fn_map has a function for {kind.__name__}"
-    return ""

@@ -8,6 +8,7 @@ import typer
 
 from fastload.cli.options import Quiet, StorageOptions, parsed_options
 from fastload.cli.output import say
+from fastload.common.limits import parse_size
 from fastload.common.urls import is_url, meant_url, shown
 from fastload.errors import ArgumentError
 
@@ -56,10 +57,16 @@ def pull(
     )
 
 
+def _is_size(given: str | None) -> str | None:
+    if given is not None:
+        parse_size(given, "--cache-size")
+    return given
+
+
 def cache(
     url: Annotated[str | None, typer.Argument(metavar="[URL]", help="A dataset to fetch into the cache; none: list what it has.")] = None,
     cache: Annotated[str | None, typer.Option(help="The cache folder; FASTLOAD_CACHE, or fastload in the user's cache folder.")] = None,
-    cache_size: Annotated[str | None, typer.Option(help="Most bytes of all caches in it, such as 200GiB.")] = None,
+    cache_size: Annotated[str | None, typer.Option(help="Most bytes of all caches in it, such as 200GiB.", callback=_is_size)] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove what it has of URL, or of all, where nobody uses it.")] = False,
     storage_options: StorageOptions = None,
     quiet: Quiet = False,
@@ -70,6 +77,10 @@ def cache(
 
     if url is not None:
         _need_url(url)
+    if cache_size is not None and (url is None or remove):
+        raise ArgumentError(
+            f"--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl --cache-size {cache_size}`: leave it out"
+        )
     if remove:
         removed, used = remove_caches(url, cache)
         say(f"{removed:,} removed" + (f"; {used:,} in use, which stay" if used else ""))

@@ -1,67 +1,18 @@
-"""Options that several commands have, with their words of help."""
+"""Options that several commands have: the flags of those that pack, made from the declarations of the options, and others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from fastload.common.urls import is_url, local_path, shown
 from fastload.errors import ArgumentError
-from fastload.packing.options import LIMITS, BoxFormat, Check, Format
-
-Workers = Annotated[int | None, typer.Option(min=LIMITS["workers"][0], help="Threads; the usable CPUs by default.")]
-ShardSize = Annotated[str | None, typer.Option(help="Bytes of a shard: 500MB, 1GiB (the default), ...")]
-ShardSamples = Annotated[
-    int | None, typer.Option(min=LIMITS["shard_samples"][0], help="Begin a shard at every N-th sample instead of by bytes.", metavar="N")
-]
-Seed = Annotated[int, typer.Option(min=LIMITS["seed"][0], help="Of the shuffle.")]
-CheckLevel = Annotated[
-    Check, typer.Option(help="How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index.")
-]
-EntropyIndex = Annotated[
-    bool, typer.Option("--index/--no-index", help="Note where in each JPEG's data its parts start, so that crops decode faster.")
-]
-MaxPixels = Annotated[int | None, typer.Option(min=1, help="Refuse larger images; FASTLOAD_MAX_PIXELS or 268435456 by default.")]
-PathColumn = Annotated[
-    str | None, typer.Option(help="Of a .csv/.tsv: the column of paths, by its name in the header or its number from 0.")
-]
-LabelColumn = Annotated[str | None, typer.Option(help="Likewise the column of labels.")]
-Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether the first line of a .csv/.tsv names its columns.")]
-KeyPattern = Annotated[
-    str | None, typer.Option(help="Of an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.")
-]
-LabelPattern = Annotated[str | None, typer.Option(help="Likewise the keys of labels.")]
-LayoutFormat = Annotated[
-    Format | None,
-    typer.Option("--format", help="The layout of a folder, where it is not recognised.", show_default=False),
-]
-Annotations = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FILE", help="Of a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: files are merged."
-    ),
-]
-Masks = Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the masks of the images in SRC, or of panoptic PNGs.")]
-Split = Annotated[str | None, typer.Option(help="The part of a dataset that has several: train, val, train2017, ...")]
-ObjectBoxes = Annotated[
-    BoxFormat | None,
-    typer.Option(
-        "--box-format",
-        help="Of a column of objects (bbox, category) in Parquet and Arrow files: what its boxes are. Without it the column is JSON.",
-        show_default=False,
-    ),
-]
-StorageOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="Of the store of a URL, as endpoint=http://host:8333, region=us-east-1 or client_options.allow_http=true; may be repeated. "
-        "What is not given is found in the environment.",
-    ),
-]
+from fastload.packing.keywords import Keyword, keywords
+from fastload.packing.options import OPTIONS, declared
 
 
 def in_a_folder(dataset: str) -> str:
@@ -75,7 +26,10 @@ def in_a_folder(dataset: str) -> str:
 
 
 LocalDataset = Annotated[str, typer.Argument(metavar="OUT", help="A packed dataset.", callback=in_a_folder)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no summary.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help=declared(OPTIONS["progress"]).help)]
+StorageOptions = Annotated[
+    list[str] | None, typer.Option("--storage-option", metavar="KEY=VALUE", help=declared(OPTIONS["storage_options"]).help)
+]
 
 
 def parsed_options(given: Iterable[str] | None) -> dict[str, object] | None:
@@ -98,3 +52,51 @@ def parsed_options(given: Iterable[str] | None) -> dict[str, object] | None:
             raise ArgumentError(f"--storage-option {outer} is given both as a value and as {outer}.KEY=VALUE")
         nested[inner] = {"true": True, "false": False}.get(value.lower(), value)
     return found or None
+
+
+_VALUES: dict[str, Callable[[Any], Any]] = {
+    "annotations": lambda given: given or None,
+    "storage_options": parsed_options,
+    "ray": lambda given: True if given == "" else given,
+}
+"""The value of a keyword from that of its flag, where they differ."""
+
+
+def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with a flag for each keyword of the function of its name. `command` gets the keywords' values as its ``**options``."""
+    shown = keywords(command.__name__)
+
+    @functools.wraps(command)
+    def run(*, quiet: bool, **given: Any) -> None:
+        options = {name: _VALUES.get(name, lambda value: value)(given.pop(name)) for name in shown if name != "progress"}
+        command(**given, **options, progress=not quiet)
+
+    signature, hints = inspect.signature(command, eval_str=True), dict(command.__annotations__)
+    flags = [_flag(each) for each in shown.values()]
+    *own, _ = signature.parameters.values()
+    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    run.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*own, *flags)} | {"return": hints["return"]}
+    return run
+
+
+def _flag(keyword: Keyword) -> inspect.Parameter:
+    """The parameter from which typer makes the flag of a keyword."""
+    if keyword.name == "progress":
+        return inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+    option, kind = keyword.option, _flag_type(keyword)
+    name = f"--{keyword.name.replace('_', '-')}"
+    if option.flag:
+        name = option.flag
+    elif bool in (kind, *get_args(kind)) and keyword.default is not False:
+        name = f"{name}/--no-{name.removeprefix('--')}"
+    least, most = option.limits or (None, None)
+    about = typer.Option(name, min=least, max=most if option.most_shown else None, metavar=option.metavar, help=keyword.help)
+    return inspect.Parameter(keyword.name, inspect.Parameter.KEYWORD_ONLY, default=keyword.default, annotation=Annotated[kind, about])
+
+
+def _flag_type(keyword: Keyword) -> Any:
+    """The type of a flag's value: text where the keyword takes text among others, or several of it."""
+    if keyword.option.repeated:
+        return list[str] | None
+    return str | None if str in get_args(keyword.type) and get_origin(keyword.type) is not Literal else keyword.type

@@ -2,118 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from fastload.cli.options import (
-    Annotations,
-    Header,
-    KeyPattern,
-    LabelColumn,
-    LabelPattern,
-    LayoutFormat,
-    LocalDataset,
-    Masks,
-    ObjectBoxes,
-    PathColumn,
-    Quiet,
-    Seed,
-    ShardSamples,
-    ShardSize,
-    Split,
-    Workers,
-    in_a_folder,
-)
+from fastload.cli.options import LocalDataset, in_a_folder, takes_flags
 from fastload.cli.output import say
 from fastload.cli.pack import show
 from fastload.cli.stopped import run_again
 from fastload.errors import ArgumentError
-from fastload.packing.options import LIMITS, Check, Encode, Exif, OnError, PackOptions, RunOptions, Subsampling
-
-_PACK, _RUN = PackOptions(), RunOptions()
-_AS_PACKED = "as the dataset was packed, unless given"
 
 
+@takes_flags
 def append(
     dataset: LocalDataset,
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="What fastload pack takes.")],
-    encode: Annotated[Encode | None, typer.Option(help=f"How images are stored; {_AS_PACKED}.")] = None,
-    quality: Annotated[
-        int | None, typer.Option(min=LIMITS["quality"][0], max=LIMITS["quality"][1], help=f"Of JPEGs that are encoded; {_AS_PACKED}.")
-    ] = None,
-    subsampling: Annotated[Subsampling | None, typer.Option(help=f"Of their chroma; {_AS_PACKED}.")] = None,
-    max_side: Annotated[
-        int | None, typer.Option(min=LIMITS["max_side"][0], help=f"Shrink images whose longer side is longer; {_AS_PACKED}.")
-    ] = None,
-    min_side: Annotated[
-        int | None, typer.Option(min=LIMITS["min_side"][0], help=f"Shrink images whose shorter side is longer; {_AS_PACKED}.")
-    ] = None,
-    exif: Annotated[Exif | None, typer.Option(help=f"Whether images are turned upright; {_AS_PACKED}.")] = None,
-    check: Annotated[Check | None, typer.Option(help=f"How far a JPEG is checked; {_AS_PACKED}.")] = None,
-    index: Annotated[bool | None, typer.Option("--index/--no-index", help=f"Whether to make the entropy index; {_AS_PACKED}.")] = None,
-    optimize_huffman: Annotated[
-        bool | None, typer.Option("--optimize-huffman/--no-optimize-huffman", help=f"The same pixels in smaller JPEGs; {_AS_PACKED}.")
-    ] = None,
-    max_pixels: Annotated[int | None, typer.Option(min=1, help=f"Refuse larger images; {_AS_PACKED}.")] = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Add the samples in a random order.")] = _PACK.shuffle,
-    seed: Seed = _PACK.seed,
-    on_error: Annotated[OnError, typer.Option(help="At a sample that cannot be packed: stop, or leave it out.")] = _PACK.on_error,
-    limit: Annotated[int | None, typer.Option(min=LIMITS["limit"][0], help="Add the first so many samples only.")] = _PACK.limit,
-    shard_size: ShardSize = None,
-    shard_samples: ShardSamples = _RUN.shard_samples,
-    workers: Workers = _RUN.workers,
-    path_column: PathColumn = None,
-    label_column: LabelColumn = None,
-    header: Header = None,
-    key_pattern: KeyPattern = None,
-    label_pattern: LabelPattern = None,
-    format: LayoutFormat = None,
-    annotations: Annotations = None,
-    masks: Masks = None,
-    split: Split = None,
-    box_format: ObjectBoxes = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an append that was stopped.")] = _RUN.resume,
-    quiet: Quiet = False,
+    **options: Any,
 ) -> None:
     """Adds the samples of a source to a packed dataset, as a new version; the fields must be the same, classes go by their names."""
     from fastload.versions.append import append as run
 
     with run_again("append", f"{dataset} is as it was, and "):
-        summary = run(
-            dataset,
-            sources[0] if len(sources) == 1 else sources,
-            encode=encode,
-            quality=quality,
-            subsampling=subsampling,
-            max_side=max_side,
-            min_side=min_side,
-            exif=exif,
-            check=check,
-            index=index,
-            optimize_huffman=optimize_huffman,
-            max_pixels=max_pixels,
-            shuffle=shuffle,
-            seed=seed,
-            on_error=on_error,
-            limit=limit,
-            shard_size=shard_size,
-            shard_samples=shard_samples,
-            workers=workers,
-            path_column=path_column,
-            label_column=label_column,
-            header=header,
-            key_pattern=key_pattern,
-            label_pattern=label_pattern,
-            format=format,
-            annotations=annotations or None,
-            masks=masks,
-            split=split,
-            box_format=box_format,
-            resume=resume,
-            progress=not quiet,
-        )
-    if not quiet:
+        summary = run(dataset, sources[0] if len(sources) == 1 else sources, **options)
+    if options["progress"]:
         show(summary.pack, dataset)
     say(f"{dataset}: version {summary.version}, {summary.samples:,} samples, {summary.pack.samples:,} of them new")
 

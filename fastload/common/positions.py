@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import sys
 from typing import Any
@@ -91,3 +92,28 @@ def position_in(index: Any, count: int) -> int:
     if not -count <= position < count:
         raise IndexError(f"index {position} is out of range for {count} samples")
     return position % count
+
+
+DIGESTED = 1 << 16
+"""Limit on the numbers of a list that a digest is made of; of a longer one they lie at even distances, so that it takes milliseconds."""
+
+
+def summary_of(indices: Any) -> str | None:
+    """The first of a list of integers, its length, and a digest; None: they are no integers, which another process may write otherwise."""
+    try:
+        count = len(indices)
+        values = as_positions(indices[:: digest_step(count)])
+    except (TypeError, ValueError, OverflowError):
+        return None
+    first = ", ".join(str(int(each)) for each in indices[:3])
+    return f"[{first}{', ...' if count > 3 else ''}], {count:,} of them with the digest {digest_of(values)}"
+
+
+def digest_step(count: int) -> int:
+    """Distance between the numbers of a list that its digest is made of."""
+    return max(1, -(-count // DIGESTED))
+
+
+def digest_of(values: np.ndarray[Any, Any]) -> str:
+    """A short digest of an array's bytes."""
+    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=6).hexdigest()

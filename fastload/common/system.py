@@ -1,4 +1,4 @@
-"""Limits of this process on its machine: CPUs and memory, as affinity, control groups and torchrun leave them.
+"""Limits of this process on its machine: CPUs and memory, as affinity, control groups and torchrun leave them; and those of malloc.
 
 NOTE [ control groups: which limits hold ]
 A limit holds for a control group and for all groups below it, so each is read from the process's own group upwards, as far as the file
@@ -10,6 +10,7 @@ Every function takes the root of the file system, which only tests change; what 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 from collections.abc import Iterator
@@ -140,3 +141,26 @@ def _numbers(path: Path) -> dict[str, int]:
             name, value = line.split()[:2]
             found[name] = int(value)
     return found
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_limits = {_M_MMAP_THRESHOLD: 0, _M_TRIM_THRESHOLD: 0}
+
+
+def keep_memory(largest: int, kept: int) -> None:
+    """Makes malloc take blocks of up to `largest` bytes from its heaps, and keep up to `kept` bytes free at the end of each.
+
+    A limit that an earlier call has set is not lowered. Nothing is done where the user has set these limits of glibc's malloc, or where
+    malloc is another one. Source: mallopt(3).
+    """
+    if (
+        "MALLOC_TRIM_THRESHOLD_" in os.environ
+        or "MALLOC_MMAP_THRESHOLD_" in os.environ
+        or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    ):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for limit, asked in ((_M_MMAP_THRESHOLD, largest), (_M_TRIM_THRESHOLD, kept)):
+            _limits[limit] = max(_limits[limit], asked)
+            mallopt(limit, _limits[limit])

@@ -442,3 +442,16 @@ def _shown(fields: Sequence[tuple[str, str]]) -> str:
 def _name(number: int, source: Any) -> str:
     path = f" {source.path}" if isinstance(source, PackedDataset) else ""
     return f"source {number} of the Mixture ({type(source).__name__}{path})"
+
+
+def parts_of(dataset: Any) -> Iterator[Any]:
+    """A dataset, and those that a Mixture, a Subset or a ConcatDataset, of these very classes, is made of, one after another."""
+    yield dataset
+    if type(dataset) is Subset:
+        yield from parts_of(dataset.dataset)
+    elif isinstance(dataset, Mixture):
+        for source in dataset.sources:
+            yield from parts_of(source)
+    elif type(dataset) is ConcatDataset:
+        for part in dataset.datasets:
+            yield from parts_of(part)

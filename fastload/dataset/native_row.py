@@ -18,9 +18,8 @@ import torch
 
 from fastload._native import core
 from fastload.errors import SampleError, TransformError
-from fastload.store import DatasetReader, Field
-from fastload.store.schema import HEIGHT_COLUMN, WIDTH_COLUMN
-from fastload.store.values import polygons_of
+from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field
+from fastload.store.kinds.polygons import polygons_of
 from fastload.transforms.ops import wrong_pairs
 from fastload.transforms.spec import Plan, Planes, outputs_of
 
@@ -69,7 +68,7 @@ class NativeImages:
     @classmethod
     def of(cls, reader: DatasetReader, names: Sequence[str]) -> NativeImages:
         """The images of a packed dataset: the first, and the further ones among `names`, the delivered fields."""
-        images = [field for field in reader.schema if field.kind == "image"]
+        images = [field for field in reader.schema if field.handler.is_image]
         return cls([_image(reader, field) for field in images if field == reader.schema.image or field.name in names])
 
     @property
@@ -188,12 +187,17 @@ class NativeField:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the field's values; for polygons, of the point coordinates."""
-        return np.dtype(np.uint8) if self.field.kind == "instances" else self.field.stored_dtype
+        return self.field.handler.native_dtype(self.field)
 
     @property
     def in_image(self) -> bool:
         """True if the values are as large as the image."""
-        return self.field.kind in ("mask", "instances")
+        return self.field.handler.is_as_large
+
+    @property
+    def is_ragged(self) -> bool:
+        """True if rows have no common shape: they come as lists of parts, and not as one tensor."""
+        return self.field.handler.is_ragged
 
     def row_shape(self, size: Size) -> tuple[int, ...]:
         """Shape of one of its rows, in a sample whose image has that size; of a mask, its shape. Not of polygons."""
@@ -230,9 +234,9 @@ class NativeFields:
     def __init__(self, reader: DatasetReader, names: Sequence[str], plan: Plan) -> None:
         self._reader, self._plan = reader, plan
         schema = reader.schema
-        wanted = {name: False for name in names if schema[name].kind != "image"}
+        wanted = {name: False for name in names if not schema[name].handler.is_image}
         if plan.of_boxes:
-            first = next((field.name for field in schema if field.kind == "boxes"), "")
+            first = next((field.name for field in schema if field.handler.owns_objects), "")
             for name in (first, *(schema[name].of for name in list(wanted))):
                 if name:
                     wanted.setdefault(name, True)
@@ -251,26 +255,18 @@ class NativeFields:
 
     def _item(self, each: NativeField) -> dict[str, Any]:
         field, reader = each.field, self._reader
-        item: dict[str, Any] = {"kind": "rows" if field.kind == "array" else field.kind, "name": field.name, "hidden": each.hidden}
-        item["field"] = number_of(reader, field.name)
-        if field.kind == "mask":
-            return item | {"unit": each.dtype.itemsize}
-        (counts,) = reader.schema.hidden_names(field)
-        item["counts"] = reader.column(counts)
-        item["of"] = self._places.get(field.of, -1)
-        item["unit"] = 4 if field.kind in ("instances", "polygons") else math.prod(field.row_shape) * each.dtype.itemsize
-        if field.kind == "boxes":
-            item |= {"format": field.format, "integer": field.dtype == "int64"}
-        elif field.kind == "keypoints":
-            item |= {"columns": field.row_shape[-1], "pairs": exchanged_pairs(self._plan, field)}
-        return item
+        item = {"name": field.name, "hidden": each.hidden, "field": number_of(reader, field.name), **field.handler.native_item(field)}
+        if field.is_varying:
+            (counts,) = reader.schema.hidden_names(field)
+            item |= {"counts": reader.column(counts), "of": self._places.get(field.of, -1)}
+        return item | ({"pairs": exchanged_pairs(self._plan, field)} if field.handler.has_points else {})
 
     def sample(self, made: Sequence[tuple[npt.NDArray[np.uint8], int] | None], size: Size) -> dict[str, Any]:
         """The values of one sample by name, of what core.Decoder made, without a copy but of polygons."""
         out: dict[str, Any] = {}
         for each, found in zip(self.fields, made, strict=True):
-            if found is not None and each.field.kind == "polygons":
+            if found is not None and each.is_ragged:
                 out[each.field.name] = each.outlines(found[0], 0, len(found[0]))
             elif found is not None:
-                out[each.field.name] = each.values(found[0], 0, None if each.field.kind == "mask" else found[1], size)
+                out[each.field.name] = each.values(found[0], 0, found[1] if each.field.is_varying else None, size)
         return out

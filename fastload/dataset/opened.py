@@ -17,7 +17,7 @@ from fastload.common.urls import is_url, local_path, shown
 from fastload.dataset.query import Columns, ConditionEngine
 from fastload.dataset.sample_form import SampleForm
 from fastload.errors import ArgumentError, DatasetError, SampleError
-from fastload.store.field import KINDS_IN_IMAGE
+from fastload.store.kinds import KINDS
 from fastload.store.reader import DatasetFiles, DatasetReader
 
 TORCH_DTYPES = {
@@ -35,6 +35,7 @@ class OpenedDataset:
 
     Attributes:
         form: form of samples with all fields.
+        handlers: behaviour of each field's kind, by name.
         in_records: names of the fields that lie in records, but for the first image.
         spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
             and the image, where it is not of 8-bit RGB.
@@ -48,23 +49,27 @@ class OpenedDataset:
         self.columns: Columns = Columns(self.reader) if inherited is None else inherited.columns
         fields = self.reader.schema.fields
         self.kinds = {f.name: f.kind for f in fields}
+        self.handlers = {f.name: f.handler for f in fields}
         self.form = self.own_form(SampleForm(tuple(f.name for f in fields)))
         image = self.reader.schema.image
         if image is None:
             raise DatasetError(f"{files.name} has no image field; this version reads datasets with one")
         self.image_name = image.name
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
-        self.spatial = {f.name for f in fields if f.is_extended or (f.kind == "image" and f != image)}
-        self.in_image = {f.name for f in fields if f.kind in KINDS_IN_IMAGE or (f.kind == "image" and f != image)}
-        self.has_boxes = any(self.kinds[name] == "boxes" for name in self.spatial)
+        others = [f for f in fields if f != image]
+        self.spatial = {f.name for f in fields if f.handler.in_native_row and (f in others or not f.is_rgb)}
+        self.in_image = {f.name for f in others if f.handler.follows_image or f.handler.is_image}
+        self.has_boxes = any(f.handler.owns_objects for f in fields)
         self.image_field = self.reader.manifest.image_number
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
 
     def own_form(self, form: SampleForm) -> SampleForm:
         """The form, but for names alone of an image and one mask: these become a pair, as in segmentation's datasets."""
-        if form.parts is None and [self.kinds.get(name) for name in form.names] == ["image", "mask"]:
-            return SampleForm(form.names, form.names)
+        if form.parts is None and len(form.names) == 2:
+            image, mask = (KINDS.get(self.kinds.get(name, "")) for name in form.names)
+            if image is not None and mask is not None and image.is_image and mask.holds_labels:
+                return SampleForm(form.names, form.names)
         return form
 
     def make_row(

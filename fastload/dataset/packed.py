@@ -80,7 +80,7 @@ class FolderAttributes:
         Raises:
             AttributeError: there is no int field, or more than one.
         """
-        ints = [name for name in self.fields if self.opened.kinds[name] == "int"]
+        ints = [name for name in self.fields if self.opened.handlers[name].can_label]
         if len(ints) != 1:
             raise AttributeError(f"{self.path} has no targets: they are the values of one int field, and it delivers {len(ints)}")
         labels: list[int] = self.column(ints[0]).tolist()
@@ -93,7 +93,8 @@ class FolderAttributes:
         Raises:
             AttributeError: there are no targets, or none of the text fields `path`, `name`, `file` and `filename`.
         """
-        named = next((name for name in _NAMES if self.opened.kinds.get(name) == "text"), None)
+        texts = {field.name for field in self.opened.reader.schema if field.handler.is_text and field.handler.finds_samples}
+        named = next((name for name in _NAMES if name in texts), None)
         if named is None:
             raise AttributeError(f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}")
         targets = self.targets
@@ -373,8 +374,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
     @property
     def is_pair(self) -> bool:
         """True if samples are (image, label) pairs: an image and one int, and nothing else."""
-        kinds, fields = self.opened.kinds, self.fields
-        return self.form.parts is None and len(fields) == 2 and kinds[fields[0]] == "image" and kinds[fields[1]] == "int"
+        handlers, fields = self.opened.handlers, self.fields
+        return self.form.parts is None and len(fields) == 2 and handlers[fields[0]].is_image and handlers[fields[1]].can_label
 
     def decode(self, index: int, seed: int, epoch: int) -> Any:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its views under Views."""
@@ -401,7 +402,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             schema = self.opened.reader.schema
             check_transform(plan, schema, fields, self.image_field in self.fields)
             for name in fields:
-                if schema[name].kind == "keypoints":
+                if schema[name].handler.has_points:
                     exchanged_pairs(plan, schema[name])
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
@@ -438,7 +439,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         for name in self.fields:
             if name in opened.reader.schema.own_columns:
                 rows = opened.reader.column(name)[np.asarray(indices)]
-                out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.kinds[name] == "array" else rows.tolist()
+                out[name] = [torch.from_numpy(r.copy()) for r in rows] if opened.handlers[name].is_array else rows.tolist()
         return out
 
     @property

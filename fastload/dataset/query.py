@@ -221,11 +221,7 @@ def arrow_type(field: Field) -> Any:
         ArgumentError: pyarrow is not installed.
     """
     arrow = optional("pyarrow", "a table of columns")
-    if field.kind == "instances":
-        return arrow.large_list(arrow.struct([("size", arrow.list_(arrow.int32())), ("counts", arrow.large_string())]))
-    if field.kind == "polygons":
-        return arrow.large_list(arrow.large_list(arrow.large_list(arrow.float32())))
-    return arrow.large_binary() if field.kind == "bytes" else arrow.large_string()
+    return field.handler.arrow_type(field, arrow)
 
 
 class RecordColumn:
@@ -237,7 +233,7 @@ class RecordColumn:
     def __init__(self, reader: DatasetReader, field: Field) -> None:
         self._reader = reader
         self._field = field
-        self._is_numeric = field.is_varying and field.kind not in ("instances", "polygons")
+        self._is_numeric = field.handler.is_numeric_rows
         self._joined: Any = None
         self.number = reader.schema.number(field.name)
 
@@ -245,12 +241,9 @@ class RecordColumn:
         """The value of a sample, from the entry in its record; None: the record lacks it. Raises SampleError."""
         field = self._field
         try:
-            value = parse_value(self._reader, index, field, kind, data, runs=True)
+            return field.handler.arrow_value(parse_value(self._reader, index, field, kind, data, plain=True))
         except SampleError as error:
             raise self._reader.sample_error(index, error.reason) from None
-        if field.kind == "json" and data is not None:
-            return data.decode("utf-8")
-        return [[part.reshape(-1) for part in parts] for parts in value] if field.kind == "polygons" else value
 
     def block(self, values: Sequence[Any]) -> Any:
         """The values of neighbouring samples as one."""
@@ -301,7 +294,7 @@ class Columns:
 
     def __init__(self, reader: DatasetReader) -> None:
         self._reader = reader
-        self.pixels: dict[str, Field] = {field.name: field for field in reader.schema if field.kind in ("image", "mask")}
+        self.pixels: dict[str, Field] = {field.name: field for field in reader.schema if field.handler.is_picture}
         self._fields: dict[str, Field] = {field.name: field for field in reader.schema if field.name not in self.pixels}
         taken = {field.name for field in reader.schema}
         self._hidden = {name: column for name, column in _hidden_columns(reader.schema) if name not in taken}

@@ -26,16 +26,14 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from fastload._native import core
 from fastload.batch.containers import Path, each_tensor, has_part, part_at, with_part
 from fastload.errors import SampleError, TransformError
 from fastload.store import DatasetReader, Field, Schema, StoredImage
-from fastload.store.field import ROTATED
+from fastload.store.kinds.codecs import CODECS
+from fastload.store.kinds.rows import ROTATED
 from fastload.store.reader import stored_size
 from fastload.transforms.spec import Plan
 from fastload.transforms.torchvision import known, makes_floats, sanitized_by, takes_image_alone
-
-_RAW_HEADER = 12
 
 
 class StoredValues:
@@ -60,8 +58,7 @@ class StoredValues:
             SampleError: the record does not hold, or an image cannot be decoded; its `reason` is the reason alone.
         """
         schema = self._reader.schema
-        if any(schema[name].kind in ("image", "mask", "instances") for name in names):
-            self._check_pixels(index, [schema[name] for name in names if schema[name].kind in ("image", "mask", "instances")])
+        self._check_pixels(index, [schema[name] for name in names if schema[name].handler.has_pixels])
         found = self._reader.stored_values(index, names)
         return {name: self._tensor(index, schema[name], value) for name, value in found.items()}
 
@@ -76,37 +73,21 @@ class StoredValues:
     def _tensor(self, index: int, field: Field, value: Any) -> Any:
         if isinstance(value, StoredImage):
             try:
-                return _chw(self._decoded(index, value))
+                value = self._decoded(index, value)
             except SampleError as error:
                 reason = f"field {field.name!r}: {error.reason or error}"
                 raise SampleError(reason, reason=reason) from None
-        if field.kind == "image":
-            return _chw(value)
-        if field.kind == "polygons":
-            return [[torch.from_numpy(part) for part in parts] for parts in value]
-        return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        return field.handler.tensors(value, torch.from_numpy)
 
     def _decoded(self, index: int, image: StoredImage) -> np.ndarray[Any, Any]:
         """The pixels (height, width, 3) of an image of 8-bit RGB."""
-        data = image.data
-        if image.kind == "place":
-            data = self._reader.read_image(index, core.KIND_PLACE, data)[1]
-        if image.kind in ("jpeg", "place"):
-            pixels = core.jpeg_decode(data, None, 8, self._max_pixels)
-        else:
-            size = tuple(int.from_bytes(data[at : at + 4], "little") for at in (0, 4, 8))
-            if image.kind != "raw" or size[2:] != (3,) or len(data) != _RAW_HEADER + size[0] * size[1] * 3:
-                raise _wrong("its raw pixels do not hold")
-            pixels = np.frombuffer(data, np.uint8, offset=_RAW_HEADER).reshape(size)
+        codec = CODECS.get(image.kind)
+        if codec is None:
+            raise _wrong("its raw pixels do not hold")
+        pixels = codec.decoded(self._reader.read_image(index, codec.entry, image.data)[1], self._max_pixels)
         if pixels.shape[:2] != (image.height, image.width):
             raise _wrong(f"it is {pixels.shape[1]} x {pixels.shape[0]}, the columns say {image.width} x {image.height}")
         return pixels
-
-
-def _chw(pixels: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Pixels (height, width[, channels]) as a contiguous tensor (channels, height, width) of its own memory."""
-    planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return torch.from_numpy(np.array(planes, order="C"))
 
 
 def _wrong(reason: str) -> SampleError:
@@ -126,7 +107,7 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], whole: bo
         TransformError: there is such a step; the message names it and the field.
     """
     _check_steps(plan, schema, fields)
-    left = [name for name in fields if plan.views and schema[name].kind != "image"]
+    left = [name for name in fields if plan.views and not schema[name].handler.is_image]
     allowed = ("nothing",) if plan.views else ("nothing", "python")
     for stage in plan.stages:
         alone = left if stage.where == "native" else fields
@@ -155,7 +136,7 @@ def _check_steps(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
     formats = [plan.box_format] if plan.box_format else []
     found = [each for step in plan.python if (each := known(step)) is not None and each.name == "ConvertBoundingBoxFormat"]
     formats += [str(getattr(each.values["format"], "name", each.values["format"])).lower() for each in found]
-    boxes = [schema[name] for name in fields if schema[name].kind == "boxes"]
+    boxes = [schema[name] for name in fields if schema[name].handler.owns_objects]
     for field, to in ((field, to) for field in boxes for to in formats if (field.format in ROTATED) != (to in ROTATED)):
         raise TransformError(
             f"ConvertBoundingBoxFormat makes {to} of boxes, and {field.name!r} has {field.format}: as in torchvision rotated boxes do not "
@@ -270,7 +251,7 @@ class _Sanitize:
         from torchvision import tv_tensors  # type: ignore[import-untyped]
         from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]
 
-        found = [field for field in self.fields if field.kind == "boxes"]
+        found = [field for field in self.fields if field.handler.owns_objects]
         paths = [self.paths[field.name] for field in found]
         if not found or not all(has_part(sample, path) and isinstance(part_at(sample, path), tv_tensors.BoundingBoxes) for path in paths):
             return self.step(sample)
@@ -285,7 +266,7 @@ class _Sanitize:
         """Names of the fields that lose the rows of these boxes."""
         alone = [field for field in self.fields if not field.of and field.has_objects] if first else []
         labels = _labels_in([field for field in self.fields if field.has_objects], self.paths)
-        loose = [field.name for field in alone if field.kind == "instances" or field.name == labels]
+        loose = [field.name for field in alone if field.handler.is_as_large or field.name == labels]
         return [*(field.name for field in self.fields if field.of == boxes.name), *loose]
 
 
@@ -334,23 +315,18 @@ def _wrapped(field: Field, value: Any, canvas: tuple[int, int], box_format: str)
     """A field's value as a tv_tensor. `box_format`: of boxes that the native part has converted, or ""."""
     from torchvision import tv_tensors
 
-    if field.kind == "image":
-        return tv_tensors.Image(value)
-    if field.kind in ("mask", "instances"):
-        return tv_tensors.Mask(value)
-    if field.kind == "boxes":
-        return tv_tensors.BoundingBoxes(value, format=(box_format or field.format).upper(), canvas_size=canvas)
-    if field.kind == "keypoints":
-        if field.row_shape[-1] == 2:
-            return tv_tensors.KeyPoints(value, canvas_size=canvas)
-        from fastload.dataset.points import KeyPointsWithVisibility
+    name = field.handler.tv_name(field)
+    if not name:
+        return value
+    made = getattr(tv_tensors, name, None)
+    if made is None:
+        from fastload.dataset import points
 
-        return KeyPointsWithVisibility(value, canvas_size=canvas)
-    if field.kind == "polygons":
-        from fastload.dataset.points import Outline
-
-        return [[Outline(part, canvas_size=canvas) for part in parts] for parts in value]
-    return value
+        made = getattr(points, name)
+    options: dict[str, Any] = {} if field.handler.has_pixels else {"canvas_size": canvas}
+    if field.format:
+        options["format"] = (box_format or field.format).upper()
+    return field.handler.each(value, lambda tensor: made(tensor, **options))
 
 
 def _paths(names: Any, at: Path = ()) -> dict[str, Path]:

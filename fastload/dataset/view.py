@@ -38,7 +38,7 @@ from fastload.dataset.mixture import Changes, Mixture, MixtureOrder
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.store import DatasetReader
-from fastload.store.field import KINDS_IN_IMAGE
+from fastload.store.kinds import KINDS
 from fastload.transforms.changes import TransformedDataset
 
 _MAKERS = (
@@ -545,15 +545,13 @@ class NativeData:
 
     @property
     def kinds(self) -> Any:
-        """The kind of each part of a sample, in its structure, as Collate has it: "rows" is an array of any number of rows."""
+        """The form of joining of each part of a sample, in its structure, as Collate has it."""
         dataset = self.view.datasets[0]
         if isinstance(dataset, InPlaceDataset):
-            known = {name: kind if kind in ("image", "int", "float", "array") else None for name, kind in dataset.kinds.items()}
+            known = {name: KINDS[kind].collated if kind in KINDS else None for name, kind in dataset.kinds.items()}
             return dataset.assemble(known)
         schema = dataset.opened.reader.schema
-        return dataset.assemble(
-            {name: "rows" if schema[name].kind == "array" and schema[name].is_varying else schema[name].kind for name in dataset.fields}
-        )
+        return dataset.assemble({name: schema[name].handler.collated for name in dataset.fields})
 
     def for_python(self, dataset: Any, draws: Draws) -> Any:
         """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed, its draws those of one epoch."""
@@ -662,7 +660,7 @@ def _longer_sides(reader: DatasetReader) -> list[int]:
         not len(reader)
         or schema.image is None
         or reader.files.remote
-        or any(field.kind in KINDS_IN_IMAGE or field.is_planes for field in schema)
+        or any(field.handler.follows_image or field.is_planes for field in schema)
     ):
         return []
     numbers = evenly_spaced(len(reader.manifest.shards), _SHARDS)
@@ -676,7 +674,7 @@ def _row_form(dataset: NativeDataset) -> tuple[Any, ...]:
     if isinstance(dataset, InPlaceDataset):
         return dataset.image_types
     schema, of_boxes = dataset.opened.reader.schema, bool(dataset.plan.of_boxes)
-    boxes = [str(field) for field in schema if field.kind == "boxes"] if of_boxes else []
+    boxes = [str(field) for field in schema if field.handler.owns_objects] if of_boxes else []
     return of_boxes, *boxes, *(str(schema[name]) for name in dataset.fields if name != dataset.image_field)
 
 

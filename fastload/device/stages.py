@@ -39,7 +39,7 @@ import torch
 from fastload.batch.containers import Padded, Path, has_part, part_at, with_part
 from fastload.device.to_float import Floats, Form
 from fastload.errors import ArgumentError
-from fastload.store.field import KINDS_IN_IMAGE
+from fastload.store.kinds import KINDS
 from fastload.transforms.compiler import label
 from fastload.transforms.spec import DeviceOp
 from fastload.transforms.torchvision import class_mistake, mixes
@@ -225,8 +225,8 @@ class StageCall:
         given: dict[str, dict[str, Any]] = {}
         formats = {name: form for name, _, form in fields.objects if form}
         for name, kind, _ in fields.objects:
-            if name in objects and kind in _MOVED_AS:
-                given.setdefault(_MOVED_AS[kind], {})[name] = part_at(batch, objects[name])
+            if name in objects and (moved_as := KINDS[kind].moved_as):
+                given.setdefault(moved_as, {})[name] = part_at(batch, objects[name])
             elif name in objects and getattr(self.call, "moves", True):
                 raise ArgumentError(
                     f"batch_transform: {self.call!r} moves the pixels of {fields.image!r}, and {name!r} ({kind}) cannot follow it on whole "
@@ -239,11 +239,6 @@ class StageCall:
         images, *moved = self.call(part_at(batch, image), **keyed, **given, box_format=formats)
         found = {objects[name]: value for each in moved if each is not None for name, value in each.items()}
         return changed(batch, (image, *found), (images, *found.values()))
-
-
-_MOVED_AS = {"mask": "masks", "instances": "masks", "boxes": "boxes", "keypoints": "keypoints"}
-IN_IMAGE = KINDS_IN_IMAGE | {"image"}
-"""Kinds of fields that lie in an image, or beside it."""
 
 
 Seeding = Callable[[Callable[..., Any]], Callable[..., Any]]

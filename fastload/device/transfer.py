@@ -107,7 +107,7 @@ class TransferPlan:
         """True if batches reach the loop unchanged."""
         return self.device is None and not self.pin and not self.stages
 
-    @property
+    @cached_property
     def on_cpu(self) -> bool:
         """True if the stages run on the CPU."""
         return self.device is None or self.device.type == "cpu"
@@ -134,6 +134,9 @@ class Transfer:
 
     1. put() may be called by one thread, get() by another; each batch goes through both, once.
     2. put() runs the stages up to the first that has to run in the loop's thread; get() runs the rest.
+
+    Attributes:
+        has_rest: True if get() has anything to do; if not, the batch of a TransferredBatch is as the loop gets it.
     """
 
     def __init__(self, transfer_plan: TransferPlan) -> None:
@@ -143,10 +146,10 @@ class Transfer:
                 transfer_plan, device=torch.device("cuda", torch.cuda.current_device())
             )  # the current device differs from thread to thread
         self._transfer_plan = transfer_plan
-        self._idle = transfer_plan.idle
         # _late: the first stage that must run in the loop's thread, and all after it; see NOTE [ batch stages: which thread ].
         first = next((n for n, stage in enumerate(transfer_plan.stages) if not stage.ahead), len(transfer_plan.stages))
         self._early, self._late = transfer_plan.stages[:first], transfer_plan.stages[first:]
+        self.has_rest = self._cuda or bool(self._late)
 
     @cached_property
     def _clock(self) -> Clock:
@@ -168,8 +171,6 @@ class Transfer:
 
     def put(self, make: Callable[[], Any], key: Callable[[], BatchKey]) -> TransferredBatch:
         """Queues a batch's copy and early stages. `make` returns the batch on the host; nobody else holds it, so the lease ends here."""
-        if self._idle:
-            return TransferredBatch(make(), key())
         made = [make()]  # _to_device pops it: the slot's lease ends with the copy
         named = key()
         with self._side():

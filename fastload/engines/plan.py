@@ -24,7 +24,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.mixture import Mixture
 from fastload.dataset.view import Draws, NativeData, NativeDataReader, NativeDataset, NativeView, same_objects
 from fastload.device import pinning
-from fastload.device.stages import IN_IMAGE, BatchFields, FormedSamples
+from fastload.device.stages import BatchFields, FormedSamples
 from fastload.device.to_float import Floats
 from fastload.device.transfer import StageTimer, TransferPlan
 from fastload.engines.batch_stages import BatchStages, form_of
@@ -91,10 +91,20 @@ class ExecutionPlan:
         """The rows that native threads read; None on other engines."""
         return None if self.data is None else self.data.native
 
+    @property
+    def asked_in_flight(self) -> int:
+        """Batches in flight that prefetch_factor= asks for; 0 in the calling process."""
+        return self.settings.depth if self.engine == "threads" else self.settings.drawn_at_iter
+
     @cached_property
     def depth(self) -> int:
-        """Batches that an epoch keeps in flight on native threads."""
-        return self.size.in_flight(self.settings.depth)
+        """Batches that an epoch keeps in flight."""
+        return self.size.in_flight(self.asked_in_flight) if self.engine == "threads" else self.asked_in_flight
+
+    @cached_property
+    def transfers(self) -> bool:
+        """True if batches are moved or changed on their way to the loop."""
+        return not self.transfer.idle
 
     @property
     def finished_ahead(self) -> bool:
@@ -104,7 +114,7 @@ class ExecutionPlan:
     @cached_property
     def slots(self) -> int:
         """Slots that native threads start with, beside the one that is being filled."""
-        return self.size.slots(self.depth + self.transfer.ahead * (not self.transfer.idle))
+        return self.size.slots(self.depth + self.transfer.ahead * self.transfers)
 
     @cached_property
     def pinned(self) -> bool:
@@ -306,8 +316,10 @@ def _fields_of(data: NativeData | None) -> BatchFields:
         return BatchFields(image)
     given = (each for each in dataset.opened.reader.schema if each.name in dataset.fields and each.name != image)
     form = dataset.plan.box_format  # the format of converted boxes
-    objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in given if each.kind in IN_IMAGE)
-    further = tuple(each for each in dataset.fields if dataset.kinds[each] == "image" and each != image)
+    moved = [each for each in given if each.handler.follows_image or each.handler.is_image]
+    objects = tuple((each.name, each.kind, each.format and (form or each.format)) for each in moved)
+    images = {each.name for each in moved if each.handler.is_image}
+    further = tuple(name for name in dataset.fields if name in images)
     return BatchFields(image, objects=objects, further=further, paths=tuple(dataset.form.paths.items()), pairs=_known_pairs(data))
 
 
@@ -316,7 +328,7 @@ def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ..
     found: dict[str, set[tuple[tuple[int, int], ...]]] = {}
     for dataset in data.view.datasets:
         for field in () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema:
-            if field.kind == "keypoints":
+            if field.handler.has_points:
                 found.setdefault(field.name, set()).add(field.pairs)
     return tuple((name, pairs.pop()) for name, pairs in found.items() if len(pairs) == 1)
 
@@ -326,7 +338,7 @@ def _check_formats(data: NativeData) -> None:
     first: dict[str, str] = {}
     for dataset in data.view.datasets:
         given = () if isinstance(dataset, InPlaceDataset) else dataset.opened.reader.schema
-        for field in (each for each in given if each.kind == "boxes" and each.name in dataset.fields):
+        for field in (each for each in given if each.handler.owns_objects and each.name in dataset.fields):
             form = dataset.plan.box_format or field.format
             if first.setdefault(field.name, form) != form:
                 raise ArgumentError(

@@ -6,47 +6,120 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Literal, cast
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, cast, get_origin
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, _DatasetKind, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, _DatasetKind, default_collate
+from torch.utils.data._utils import collate
 from torch.utils.data._utils.collate import default_convert
+from typing_extensions import TypeVar
 
-from fastload.batch.collate import Collate, Form, collate_replaced
+from fastload.batch.collate import Collate, Form
+from fastload.common.originals import OwnCode
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.sampling.known import Draws, SamplerFacts, facts_of
-from fastload.sampling.sampler import Sharded, ShardSampler
 from fastload.sampling.sharding import Shard
 from fastload.transforms.ops import Normalize, ToFloat
 
 OnError = Literal["raise", "replace", "skip"]
 EngineChoice = Literal["auto", "native", "python"]
-SHOWN = (
-    *("engine", "index_cache", "device", "device_prefetch", "batch_transform", "memory_format", "dtype", "seed", "on_error", "seed_by"),
-    *("snapshot_every_n_steps", "shard", "even", "collate", "pad_to"),
-)
-"""Arguments that DataLoader does not have; they are attributes of the loader as well."""
-_TORCHS = (
-    *("dataset", "batch_size", "drop_last", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "timeout"),
-    *("worker_init_fn", "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers", "pin_memory_device", "in_order"),
-)
 _DERIVED = {"kind": "_dataset_kind", "auto_collation": "_auto_collation", "index_sampler": "_index_sampler"}
+_T = TypeVar("_T", covariant=True, default=Any)
+_P = ParamSpec("_P")
+_Loader = TypeVar("_Loader")
+_Given = TypeVar("_Given")
+
+
+class Samples(Protocol[_T]):
+    """A sequence of samples that is no Dataset, such as a list."""
+
+    def __getitem__(self, index: int, /) -> _T: ...
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
-    """The arguments of a FastLoader, and what torch's DataLoader derives from them.
+class Arguments(Generic[_T]):
+    """The arguments of FastLoader as they are given: the one place that declares them.
+
+    The signature of FastLoader, the fields of Settings, and what a loader shows to frameworks follow from it. FastLoader documents them.
+    """
+
+    dataset: str | os.PathLike[str] | Dataset[_T] | Samples[_T]
+    batch_size: int | None = 1
+    shuffle: bool | Literal["window", "huge"] | None = None
+    sampler: Any = None
+    batch_sampler: Any = None
+    num_workers: int | None = None
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    pin_memory: bool = False
+    drop_last: bool = False
+    timeout: float = 0
+    worker_init_fn: Callable[[int], None] | None = None
+    multiprocessing_context: Any = None
+    generator: torch.Generator | None = None
+    _: KW_ONLY
+    prefetch_factor: int | None = None
+    persistent_workers: bool = False
+    pin_memory_device: str = ""
+    in_order: bool = True
+    engine: EngineChoice | None = None
+    index_cache: str | os.PathLike[str] | None = None
+    transform: Any = None
+    device: torch.device | str | int | None = None
+    device_prefetch: int = 2
+    batch_transform: Any = None
+    memory_format: torch.memory_format | None = None
+    dtype: torch.dtype | None = None
+    seed: int | None = None
+    on_error: OnError = "raise"
+    seed_by: Literal["sample"] | None = None
+    snapshot_every_n_steps: int | None = 1
+    shard: Shard | None = None
+    even: bool = True
+    collate: Form | None = None
+    pad_to: int | None = None
+
+
+def takes(arguments: Callable[_P, _Given]) -> Callable[[Callable[[_Loader, _Given], None]], Callable[Concatenate[_Loader, _P], None]]:
+    """Gives an `__init__` that takes `arguments` as one value their signature: for callers, `inspect` and type checkers."""
+    kind: Any = get_origin(arguments) or arguments
+    declared = kind.__init__
+
+    def signed(init: Callable[[_Loader, _Given], None]) -> Callable[Concatenate[_Loader, _P], None]:
+        def __init__(self: _Loader, /, *args: _P.args, **options: _P.kwargs) -> None:
+            init(self, kind(*args, **options))
+
+        made: Any = __init__
+        made.__qualname__, made.__module__, made.__doc__ = init.__qualname__, init.__module__, init.__doc__
+        made.__annotations__, made.__signature__ = declared.__annotations__, inspect.signature(declared)
+        declared.__qualname__ = init.__qualname__  # a TypeError about arguments names the loader
+        return __init__
+
+    return signed
+
+
+_TORCHS = tuple(each.name for each in fields(Arguments) if each.name in inspect.signature(DataLoader.__init__).parameters)
+"""Arguments that this release of torch's DataLoader has."""
+SHOWN = tuple(each.name for each in fields(Arguments) if each.name not in _TORCHS)
+"""Arguments that DataLoader does not have; they are attributes of the loader as well."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Settings(Arguments[Any]):
+    """The arguments of a FastLoader as they are in force, and what torch's DataLoader derives from them.
 
     `torch.utils.data.DataLoader` lets most of its attributes be assigned between epochs; `in_force` reads them. FastLoader's own arguments
     stay as they were given.
 
     Attributes:
-        dataset ... in_order: as DataLoader's attributes of those names.
-        engine ... pad_to: as FastLoader's arguments; what collate= and pad_to= mean is in collate_fn.
+        dataset, transform: the dataset itself, also where a path was given; it carries the transform, so that there is none here.
+        shuffle: as DataLoader is given it; None where the loader has made the sampler itself.
+        num_workers, engine, device: resolved from what was given.
+        collate_fn: set by collate= and pad_to= as well.
         own_generator: the order follows (seed, epoch), by a generator that the loader made.
         kind: torch's _DatasetKind.
         auto_collation: batches are made of samples; False for batch_size=None.
@@ -59,37 +132,11 @@ class Settings:
     """
 
     dataset: Any
-    batch_size: int | None
-    drop_last: bool
-    sampler: Any
-    batch_sampler: Any
     num_workers: int
     collate_fn: Any
-    pin_memory: bool
-    timeout: float
-    worker_init_fn: Callable[[int], None] | None
-    multiprocessing_context: Any
-    generator: torch.Generator | None
-    prefetch_factor: int | None
-    persistent_workers: bool
-    pin_memory_device: str
-    in_order: bool
     engine: EngineChoice
-    index_cache: str | os.PathLike[str] | None
     device: torch.device | None
-    device_prefetch: int
-    batch_transform: Any
-    memory_format: torch.memory_format | None
-    dtype: torch.dtype | None
-    seed: int | None
-    on_error: OnError
-    seed_by: Literal["sample"] | None
-    snapshot_every_n_steps: int | None
-    shard: Shard | None
-    even: bool
-    collate: Form | None
-    pad_to: int | None
-    own_generator: bool
+    own_generator: bool = False
     kind: int = _DatasetKind.Map
     auto_collation: bool = True
     index_sampler: Any = None
@@ -156,28 +203,26 @@ class Settings:
                 )
 
     def torch_arguments(self) -> dict[str, Any]:
-        """The arguments for DataLoader's constructor, as far as this torch has them; the others stay as they were given."""
-        return {name: getattr(self, name) for name in _TORCHS if name in _known_to_torch()}
+        """The arguments for DataLoader's constructor."""
+        return {name: getattr(self, name) for name in _TORCHS}
 
     def in_force(self, loader: DataLoader[Any]) -> Settings:
         """These settings with the attributes that torch's DataLoader has now; itself where none has changed."""
-        now = {name: getattr(loader, name, getattr(self, name)) for name in _TORCHS} | {
+        now = {name: getattr(loader, name) for name in _TORCHS if name != "shuffle"} | {
             name: getattr(loader, theirs) for name, theirs in _DERIVED.items()
         }
-        now["collate_replaced"] = collate_replaced()
+        now["collate_replaced"] = _collate_replaced()
         order = facts_of(now["index_sampler"], now["generator"] if self._seeds_order else None)
         same = all(_is_same(value, getattr(self, name)) for name, value in now.items())
-        if same and all(_is_same(value, getattr(self.order, name)) for name, value in vars(order).items()):
+        if same and order.is_same(self.order):
             return self
         return replace(self, **now, order=order)
 
     def show_on(self, loader: DataLoader[Any]) -> None:
         """Makes FastLoader's own arguments attributes of the loader, but for those that a subclass has set or defined itself."""
-        given = {name: getattr(self, name) for name in SHOWN}
-        given["transform"] = None  # the dataset carries it: whoever makes another loader passes both
-        for name, value in given.items():
+        for name in SHOWN:
             if not hasattr(type(loader), name):
-                loader.__dict__.setdefault(name, value)
+                loader.__dict__.setdefault(name, getattr(self, name))
 
     @staticmethod
     def engine_of(given: EngineChoice | None) -> EngineChoice:
@@ -242,11 +287,6 @@ class Settings:
         return size if isinstance(size, int) else None
 
     @property
-    def sharded(self) -> Sharded | None:
-        """The sampler that gives this rank its part, under shard=."""
-        return self.order.deciding if isinstance(self.order.deciding, Sharded) else None
-
-    @property
     def drawn_at_iter(self) -> int:
         """Index batches that torch's DataLoader draws at iter(); 0: it draws each at its own next()."""
         return self.depth * self.num_workers
@@ -259,7 +299,7 @@ class Settings:
     @property
     def ordered_by_seed(self) -> bool:
         """True if the order follows from (seed, epoch) alone, with no draw from a generator that others use."""
-        return (self._seeds_order and self.order.draws is Draws.NOTHING) or isinstance(self.sharded, ShardSampler)
+        return (self._seeds_order and self.order.draws is Draws.NOTHING) or self.order.follows_seed_and_epoch
 
     @property
     def _seeds_order(self) -> bool:
@@ -283,11 +323,6 @@ def warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
         warnings.warn("multiprocessing_context is not used where native threads make the samples: they need no start method", stacklevel=3)
 
 
-@cache
-def _known_to_torch() -> frozenset[str]:
-    return frozenset(inspect.signature(DataLoader.__init__).parameters)
-
-
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -295,3 +330,38 @@ def _is_count(value: Any) -> bool:
 def _is_same(a: Any, b: Any) -> bool:
     """Returns True if two values are the same object, or an equal number or text."""
     return a is b or (type(a) is type(b) and isinstance(a, int | float | str) and a == b)
+
+
+_COLLATE = OwnCode("torch.utils.data._utils.collate")
+_TABLE = {
+    torch.Tensor: "collate_tensor_fn",
+    np.ndarray: "collate_numpy_array_fn",
+    float: "collate_float_fn",
+    int: "collate_int_fn",
+    str: "collate_str_fn",
+    bytes: "collate_str_fn",
+}
+"""By type, torch's function for a list of such values."""
+_COLLATED: tuple[type, ...] = (*_TABLE, np.generic, bool, tuple, list, dict)
+"""Types that values of a batch have here. A program may have entries for other types, which change no batch of these."""
+
+
+def _collate_replaced() -> str:
+    """Clause that names the parts of default_collate and default_convert that are not torch's own; "" if all are.
+
+    If a part was replaced, torch's function is called, whatever it does now. See NOTE [ originals: how replaced code is found ].
+    """
+    return _COLLATE.replaced() or _table_changed()
+
+
+def _table_changed() -> str:
+    table: dict[Any, Any] = collate.default_collate_fn_map
+    if any(table.get(kind) is not getattr(collate, name) for kind, name in _TABLE.items()):
+        changed = next(kind for kind, name in _TABLE.items() if table.get(kind) is not getattr(collate, name))
+        return f"default_collate_fn_map has another function for {changed.__name__}"
+    for key, function in table.items():
+        if key not in _TABLE and function is not collate.collate_numpy_scalar_fn:
+            for kind in key if isinstance(key, tuple) else (key,):
+                if any(issubclass(kind, each) or issubclass(each, kind) for each in _COLLATED):
+                    return f"default_collate_fn_map has a function for {kind.__name__}"
+    return ""

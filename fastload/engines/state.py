@@ -24,8 +24,7 @@ from fastload.engines.plan import ExecutionPlan, Planner
 from fastload.engines.processes.in_process import InProcessIterator
 from fastload.engines.processes.iterator import WorkerIterator
 from fastload.engines.processes.scheduler import LoaderCounters
-from fastload.engines.resume.position import Progress
-from fastload.engines.resume.start import begin
+from fastload.engines.resume.epoch import Progress, begin
 from fastload.engines.settings import Settings
 from fastload.engines.threads.epochs import NativeIterator, ThreadEpochs
 from fastload.errors import ClosedError, Computed

@@ -203,7 +203,7 @@ def stats(state: LoaderState) -> dict[str, Any]:
         "restarts": workers.restarts,
         "slow": list(workers.slow),
         "ready": 0,
-        "depth": (settings.prefetch_factor or 0) * settings.num_workers,
+        "depth": plan.asked_in_flight,
     }
     alive = [iterator for iterator in state.workers if not iterator.closed]
     for name in ("ready", "depth", "slots", "slot_bytes"):
@@ -216,7 +216,7 @@ def _of_threads(state: LoaderState) -> dict[str, Any]:
     out: dict[str, Any] = {
         "engine": "threads",
         "workers": state.plan.settings.num_workers,
-        "depth": state.plan.settings.depth,
+        "depth": state.plan.asked_in_flight,
         **_losses(state),
         "restarts": 0,
         "envelope_batches": 0,

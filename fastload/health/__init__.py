@@ -3,7 +3,6 @@
 from fastload.health.advice import advise, report
 from fastload.health.exporters import HealthCollector, MissingLibrary
 from fastload.health.figures import Figures
-from fastload.health.monitor import HealthMonitor
-from fastload.health.ring import count_samples
+from fastload.health.monitor import HealthMonitor, count_samples
 
 __all__ = ["Figures", "HealthCollector", "HealthMonitor", "MissingLibrary", "advise", "count_samples", "report"]

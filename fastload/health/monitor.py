@@ -1,10 +1,17 @@
-"""HealthMonitor: times the steps of a loop, and reports them together with its loader's counters."""
+"""HealthMonitor: times the steps of a loop, and reports them together with its loader's counters.
+
+Sample count and image size of a batch are found without importing the library that its tensors come from, and not by the walk of
+`fastload.batch.containers`: that is done at every step and needs only a shape, of arrays and tensors of any library. Mappings and
+dataclasses are searched as well, and only a few parts of each container.
+"""
 
 from __future__ import annotations
 
 import json
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -12,7 +19,7 @@ from fastload._native import core
 from fastload.errors import ArgumentError
 from fastload.health import advice, exporters
 from fastload.health.figures import Figures, measure
-from fastload.health.ring import count_samples, image_side, steps_of
+from fastload.health.ring import steps_of
 
 if TYPE_CHECKING:
     from fastload.health.exporters import HealthCollector, ScalarWriter
@@ -21,6 +28,84 @@ T = TypeVar("T")
 Stats = Callable[[], Mapping[str, Any]]
 SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "seed_by", "pin_memory", "in_order", "timeout")
 """Attributes of a loader that the advice names."""
+
+
+_CHANNELS = (1, 3, 4)
+_PLAIN = (int, float, str, bytes)
+_PARTS = 8
+"""Limit on the parts of a container that are searched: a list of a thousand strings must not cost a thousand looks at every step."""
+
+
+def count_samples(batch: Any) -> int:
+    """Samples in a batch: the length of its first tensor or array.
+
+    Containers (mappings, lists, tuples, dataclasses) are searched in order, the first 8 parts of each. A tensor without dimensions
+    counts 1. Without a tensor a mapping counts as its first sized value, anything else as its own `len()`, text and numbers as 1.
+    """
+    shape = _first_shape(batch)
+    if shape is None:
+        return _length(batch)
+    return shape[0] if shape else 1
+
+
+def _shape_of(part: Any) -> Any:
+    try:
+        return getattr(part, "shape", None)
+    except Exception:  # a nested tensor raises an error
+        return None
+
+
+def _first_shape(batch: Any) -> tuple[int, ...] | None:
+    head, kind = batch, type(batch)  # fast path for the usual cases: a tensor, (images, labels) and {"image": images}
+    if kind is list or kind is tuple:
+        head = batch[0] if batch else None
+    elif kind is dict:
+        head = next(iter(batch.values()), None)
+    shape = None if type(head) in _PLAIN else _shape_of(head)
+    return shape if isinstance(shape, tuple) else next(_shapes(batch), None)
+
+
+def image_side(batch: Any) -> int | None:
+    """The longer side of the batch's pictures: of the first tensor (N, C, H, W) or (N, H, W, C) of 1, 3 or 4 channels; None if none."""
+    for shape in _shapes(batch):
+        if len(shape) == 4:
+            if shape[1] in _CHANNELS:
+                return int(max(shape[2:]))
+            if shape[3] in _CHANNELS:
+                return int(max(shape[1:3]))
+    return None
+
+
+def _shapes(batch: Any) -> Iterator[tuple[int, ...]]:
+    if type(batch) in _PLAIN:
+        return
+    shape = _shape_of(batch)
+    if isinstance(shape, tuple):
+        yield shape
+        return
+    for part in islice(_parts(batch), _PARTS):
+        yield from _shapes(part)
+
+
+def _parts(batch: Any) -> Iterable[Any]:
+    if isinstance(batch, Mapping):
+        return batch.values()
+    if isinstance(batch, list | tuple):
+        return batch
+    if is_dataclass(batch) and not isinstance(batch, type):
+        return (getattr(batch, field.name) for field in fields(batch))
+    return ()
+
+
+def _length(batch: Any) -> int:
+    if isinstance(batch, str | bytes):
+        return 1
+    if isinstance(batch, Mapping):
+        return next((_length(value) for value in batch.values() if not isinstance(value, str | bytes) and hasattr(value, "__len__")), 1)
+    try:
+        return len(batch)
+    except Exception:  # no length, or another error: counting must not end a loop
+        return 1
 
 
 class HealthMonitor(Generic[T]):

@@ -12,48 +12,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import Unpack
+
 from fastload._native import core
 from fastload.common.files import expanded
-from fastload.common.limits import checked_max_pixels
 from fastload.common.urls import is_url
 from fastload.errors import ArgumentError, PackError
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.options import BoxFormat, Check, Format, OnError, PackOptions, Paths, RunOptions, SourceOptions
-from fastload.packing.packer import refuse_source_inside
+from fastload.packing.keywords import settled, takes_options
+from fastload.packing.options import AttachKeywords, PackOptions, RunOptions, source_options
+from fastload.packing.packer import refuse_source_inside, refuse_swapped
 from fastload.packing.sources import Item, Placed, Source, open_source
 from fastload.packing.summary import PackSummary
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
+from fastload.store.kinds.codecs import CODECS
 from fastload.store.shard import StoredPlace
 
 
+@takes_options
 def attach(
-    source: object,
-    out: str | os.PathLike[str],
-    *,
-    base: str | os.PathLike[str] | None = None,
-    workers: int | None = None,
-    shuffle: bool = False,
-    seed: int = 0,
-    check: Check = "entropy",
-    index: bool = True,
-    on_error: OnError = "raise",
-    limit: int | None = None,
-    max_pixels: int | None = None,
-    path_column: str | int | None = None,
-    label_column: str | int | None = None,
-    header: bool | None = None,
-    key_pattern: str | None = None,
-    label_pattern: str | None = None,
-    format: Format | None = None,
-    annotations: Paths | None = None,
-    masks: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-    box_format: BoxFormat | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    progress: bool = False,
+    source: object, out: str | os.PathLike[str], *, base: str | os.PathLike[str] | None = None, **options: Unpack[AttachKeywords]
 ) -> PackSummary:
     """Makes the dataset directory `out` of a source whose JPEGs stay where they are; it takes about 1.5 % of their size.
 
@@ -67,27 +47,6 @@ def attach(
         out: the directory to make.
         base: the folder from which `out` is to find the files: absolute, or relative to `out`. It is the folder of the source under
             another name, if that is to be used later; by default it is the source's own folder, as an absolute path.
-        workers: threads that read and check; the CPUs this process may use by default.
-        shuffle: list the samples in a random order that `seed` decides.
-        seed: seed of the shuffle.
-        check: "entropy" or "structure", as for `fastload.pack`.
-        index: store the entropy index of each JPEG, with which crops decode faster.
-        on_error: "raise" at the first sample that cannot be attached, or "skip" such samples and name them.
-        limit: attach the first so many samples (after the shuffle) only.
-        max_pixels: larger images are refused; FASTLOAD_MAX_PIXELS or 2**28 by default.
-        path_column: column of a .csv or .tsv, as for `fastload.pack`.
-        label_column: likewise.
-        header: likewise.
-        key_pattern: keys of an LMDB file, as for `fastload.pack`.
-        label_pattern: likewise.
-        format: layout of a folder, as for `fastload.pack`; masks are stored in the dataset.
-        annotations: likewise.
-        masks: likewise.
-        split: likewise.
-        box_format: format of the boxes in a column of objects in Arrow files, as for `fastload.pack`.
-        overwrite: replace a dataset, finished or half-written, at `out`; the files of the source are never touched.
-        resume: go on with a half-written one, made with the same options.
-        progress: show a bar on the terminal.
 
     Returns:
         PackSummary: the counts of what was done.
@@ -97,35 +56,16 @@ def attach(
         PackError: the source does not say where its images lie, or a sample cannot be attached (PackStoppedError); `out` is in the
             way, or the disk is full. What has been written stays, for resume=True.
     """
-    options = PackOptions(
-        encode="keep",
-        check=check,
-        index=index,
-        on_error=on_error,
-        shuffle=shuffle,
-        seed=seed,
-        limit=limit,
-        max_pixels=checked_max_pixels(max_pixels),
-    )
-    run = RunOptions(workers=workers, overwrite=overwrite, resume=resume, progress=progress)
+    given = settled("attach", options)
+    chosen = PackOptions.of({**given, "encode": "keep"})
+    run = RunOptions.of(given)
     if is_url(out):
         raise ArgumentError("an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`")
-    if overwrite:
+    refuse_swapped("attach", source, out)
+    if run.overwrite:
         refuse_source_inside(source, out)
-    reading = SourceOptions.of(
-        path_column=path_column,
-        label_column=label_column,
-        header=header,
-        key_pattern=key_pattern,
-        label_pattern=label_pattern,
-        format=format,
-        annotations=annotations,
-        masks=masks,
-        split=split,
-        box_format=box_format,
-    )
-    opened = open_source(source, reading)
-    job = AttachJob(opened, opened, options)
+    opened = open_source(source, source_options(given))
+    job = AttachJob(opened, opened, chosen)
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))
     return run_job(job, out, run)
@@ -171,7 +111,7 @@ class AttachJob(PackJob):
 
     def encode(self, position: int, item: Item) -> Encoded:
         encoded = super().encode(position, item)
-        if encoded.kind != "jpeg":
+        if not CODECS[encoded.kind].is_file:
             return encoded
         place = self._placed.place(position)
         if place is None:

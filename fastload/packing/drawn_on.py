@@ -16,7 +16,7 @@ was drawn are not concerned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,18 +28,9 @@ from fastload.packing.encode import Encoded
 from fastload.packing.images import orientation_of, upright
 from fastload.packing.sources.protocol import Item
 from fastload.store import Field
-from fastload.store.values import Size, counts_of
-
-MOVED = ("mask", "boxes", "keypoints", "polygons", "instances")
-"""Kinds of fields that lie in an image's pixels."""
-_BOXES_MOVED = ("xyxy", "xywh", "cxcywh")
+from fastload.store.kinds.base import Size
 
 Points = npt.NDArray[np.float64]
-
-
-def can_move(field: Field) -> bool:
-    """Returns True if values of a field can be turned with their image."""
-    return field.kind in MOVED and (field.kind != "boxes" or field.format in _BOXES_MOVED)
 
 
 class Placement:
@@ -51,8 +42,8 @@ class Placement:
     """
 
     def __init__(self, fields: Sequence[Field], turn: bool) -> None:
-        self._masks = [field for field in fields if field.kind == "mask"]
-        self._moved = [field for field in fields if field.kind in MOVED and field.kind != "mask"]
+        self._masks = [field for field in fields if field.handler.holds_labels]
+        self._moved = [field for field in fields if field.handler.follows_image and field not in self._masks]
         self._turn = turn
 
     def place(self, item: Item, encoded: Encoded, values: dict[str, Any]) -> None:
@@ -76,13 +67,13 @@ class Placement:
             return
         for field in fields:
             if photo.moves(known, "its annotations are"):
-                values[field.name] = _MOVES[field.kind](field, values[field.name], photo)
+                values[field.name] = field.handler.turned(field, values[field.name], photo)
         for field in self._masks:
             mask = np.asarray(values[field.name])
             if mask.shape in photo.pictures:
                 which = photo.which((mask.shape[0], mask.shape[1]), known)
                 if photo.moves(which, f"its {field.name!r} is"):
-                    values[field.name] = upright(mask, photo.orientation)
+                    values[field.name] = field.handler.turned(field, mask, photo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,64 +117,26 @@ class _Photo:
             )
         return self.turn and not is_upright
 
+    @property
+    def swaps(self) -> bool:
+        """True if width and height change places."""
+        return self.orientation >= 5
+
+    @property
+    def size(self) -> Size:
+        """(height, width) of the pixels as the file stores them."""
+        return self.pictures[0]
+
+    def pixels(self, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Pixels as the file stores them, upright."""
+        return upright(pixels, self.orientation)
+
     def points(self, points: Points, last: int = 0) -> Points:
         """Points (..., x and y) of the stored pixels in the upright picture; `last`: 1 where the last column is width - 1, else 0."""
-        found = points[..., ::-1] if self.orientation >= 5 else points.copy()
+        found = points[..., ::-1] if self.swaps else points.copy()
         height, width = self.pictures[1]
         flipped = np.array([self.orientation in (2, 3, 6, 7), self.orientation in (3, 4, 7, 8)])
         return np.where(flipped, np.array([width, height]) - last - found, found)
-
-
-def _boxes(field: Field, value: Any, photo: _Photo) -> npt.NDArray[Any]:
-    boxes = np.asarray(value, np.float64)
-    first, second = boxes[:, :2], boxes[:, 2:]
-    if field.format == "cxcywh":
-        sides = second[:, ::-1] if photo.orientation >= 5 else second
-        return np.concatenate([photo.points(first), sides], 1)
-    ends = np.stack([photo.points(first), photo.points(second if field.format == "xyxy" else first + second)])
-    low, high = ends.min(0), ends.max(0)
-    return np.concatenate([low, high if field.format == "xyxy" else high - low], 1)
-
-
-def _keypoints(field: Field, value: Any, photo: _Photo) -> npt.NDArray[Any]:
-    """Keypoints are flipped as torchvision flips them: they are places of pixels. Those of visibility 0 stay as they are."""
-    points = np.array(value, np.float64)
-    moved = photo.points(points[..., :2], last=1)
-    there = points[..., 2:] != 0 if points.shape[-1] > 2 else True
-    points[..., :2] = np.where(there, moved, points[..., :2])
-    return points
-
-
-def _polygons(field: Field, value: Any, photo: _Photo) -> list[Any]:
-    return [[_part(part, photo) for part in parts] for parts in value]
-
-
-def _part(part: Any, photo: _Photo) -> Any:
-    points = np.asarray(part, np.float64).reshape(-1)
-    return part if points.size % 2 else photo.points(points.reshape(-1, 2)).reshape(-1).tolist()
-
-
-def _instances(field: Field, value: Any, photo: _Photo) -> list[Any]:
-    return [_instance(each, photo) for each in value]
-
-
-def _instance(value: Any, photo: _Photo) -> Any:
-    if isinstance(value, list):
-        return [_part(part, photo) for part in value]
-    height, width = photo.pictures[0]
-    counts = counts_of(value, (height, width)) if isinstance(value, Mapping) else None
-    mask = np.asarray(value)
-    if counts is not None:
-        mask = np.repeat(np.arange(counts.size) % 2 == 1, counts).reshape(width, height).T
-    return upright(mask, photo.orientation)
-
-
-_MOVES: dict[str, Callable[[Field, Any, _Photo], Any]] = {
-    "boxes": _boxes,
-    "keypoints": _keypoints,
-    "polygons": _polygons,
-    "instances": _instances,
-}
 
 
 def _shown(size: Size) -> str:

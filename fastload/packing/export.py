@@ -30,12 +30,12 @@ import numpy as np
 
 from fastload.common.optional import optional
 from fastload.common.system import available_cpus
-from fastload.dataset.query import Columns, ConditionEngine, arrow_array, arrow_type
+from fastload.dataset.query import Columns, ConditionEngine, arrow_array
 from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
 from fastload.packing.options import OnError
 from fastload.packing.progress import Progress
 from fastload.packing.sample_files import SampleFiles, StoredSample, ahead
-from fastload.packing.sources.declaration import LABEL, as_json, as_line, declaration, finite, is_label
+from fastload.packing.sources.declaration import LABEL, as_line, declaration, finite, is_label
 from fastload.packing.sources.tar import COMMENT_MOST, member_names
 from fastload.packing.stopping_pool import StoppingPool
 from fastload.packing.verify import BadSample
@@ -72,7 +72,7 @@ class _Sink(io.RawIOBase):
 
 def _features(fields: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
     """Hugging Face's description of further pictures and of the label, by column; all other columns follow from their types."""
-    pictures = [field for field in fields if field.kind in ("image", "mask") and (field.channels == 1 or field.dtype != "uint16")]
+    pictures = [field for field in fields if field.handler.is_picture and (field.channels == 1 or field.dtype != "uint16")]
     found: dict[str, Any] = {field.name: {"_type": "Image"} for field in pictures}
     if classes is not None and len(set(classes)) == len(classes) and any(map(is_label, fields)):
         found[LABEL] = {"names": list(classes), "_type": "ClassLabel"}
@@ -93,7 +93,7 @@ class ParquetWriter:
         if features := _features(samples.others, classes):
             metadata["huggingface"] = json.dumps({"info": {"features": features}})
         self._schema = self._arrow.schema([(field.name, self._type(field)) for field in self._fields], metadata=metadata)
-        texts = [field.name for field in self._fields if field.kind in ("text", "json")]
+        texts = [field.name for field in self._fields if field.handler.is_text]
         self._sink = _Sink(file)
         self._file = parquet.ParquetWriter(self._sink, self._schema, compression=dict.fromkeys(texts, "zstd"), use_dictionary=texts)
         self._waiting: list[StoredSample] = []
@@ -101,17 +101,10 @@ class ParquetWriter:
 
     def _type(self, field: Field) -> Any:
         arrow = self._arrow
-        if field.kind in ("image", "mask"):
+        if field.handler.is_picture:
             # A further picture is what Hugging Face's Image is, by which it is told from other bytes.
             return arrow.binary() if field.name == self._image else arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
-        if field.kind in ("instances", "polygons"):
-            return arrow_type(field)
-        if field.is_column or field.is_varying:
-            kind = arrow.from_numpy_dtype(np.dtype(field.dtype))
-            for side in reversed(field.row_shape if field.is_varying else field.shape):
-                kind = arrow.list_(kind, side)
-            return arrow.list_(kind) if field.is_varying else kind
-        return arrow.string() if field.kind in ("text", "json") else arrow.binary()
+        return field.handler.exported_type(field, arrow)
 
     def add(self, sample: StoredSample) -> None:
         self._waiting.append(sample)
@@ -127,7 +120,7 @@ class ParquetWriter:
     def _array(self, field: Field, kind: Any) -> Any:
         """The column of a field, of the samples that wait."""
         name, arrow = field.name, self._arrow
-        if field.kind in ("image", "mask"):
+        if field.handler.is_picture:
             files = [sample.files[name] for sample in self._waiting]
             if name == self._image:
                 return arrow.array([file.content for file in files], kind)
@@ -135,12 +128,10 @@ class ParquetWriter:
         values = [sample.values[name] for sample in self._waiting]
         if field.is_column:
             return arrow_array(np.stack(values))
-        if field.kind == "polygons":
-            values = [[[part.reshape(-1) for part in parts] for parts in value] for value in values]
-        elif field.is_varying and field.kind != "instances":
+        if field.handler.is_numeric_rows:
             offsets = np.cumsum([0, *map(len, values)]).astype(np.int32)
             return arrow.ListArray.from_arrays(offsets, arrow_array(np.concatenate(values)))
-        return arrow.array(values, kind)
+        return arrow.array([field.handler.arrow_value(value) for value in values], kind)
 
     def close(self) -> None:
         if self._waiting:
@@ -177,7 +168,7 @@ class TarWriter:
                 extension, content = self._own_member(field, sample)
                 self._member(f"{key}.{self._names[field.name]}.{extension}", content)
         if self._plain:
-            values = {field.name: finite(as_json(field, sample.values[field.name])) for field in self._plain}
+            values = {field.name: finite(field.handler.to_json(sample.values[field.name])) for field in self._plain}
             self._member(f"{key}.json", as_line(values, sample.index, "a .parquet file", allow_nan=False).encode())
 
     def _own_member(self, field: Field, sample: StoredSample) -> tuple[str, bytes]:
@@ -185,8 +176,8 @@ class TarWriter:
         if field.name in sample.files:
             return sample.files[field.name].extension, sample.files[field.name].content
         value = sample.values[field.name]
-        if field.kind in ("instances", "polygons"):
-            return "json", json.dumps(as_json(field, value)).encode()
+        if field.handler.member == "json":
+            return "json", json.dumps(field.handler.to_json(value)).encode()
         out = io.BytesIO()
         np.save(out, value)
         return "npy", out.getvalue()

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ArgumentError, PackError, SampleError
-from fastload.packing.drawn_on import MOVED, Placement, can_move
+from fastload.packing.drawn_on import Placement
 from fastload.packing.encode import Encoded, Encoder
 from fastload.packing.images import read_pixels
 from fastload.packing.options import PackOptions
 from fastload.packing.sources.annotated import read_label_map
-from fastload.packing.sources.protocol import Item, Source, schema_of
+from fastload.packing.sources.protocol import Item, Source, attribute_of, schema_of
 from fastload.packing.summary import NOT_TURNED, ORIENTATION, TEXTS
 from fastload.store import Field, StoredImage
 
@@ -40,18 +40,18 @@ class FieldEncoder:
         self._encoder = Encoder(options)
         schema = schema_of(source)
         self.image = schema.fields[0]
-        self._images = [field for field in schema.fields[1:] if field.kind == "image"]
-        self._masks = [field for field in schema.fields[1:] if field.kind == "mask"]
-        limits: Mapping[str, int] = getattr(source, "label_limits", {})
+        self._images = [field for field in schema.fields[1:] if field.handler.is_image]
+        self._masks = [field for field in schema.fields[1:] if field.handler.holds_labels]
+        limits: Mapping[str, int] = attribute_of(source, "label_limits")
         self._limits = {name: limit for name, limit in limits.items() if any(field.name == name for field in schema)}
-        in_pixels = [field for field in schema if field.kind in MOVED or field.is_planes]
+        in_pixels = [field for field in schema if field.handler.follows_image or field.is_planes]
         shrinking = [name for name in ("max_side", "min_side") if getattr(options, name) is not None]
         if in_pixels and shrinking:
             raise ArgumentError(
                 f"{shrinking[0]} changes images, but not the field {in_pixels[0].name!r} with them: resize in the transform"
             )
-        known = getattr(source, "says_drawn_on", False)
-        fixed = [field for field in in_pixels if not (known and can_move(field))]
+        known = attribute_of(source, "says_drawn_on")
+        fixed = [field for field in in_pixels if not (known and field.handler.can_turn(field))]
         if fixed and options.exif == "apply":
             raise ArgumentError(
                 f"exif='apply' turns images, but not the field {fixed[0].name!r} of {source.title}, which does not say whether it is for "

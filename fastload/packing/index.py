@@ -16,7 +16,7 @@ from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, SampleError
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
-from fastload.store import DatasetReader, DatasetRewriter, with_index
+from fastload.store import DatasetReader, DatasetRewriter, indexed_image, with_index
 
 _GO_ON = "run `fastload index` again: nothing is lost, and shards that have their index keep it"
 
@@ -136,10 +136,10 @@ class _Job:
         """Indexes one sample; runs in threads. Raises SampleError, which names the sample, if its record is damaged."""
         fields = reader.record_fields(at)
         read = sum(len(data) for _, _, data in fields)
-        image = next((entry for entry in fields if entry[1] in (core.KIND_JPEG, core.KIND_PLACE)), None)
+        image = indexed_image(fields)
         if image is None:
             return _Seen(None, 0, False, False, read)
-        if any(kind == core.KIND_INDEX and number == image[0] | core.RECORD_INDEX for number, kind, _ in fields):
+        if any(entry[:2] == (image[0] | core.RECORD_INDEX, core.KIND_INDEX) for entry in fields):
             return _Seen(None, 0, True, True, read)
         made = self._make(reader.read_image(at, *image[1:])[1])
         if not made:

@@ -31,11 +31,11 @@ from fastload.errors import ArgumentError, FastloadError, PackError, PackStopped
 from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
 from fastload.packing.images import DeepImageError, MissingLibrary, check_depth
-from fastload.packing.options import PackOptions, RunOptions
+from fastload.packing.options import MAY_VARY, PackOptions, RunOptions
 from fastload.packing.pipeline import OrderedPipeline
 from fastload.packing.progress import Progress
 from fastload.packing.sources import Item
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, schema_of
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, IMAGE_FIELD, Source, attribute_of, schema_of
 from fastload.packing.summary import COUNTS, DEEP, ORIENTATION, PackSummary, Tally
 from fastload.packing.trace import ENTRY, Tracer, name_digests, shuffled
 from fastload.store import DatasetWriter, Manifest, Prepared, RowError
@@ -140,8 +140,8 @@ def survey(source: Source, positions: Iterable[int], *, by_name: bool) -> Survey
     return Survey(looked, len(deep), source.name(chosen[first]) if deep else "", deep.get(first, ""))
 
 
-VARYING = ("on_error", "limit", "max_pixels", "source_samples", "source_digest")
-"""Options of a pack that a resume may change."""
+VARYING = (*MAY_VARY, "source_samples", "source_digest")
+"""Entries of the manifest's options that a resume may change."""
 
 
 _UPLOADED = "what was uploaded stays: go on with resume=True (--resume)"
@@ -257,7 +257,7 @@ class PackJob:
         samples = writer.next_index
         if samples == 0:
             raise self.nothing_packed(tally)
-        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=getattr(self.source, "notices", ()))
+        summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=attribute_of(self.source, "notices"))
         manifest = writer.finish(self.source.classes, summary.stored(), max_pixels=tally.max_pixels)
         return replace(summary, shards=len(manifest.shards), seconds=time.monotonic() - started, packed_now=samples - before)
 
@@ -341,10 +341,11 @@ class PackJob:
     def _read(self, place: int) -> _Read:
         """Reads one sample in the thread that writes, for sources that only one thread may use."""
         position = int(self.order[place])
+        stamp = self.tracer.stamp(position)
         try:
-            return _Read(self.source.read(position))
+            return _Read(stamp, self.source.read(position))
         except (FastloadError, OSError) as error:
-            return _Read(None, error)
+            return _Read(stamp, None, error)
 
     def _outcome(self, prepare: Callable[..., Prepared], place: int, read: _Read | None) -> Outcome:
         """Reads and encodes one sample and builds its record. A failure of the sample itself is returned as an outcome."""
@@ -353,7 +354,7 @@ class PackJob:
         try:
             if read is not None and read.error is not None:
                 raise read.error
-            stamp = self.tracer.stamp(position)
+            stamp = self.tracer.stamp(position) if read is None else read.stamp
             item = read.item if read is not None and read.item is not None else self.source.read(position)
             encoded = self.encode(position, item)
             prepared = prepare(
@@ -380,8 +381,9 @@ class PackJob:
 
 @dataclass(slots=True)
 class _Read:
-    """An item that was read ahead, or the error of reading it."""
+    """An item that was read ahead, or the error of reading it, and its stamp from before."""
 
+    stamp: tuple[int, int]
     item: Item | None
     error: BaseException | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload._native import core
 from fastload.errors import DatasetError, PackError, SampleError
-from fastload.packing.verify import RAW_HEADER
 from fastload.store import DatasetReader, Field, parse_value
+from fastload.store.kinds.codecs import BY_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class SampleFiles:
                 files[field.name] = _picture(kind, data, index, self.reader)
                 continue
             try:
-                value = parse_value(self.reader, index, field, kind, data, runs=True)
+                value = parse_value(self.reader, index, field, kind, data, plain=True)
             except SampleError as error:
                 raise self.reader.sample_error(index, error.reason or str(error)) from None
             if field.is_planes:
                 files[field.name] = _planes(value)
             else:
-                values[field.name] = data.decode("utf-8") if field.kind == "json" and data is not None else value
+                values[field.name] = value
         return StoredSample(index, files, values)
 
 
@@ -98,7 +98,9 @@ def _weight(value: Any) -> int:
         return len(value)
     if isinstance(value, list):
         return sum(map(_weight, value))
-    return len(value["counts"]) if isinstance(value, dict) else int(value.nbytes)
+    if isinstance(value, dict):
+        return len(value.get("counts", value))
+    return int(value.nbytes) if isinstance(value, np.ndarray | np.generic) else sys.getsizeof(value)
 
 
 def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
@@ -108,18 +110,21 @@ def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
         SampleError: it is of another kind, its raw pixels are not those that their header says, or its file is not as it was attached.
     """
     kind, data = reader.read_image(index, kind, data)
-    if kind == core.KIND_JPEG:
-        return File("jpg", data)
-    if kind != core.KIND_RAW:
+    codec = BY_ENTRY.get(kind)
+    if codec is None:
         raise reader.sample_error(index, "its image is of a kind this version does not know")
-    height, width, channels = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
-    if channels != 3 or len(data) != RAW_HEADER + height * width * channels:
-        raise reader.sample_error(index, "its raw image does not hold")
+    try:
+        picture = codec.file(data)
+    except SampleError as error:
+        raise reader.sample_error(index, error.reason) from None
+    if isinstance(picture, bytes):
+        return File("jpg", picture)
     try:
         import PIL  # noqa: F401
     except ImportError:
-        return File("ppm", b"P6\n%d %d\n255\n" % (width, height) + data[RAW_HEADER:])
-    return _png(np.frombuffer(data, dtype=np.uint8, offset=RAW_HEADER).reshape(height, width, channels), 1)
+        height, width, _ = picture.shape
+        return File("ppm", b"P6\n%d %d\n255\n" % (width, height) + picture.tobytes())
+    return _png(picture, 1)
 
 
 def _planes(pixels: npt.NDArray[Any]) -> File:

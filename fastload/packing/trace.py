@@ -5,10 +5,11 @@ The writer stores an entry for each sample that the pack has handled: whether it
 fields, the size and the modification time of its file, and the CRC32C of the image's bytes. A resume compares the source, in its order,
 with these entries, and checks no sample after them:
 1. All written samples are still there, in the same order, without new samples between them.
-2. Each has the same fields and the same image: by the file's size and time, and by its bytes if only the time differs.
+2. Each has the same fields and the same image: by the file's size and time, and by its bytes if only the time differs, or if the source
+   does not know them.
 3. Samples that were left out may be gone or changed. They stay left out.
-So a file that is not written yet may be repaired, removed or added. For a source that does not know the files of its samples (a Dataset),
-the names are compared.
+So a file that is not written yet may be repaired, removed or added. A source that does not know the files of its samples (a Dataset), or
+not all of them, cannot say that a sample is unchanged: the resume reads each sample that is written, and compares image and fields.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ import json
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import FastloadError, PackError
-from fastload.packing.sources.protocol import Item, Source, Value
+from fastload.packing.sources.protocol import UNKNOWN, Item, Source, Traced, Value
 
 ENTRY = np.dtype([("name", "<u8"), ("fields", "<u8"), ("size", "<i8"), ("time", "<i8"), ("crc", "<u4"), ("written", "<u4")])
 
@@ -45,20 +46,6 @@ class _Entry(NamedTuple):
     time: int
     crc: int
     written: int
-
-
-@runtime_checkable
-class Traced(Protocol):
-    """Optional methods of a source, with which a resume can check more than names."""
-
-    def key(self, position: int) -> str:
-        """The sample's name, without the path of the source."""
-
-    def stamp(self, position: int) -> tuple[int, int]:
-        """Size in bytes and modification time in nanoseconds of the file that holds the sample. Raises OSError."""
-
-    def fields_of(self, position: int) -> dict[str, Value] | None:
-        """The sample's fields besides the image; None if they are known only after reading it."""
 
 
 def name_digests(source: Source) -> npt.NDArray[np.uint64]:
@@ -102,11 +89,15 @@ class Tracer:
         self._labels: dict[int, int] = {}  # cached digests of fields that are a label alone, as in most sources
 
     def stamp(self, position: int) -> tuple[int, int]:
-        """Size and time of a sample's file; (-1, -1) if the source does not know them. Call it before the sample is read."""
+        """Size and time of a sample's file; UNKNOWN if the source does not know them. Call it before the sample is read."""
+        return self._stamp(position) or UNKNOWN
+
+    def _stamp(self, position: int) -> tuple[int, int] | None:
+        """Size and time of a sample's file; UNKNOWN if the source does not know them, None if the file cannot be looked at."""
         try:
-            return (-1, -1) if self._traced is None else self._traced.stamp(position)
+            return UNKNOWN if self._traced is None else self._traced.stamp(position)
         except (OSError, ValueError):
-            return -1, -1
+            return None
 
     def written(self, position: int, stamp: tuple[int, int], item: Item) -> bytes:
         """The entry of a sample that is about to be written."""
@@ -114,7 +105,7 @@ class Tracer:
 
     def left_out(self, position: int) -> bytes:
         """The entry of a sample that is left out."""
-        return _PACKED.pack(int(self._names[position]), 0, -1, -1, 0, 0)
+        return _PACKED.pack(int(self._names[position]), 0, *UNKNOWN, 0, 0)
 
     def resume_at(self, noted: bytes, order: Order, workers: int) -> int:
         """The place in the order at which a pack goes on after the samples of `noted`.
@@ -171,22 +162,22 @@ class Tracer:
     def _check(self, position: int, entry: _Entry) -> None:
         """Raises PackError if a sample was written from other fields or another image than the source has now."""
         changed = f"{self._source.name(position)} has changed since it was written"
-        if self._traced is None:
-            return
-        fields = self._traced.fields_of(position)
+        fields = None if self._traced is None else self._traced.fields_of(position)
         if fields is not None and self._fields(fields) != entry.fields:
             raise PackError(f"{changed}: its label or another field is not what it was; restore it, or {_AGAIN}")
-        size, time = self.stamp(position)
-        if (size, time) == (entry.size, entry.time):
+        stamp, noted = self._stamp(position), (entry.size, entry.time)
+        if stamp == noted != UNKNOWN:
             return
-        if size != entry.size:
-            now = f"{size:,} bytes" if size >= 0 else "nothing that can be read"
+        if UNKNOWN not in (stamp, noted) and (stamp is None or stamp[0] != entry.size):
+            now = "nothing that can be read" if stamp is None else f"{stamp[0]:,} bytes"
             raise PackError(f"{changed} ({entry.size:,} bytes then, {now} now): restore it, or {_AGAIN}")
         try:
             item = self._source.read(position)
         except (FastloadError, OSError) as error:
             raise PackError(f"{changed}: it cannot be read any more ({error}); restore it, or {_AGAIN}") from error
         if _image_crc(item) != entry.crc or self._fields(item.values) != entry.fields:
+            if self._traced is None:
+                changed += f", or {self._source.title} gives another sample at every reading, which cannot be resumed"
             raise PackError(f"{changed}: restore it, or {_AGAIN}")
 
     def _fields(self, values: dict[str, Value]) -> int:

@@ -24,11 +24,12 @@ from fastload.errors import PackError
 from fastload.packing.sample_files import File, SampleFiles, StoredSample
 from fastload.packing.sources.annotated import BOXES, LABELS, rows
 from fastload.packing.sources.coco import CATEGORY_ID
-from fastload.packing.sources.declaration import LABEL, as_json, as_line, decimals, declaration, finite, is_label
+from fastload.packing.sources.declaration import LABEL, as_line, declaration, finite, is_label
 from fastload.packing.sources.layouts import is_telling
 from fastload.packing.sources.unpacked import FIELDS_NAME, SCHEMA_NAME, UNFINISHED
 from fastload.packing.unpack_folder import UnpackFolder
 from fastload.store import COUNT_COLUMN, DatasetReader, Field
+from fastload.store.kinds.base import decimals
 
 _IMAGE_ID, _AREA, _CROWD, _CAPTIONS = "image_id", "area", "iscrowd", "captions"
 _OWN = ("id", "file_name", "width", "height", "bbox", "segmentation", "num_keypoints", "caption", "license")
@@ -37,13 +38,12 @@ _LABEL_MOST = 1 << 20
 """Limit on a label, as each up to the largest one is a category of the file."""
 _ONLY_CATEGORY: dict[str, Any] = {"id": 1, "name": "object"}
 """The category of objects that have keypoints and no label: a category names the points."""
-_UPRIGHT = ("xyxy", "xywh", "cxcywh")
 
 
 def exact(reader: DatasetReader) -> bool:
     """Returns True if packing COCO gives a dataset's fields, so that all come back when the layout is packed again."""
     schema, names = reader.schema, {field.name for field in reader.schema}
-    points = next((field.shape for field in schema if field.kind == "keypoints"), ())
+    points = next((field.shape for field in schema if field.handler.has_points), ())
     boxes = BOXES if BOXES in names else ""
     known = (
         Field(_IMAGE_ID, "int"),
@@ -74,10 +74,9 @@ class CocoLayout:
         self._samples = samples
         self._folder = folder
         self._fields = {field.name: field for field in samples.others}
-        by_kind = {field.kind: field for field in samples.others}
-        self._boxes, self._points = by_kind.get("boxes"), by_kind.get("keypoints")
-        self._outline = by_kind.get("instances") or by_kind.get("polygons")
-        self._captions = next((field for field in samples.others if field.name == _CAPTIONS and field.kind == "json"), None)
+        parts = {field.handler.coco_part: field for field in samples.others}
+        self._boxes, self._points, self._outline = (parts.get(part) for part in ("bbox", "keypoints", "segmentation"))
+        self._captions = next((field for field in samples.others if field == Field(_CAPTIONS, "json")), None)
         taken = [self._boxes, self._points, self._outline, self._captions]
         rest = [field for field in samples.others if field not in taken]
         self._of_objects = [field for field in rest if self._is_of_objects(field)]
@@ -93,7 +92,7 @@ class CocoLayout:
         """Returns True if a field has one row for each annotation."""
         if self._boxes is not None:
             return field.of == self._boxes.name
-        return self._outline is not None and field.kind == "array" and field.name in _OF_OBJECTS
+        return self._outline is not None and field.handler.is_array and field.name in _OF_OBJECTS
 
     @staticmethod
     def missing(image: Field, others: Sequence[Field]) -> list[str]:
@@ -101,17 +100,14 @@ class CocoLayout:
         seen: set[str] = set()
         left = [] if image.is_rgb else [f"images of {image}"]
         for field in others:
-            kind = "instances" if field.kind == "polygons" else field.kind
-            fits = kind not in ("image", "mask", "bytes") and field.name not in _OWN
-            fits &= kind != "boxes" or field.format in _UPRIGHT
-            fits &= kind != "keypoints" or field.shape[1:] == (3,)
-            fits &= _is_of_its_name(field)
-            if not fits or (kind in ("boxes", "keypoints", "instances") and kind in seen):
+            part = field.handler.coco_part
+            fits = field.handler.fits_coco(field) and field.name not in _OWN and _is_of_its_name(field)
+            if not fits or (part and part in seen):
                 left.append(f"the field {field.name!r} ({field})")
-            seen.add(kind)
+            seen.add(part)
         return [
             *left,
-            *([] if seen & {"boxes", "instances"} or _CAPTIONS in {field.name for field in others} else ["images without objects"]),
+            *([] if seen & {"bbox", "segmentation"} or _CAPTIONS in {field.name for field in others} else ["images without objects"]),
         ]
 
     def open(self) -> None:
@@ -128,7 +124,7 @@ class CocoLayout:
         height, width = (int(column[sample.index]) for column in sizes)
         own = sample.index if self._image_ids is None else int(self._image_ids[sample.index])
         image = {"id": own, "file_name": name, "height": height, "width": width}
-        image |= {field.name: finite(as_json(field, sample.values[field.name])) for field in self._of_images}
+        image |= {field.name: finite(field.handler.to_json(sample.values[field.name])) for field in self._of_images}
         return len(picture.content), (sample.index, json.dumps(image), self._annotations(sample, own))
 
     def _annotations(self, sample: StoredSample, own: int) -> list[dict[str, Any]]:
@@ -142,13 +138,13 @@ class CocoLayout:
             if _CROWD not in self._fields:
                 columns[_CROWD] = [0] * len(boxes)
         if self._outline is not None:
-            columns["segmentation"] = as_json(self._outline, sample.values[self._outline.name])
+            columns["segmentation"] = self._outline.handler.to_json(sample.values[self._outline.name])
         if self._points is not None:
             points = sample.values[self._points.name]
             columns["keypoints"] = decimals(points.reshape(len(points), points[0].size if len(points) else 0))
             columns["num_keypoints"] = (points[:, :, 2] > 0).sum(1).tolist()
         for field in self._of_objects:
-            columns[field.name] = finite(as_json(field, sample.values[field.name]))
+            columns[field.name] = finite(field.handler.to_json(sample.values[field.name]))
         if self._is_labelled and CATEGORY_ID not in columns:
             columns[CATEGORY_ID] = [label + 1 for label in columns[LABELS]]
         elif self._points is not None and CATEGORY_ID not in columns:
@@ -222,8 +218,8 @@ def _point_names(field: Field) -> list[str]:
 def _is_of_its_name(field: Field) -> bool:
     """Returns True if a field whose name is a key of COCO's holds what COCO has under it."""
     if field.name in (LABELS, CATEGORY_ID) and field.is_varying:
-        return field.kind == "array" and field.shape == (None,) and np.dtype(field.dtype).kind in "iu"
-    return field.kind == {_IMAGE_ID: "int", "keypoints": "keypoints"}.get(field.name, field.kind)
+        return field.handler.is_array and field.shape == (None,) and np.dtype(field.dtype).kind in "iu"
+    return field == Field(_IMAGE_ID, "int") if field.name == _IMAGE_ID else field.name != "keypoints" or field.handler.has_points
 
 
 def _unique(ids: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
@@ -284,9 +280,7 @@ class ClassFolders:
         self._classes = self._name_classes(used)
         self.folders = len(self._classes)
         self._pictures = {
-            field.name: _unused(safe_name(field.name.replace(".", "_")), used)
-            for field in samples.others
-            if field.kind in ("image", "mask")
+            field.name: _unused(safe_name(field.name.replace(".", "_")), used) for field in samples.others if field.handler.is_picture
         }
         self._is_plain = samples.image.is_rgb and len(samples.others) == 1 and self._are_in_order()
         self._key = "path"
@@ -337,7 +331,7 @@ class ClassFolders:
         size = sum(len(file.content) for file in sample.files.values())
         if self._is_plain:
             return size, ""
-        values = {f.name: paths[f.name] if f.name in paths else as_json(f, sample.values[f.name]) for f in self._samples.others}
+        values = {f.name: paths[f.name] if f.name in paths else f.handler.to_json(sample.values[f.name]) for f in self._samples.others}
         return size, as_line({self._key: paths[image], **values}, sample.index, "export to .parquet") + "\n"
 
     def add(self, entry: str) -> None:
@@ -367,7 +361,7 @@ class Pairs:
     @staticmethod
     def missing(image: Field, others: Iterable[Field]) -> list[str]:
         """Fields that the layout has no place for, and what it needs and the dataset lacks."""
-        masks = [field.name for field in others if field.kind == "mask"]
+        masks = [field.name for field in others if field.handler.holds_labels]
         left = [f"the field {field.name!r} ({field})" for field in others if field.name not in masks[:1]]
         return [*([] if image.is_rgb else [f"images of {image}"]), *left, *([] if masks else ["images without a mask"])]
 

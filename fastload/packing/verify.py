@@ -23,7 +23,8 @@ from fastload.packing.stopping_pool import StoppingPool
 from fastload.remote.client import open_objects
 from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_files, download, load_manifest
 from fastload.remote.objects import Objects, request_threads
-from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path, parse_stored
+from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
+from fastload.store.kinds.codecs import BY_ENTRY
 from fastload.store.reader import parse_value, stored_size
 from fastload.store.sidecar import AddedValues, Identity, check_sidecar, identity, read_segment, read_sidecar
 
@@ -229,8 +230,6 @@ class _Check:
 
 
 _BLOCK = 256
-_KIND_NAMES = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_BYTES: "bytes", core.KIND_TEXT: "text", core.KIND_JSON: "json"}
-RAW_HEADER = 12
 
 
 def verify(
@@ -387,35 +386,20 @@ class _RecordCheck:
             if number not in found:
                 raise _Wrong(f"its record lacks the field {field.name!r}")
             kind, data = found[number]
-            if field.is_extended:
-                parse_value(self._reader, index, field, kind, data)
-            elif field.kind == "image":
+            if field.is_rgb:
                 kind, data = self._reader.read_image(index, kind, data)
                 warned += self._check_image(kind, data, stored_size(self._reader, index, field))
                 self._check_index(kind, data, found.get(number | core.RECORD_INDEX))
-            elif _KIND_NAMES.get(kind) != field.kind:
-                raise _Wrong(f"field {field.name!r} is stored as kind {kind}, not as {field.kind}")
-            elif field.kind in ("text", "json"):
-                parse_stored(field, data)
+            else:
+                field.handler.check_entry(field, kind)
+                parse_value(self._reader, index, field, kind, data)
         return warned
 
     def _check_image(self, kind: int, data: bytes, expected: tuple[int, int]) -> int:
-        size: tuple[int, int]
-        warnings = 0
-        if kind == core.KIND_JPEG:
-            header = core.jpeg_header(data, self._max_pixels)
-            size = (header.height, header.width)
-            if self._decode:
-                _, warnings, _ = core.jpeg_decode_report(data, None, 8, self._max_pixels)
-        elif kind == core.KIND_RAW:
-            if len(data) < RAW_HEADER:
-                raise _Wrong(f"its raw image has {len(data)} bytes, less than its header")
-            height, width, channels = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
-            if channels != 3 or len(data) != RAW_HEADER + height * width * channels:
-                raise _Wrong(f"its raw image of {height} x {width} x {channels} has {len(data) - RAW_HEADER} bytes")
-            size = (height, width)
-        else:
+        codec = BY_ENTRY.get(kind)
+        if codec is None:
             raise _Wrong(f"its image is stored as kind {kind}, which this version does not know")
+        size, warnings = codec.verified(data, self._max_pixels, self._decode)
         if size != expected:
             raise _Wrong(f"its image is {size[1]} x {size[0]}, the columns say {expected[1]} x {expected[0]}")
         return 1 if warnings else 0
@@ -423,7 +407,7 @@ class _RecordCheck:
     def _check_index(self, kind: int, image: bytes, entry: tuple[int, bytes] | None) -> None:
         if entry is None or entry[0] != core.KIND_INDEX:
             return
-        if kind != core.KIND_JPEG:
+        if not BY_ENTRY[kind].can_be_indexed:
             raise _Wrong("it has an entropy index, but its image is no JPEG")
         preparer: core.JpegPreparer | None = getattr(self._local, "preparer", None)
         if preparer is None:

@@ -36,16 +36,16 @@ import weakref
 from types import ModuleType
 from typing import Any, Protocol
 
-import numpy as np
-
-from fastload.common.system import share_of_cpus
+from fastload.common.system import keep_memory, share_of_cpus
 from fastload.errors import ClosedError
 
 _THREADS = "TOKIO_WORKER_THREADS"
 _MOST_THREADS = 4
 """Most worker threads of tokio: each brings about a gigabyte per second."""
 _CPUS_A_THREAD = 4
-_KEPT = 16 << 20
+_LARGEST, _KEPT = 16 << 20, 32 << 20
+"""Limits of malloc: a body of 2 MiB is otherwise a mapping of its own, whose 512 pages the kernel clears for every request: a sixth of the
+CPU that fetching takes."""
 
 
 def start(obstore: Any) -> None:
@@ -55,7 +55,7 @@ def start(obstore: Any) -> None:
     has set TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that fetching takes, and the memory that malloc keeps for each
     thread.
     """
-    keep_memory()
+    keep_memory(_LARGEST, _KEPT)
     given = os.environ.get(_THREADS)
     if given is None:
         os.environ[_THREADS] = str(max(1, min(_MOST_THREADS, share_of_cpus() // _CPUS_A_THREAD)))
@@ -64,15 +64,6 @@ def start(obstore: Any) -> None:
     finally:
         if given is None:
             del os.environ[_THREADS]
-
-
-def keep_memory() -> None:
-    """Makes glibc's malloc take blocks of up to 16 MiB from its heaps, and keep up to 32 MiB free at the end of each.
-
-    Otherwise a body of 2 MiB is a mapping of its own, whose 512 pages the kernel clears for every request: a sixth of the CPU that fetching
-    takes. malloc raises these limits when such a mapping is freed, unless the user has set them: mallopt(3).
-    """
-    np.empty(_KEPT, np.uint8)  # never touched
 
 
 _NATIVE = "obstore._obstore"

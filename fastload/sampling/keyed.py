@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.utils.data import RandomSampler
 
 from fastload.common.rng import KeyedPermutation
-from fastload.sampling.window import RankedSampler, drawn
+from fastload.sampling.window import RandomOrderSampler, RankedSampler
 
 
 class KeyedSampler(RankedSampler):
@@ -35,27 +33,6 @@ class KeyedSampler(RankedSampler):
             several processes, and neither a process group nor num_replicas and rank say which samples are this one's.
     """
 
-    def __init__(
-        self,
-        dataset: Sized | int,
-        *,
-        seed: int | None = None,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        drop_last: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(dataset, seed, num_replicas, rank, drop_last, generator)
-        self._divide()
-
-    def __iter__(self) -> Iterator[int]:
-        for chunk in self._chunks(self._key()):
-            yield from chunk.tolist()
-
-    def indices(self) -> npt.NDArray[np.int64]:
-        """The order of this rank's next pass, without a draw: without a seed, that of a pass that would begin now."""
-        return np.concatenate([np.empty(0, np.int64), *self._chunks(self._key_undrawn())])
-
     def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
         self._begin()
         count = len(self.dataset)
@@ -69,15 +46,8 @@ class KeyedSampler(RankedSampler):
             place, end = place - count, end - count
 
 
-class RandomKeyedSampler(RandomSampler):
-    """The sampler of FastLoader(shuffle="huge"): a RandomSampler, to torch and to frameworks, whose order takes no memory.
+class RandomKeyedSampler(RandomOrderSampler):
+    """The sampler of FastLoader(shuffle="huge"): its order takes no memory."""
 
-    It draws one number from its generator at the first index of each pass, and follows set generators, seeds and resumes as RandomSampler.
-    """
-
-    def __init__(self, data_source: Sized, generator: torch.Generator | None = None) -> None:
-        super().__init__(data_source, generator=generator)
-
-    def __iter__(self) -> Iterator[int]:
-        for chunk in KeyedPermutation(len(self.data_source), drawn(self.generator)).chunks():
-            yield from chunk.tolist()
+    def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
+        return KeyedPermutation(len(self.data_source), key).chunks()

@@ -10,11 +10,13 @@ draws change anything that the program sees. The next epoch is begun early only 
 the next one, begun early ].
 
 `shuffle_class` is the sampler that the argument shuffle= names. `coverage` is the set of samples that a pass may ask for, in blocks or not,
-which its sampler tells before anything is drawn.
+which its sampler tells before anything is drawn. `drawn_by` lists the properties that the order of a user's sampler follows from, for the
+comparison of ranks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -27,11 +29,12 @@ from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Se
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from fastload.common.originals import OwnCode
-from fastload.common.positions import as_positions, listed_positions
+from fastload.common.positions import as_positions, digest_of, digest_step, listed_positions, summary_of
 from fastload.errors import ArgumentError
 from fastload.sampling.buckets import BucketBatchSampler
 from fastload.sampling.keyed import KeyedSampler, RandomKeyedSampler
-from fastload.sampling.sampler import ShardSampler
+from fastload.sampling.sampler import Sharded, ShardedBatchSampler, ShardedSampler, ShardSampler
+from fastload.sampling.sharding import Split
 from fastload.sampling.window import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, usable_block, window_sizes
 
 _NAMED: dict[str, type[RandomWindowSampler | RandomKeyedSampler]] = {"window": RandomWindowSampler, "huge": RandomKeyedSampler}
@@ -48,47 +51,73 @@ def shuffle_class(shuffle: Any) -> type[RandomWindowSampler | RandomKeyedSampler
     return _NAMED[shuffle]
 
 
-def coverage(sampler: Any, count: int) -> npt.NDArray[np.int64] | None:
-    """Positions that the next pass of a sampler may ask for, ascending, without a draw; None: any, or nobody can tell.
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """The samples that a pass may ask for, known before it does, so that neighbours can be fetched together.
+
+    Attributes:
+        needed: for each sample, True if the pass asks for it.
+        block: samples of a block, if the pass asks for blocks of consecutive positions, each within a short time; block k begins at
+            position k * block. 0: it does not.
+        buffer: most samples of such blocks that are open at a time and not asked for yet.
+    """
+
+    needed: npt.NDArray[np.bool_]
+    block: int = 0
+    buffer: int = 0
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """All that it asks for, ascending."""
+        return np.flatnonzero(self.needed)
+
+    def leave_out(self, positions: Sequence[int] | int) -> None:
+        """Notes positions that an earlier part of the pass was given."""
+        self.needed[positions] = False
+
+
+def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...] = ()) -> Coverage | None:
+    """The coverage of the next pass of a sampler, without a draw; None: it may ask for anything, or nobody can tell.
 
     Args:
-        sampler: a loader's, the innermost one: the one that decides the order.
+        sampler: a loader's, the one that decides the order. Its code is its library's own.
         count: samples of the loader's dataset.
+        epoch, splits: the pass's, under shard=.
     """
-    kind = type(sampler)
-    if kind is WindowSampler:
+    positions, kind = None, type(sampler)
+    if isinstance(sampler, ShardSampler):
+        positions = sampler.positions(epoch, splits)
+    elif kind is SequentialSampler or (kind in SHUFFLES and _gives_each_once(sampler)):
+        positions = np.arange(len(sampler.data_source))
+    elif kind is WindowSampler:
         positions = sampler.positions()
     elif kind is KeyedSampler:
         positions = sampler.indices() if sampler.seed is not None else np.arange(count)
     elif kind is DistributedSampler:
         positions = as_positions(list(sampler))  # a function of its seed and epoch
     elif kind is SubsetRandomSampler:
-        listed = listed_positions(sampler.indices)
-        if listed is None:
-            return None
-        positions = listed
-    else:
+        positions = listed_positions(sampler.indices)
+    if positions is None:
         return None
-    found = np.zeros(count, np.bool_)
+    needed = np.zeros(count, np.bool_)
     try:
-        found[positions] = True
+        needed[positions] = True
     except IndexError:
         return None  # the loop will say which position the dataset has not
-    return np.flatnonzero(found)
+    return Coverage(needed, *_blocks_of(sampler))
 
 
-def blocks_of(sampler: Any) -> tuple[int, int] | None:
-    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions; block k begins at k times its size.
-
-    None for any other sampler.
-    """
+def _blocks_of(sampler: Any) -> tuple[int, int] | tuple[()]:
+    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions; () for any other sampler."""
     kind = type(sampler)
     if kind is WindowSampler:
         data, sizes = sampler.dataset, (sampler.block, sampler.buffer)
     elif kind is RandomWindowSampler:
         data, sizes = sampler.data_source, (BLOCK, BUFFER)
+    elif kind is ShardSampler and sampler.kind == "window":
+        data, sizes = sampler.dataset, (BLOCK, BUFFER)
     else:
-        return None
+        return ()
     block, buffer = window_sizes(data, *sizes)
     return usable_block(len(data), block, buffer), buffer
 
@@ -120,6 +149,10 @@ class SamplerFacts:
         draws_nothing: True if it has the __iter__ of a class that draws from no generator.
         draws_at_first: True if, without a generator of its own, it draws from torch's at its first index only.
         is_stateful: True if it has a state_dict() and a load_state_dict().
+        in_batches: True if torch's BatchSampler makes batches of it.
+        sharded: the sampler that gives this rank its part, under shard=.
+        follows_seed_and_epoch: True if the order follows from the sampler's own seed and the pass's epoch.
+        shared_out: facts about the user's sampler or batch sampler that it shares out, under shard=; None: it shares out none.
     """
 
     deciding: Any = None
@@ -129,6 +162,42 @@ class SamplerFacts:
     draws_nothing: bool = False
     draws_at_first: bool = False
     is_stateful: bool = False
+    in_batches: bool = False
+    sharded: Sharded | None = None
+    follows_seed_and_epoch: bool = False
+    shared_out: SamplerFacts | None = None
+
+    def is_same(self, other: SamplerFacts) -> bool:
+        """Returns True if another value says the same of the same samplers."""
+        mine, theirs = vars(self) | {"shared_out": None}, vars(other) | {"shared_out": None}
+        if any(theirs[name] is not value for name, value in mine.items()) or (self.shared_out is None) != (other.shared_out is None):
+            return False
+        return self.shared_out is None or other.shared_out is None or self.shared_out.is_same(other.shared_out)
+
+    @property
+    def origin(self) -> SamplerFacts:
+        """Facts about the sampler that makes the order: under shard=, of the user's own sampler if there is one."""
+        return self.shared_out or self
+
+    @property
+    def generators(self) -> list[Any]:
+        """Generators that the order may be drawn from: the sampler's own, or of the one that it is made of; else torch's global one."""
+        sampler = self.origin.deciding
+        found = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
+        own = [each for each in found if each is not None]
+        return own or ([] if self.origin.draws_nothing else [torch.default_generator])
+
+    @property
+    def is_known(self) -> bool:
+        """Returns True if it is known when the order is drawn: never, or at its first index."""
+        return self.origin.draws_nothing or self.origin.draws_at_first
+
+    @property
+    def draws_then_rests(self) -> bool:
+        """Returns True if all draws of a pass's order from torch's global generator happen at its first index."""
+        if self.origin.draws_nothing:
+            return True
+        return (self.draws_at_first or self.is_stateful) and getattr(self.deciding, "generator", None) is not torch.default_generator
 
 
 def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> SamplerFacts:
@@ -149,7 +218,16 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
         draws_nothing=is_own and _iterates_as(sampler, _NOTHING),
         draws_at_first=is_own and _iterates_as(sampler, _FIRST),
         is_stateful=is_stateful(sampler),
+        in_batches=sampler is not index_sampler,
+        sharded=sampler if isinstance(sampler, Sharded) else None,
+        follows_seed_and_epoch=isinstance(sampler, ShardSampler),
+        shared_out=None if (shared_out := _shared_out(sampler)) is None else facts_of(shared_out),
     )
+
+
+def _shared_out(sampler: Any) -> Any:
+    """The user's sampler or batch sampler that ranks share out; None: no such sampler, or the loader made the order."""
+    return sampler.sampler if isinstance(sampler, ShardedSampler) else sampler.batches if isinstance(sampler, ShardedBatchSampler) else None
 
 
 def is_stateful(thing: Any) -> bool:
@@ -172,10 +250,11 @@ def _draws_of(sampler: Any, private: torch.Generator | None) -> Draws:
 
 
 def _can_be_undone(sampler: Any) -> bool:
-    if type(sampler) in (SequentialSampler, ShardSampler):
-        return True
-    if not isinstance(sampler, RandomSampler) or type(sampler) not in SHUFFLES:
-        return False
+    return type(sampler) in (SequentialSampler, ShardSampler) or (type(sampler) in SHUFFLES and _gives_each_once(sampler))
+
+
+def _gives_each_once(sampler: RandomSampler) -> bool:
+    """Returns True if a pass gives each sample of its data once."""
     return not sampler.replacement and (sampler._num_samples is None or sampler._num_samples == len(sampler.data_source))
 
 
@@ -185,6 +264,38 @@ def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
 
 @cache
 def _iteration(*kinds: type) -> OwnCode:
-    """The iteration of samplers' classes."""
-    bases = {base: None for kind in kinds for base in kind.__mro__ if "__iter__" in vars(base) and base is not object}
+    """The iteration of samplers' classes. A class known here may be given an `__iter__` of its own later."""
+    known = (*_NOTHING, *_FIRST)
+    bases = {base: None for kind in kinds for base in kind.__mro__ if ("__iter__" in vars(base) or base in known) and base is not object}
     return OwnCode(*((base, ("__iter__",)) for base in bases))
+
+
+_DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+
+
+def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[str, Any]]:
+    """Properties from which the user's sampler that ranks share out, and the one inside it, draw, as far as their classes are known.
+
+    By the names that an error gives them. `default`: the state of torch's global generator at the pass's beginning, where it is known.
+    """
+    given = _shared_out(sharded)
+    made_of: list[Any] = [] if given is None else [given, given.sampler] if type(given) is BatchSampler else [given]
+    for each in made_of:
+        kind = type(each)
+        yield "a sampler of the class", f"{kind.__module__}.{kind.__qualname__}"
+        if kind is BatchSampler:
+            yield "a BatchSampler with batch_size and drop_last", [each.batch_size, bool(each.drop_last)]
+        elif kind is BucketBatchSampler:
+            yield "a BucketBatchSampler with the seed", each.seed
+            yield "a BucketBatchSampler with batch_size, shuffle and drop_last", [each.batch_size, each.shuffle, each.drop_last]
+            yield "a BucketBatchSampler with the buckets", summary_of(each.buckets)
+        elif kind is SubsetRandomSampler:
+            yield "a SubsetRandomSampler with the indices", summary_of(each.indices)
+        elif kind is WeightedRandomSampler:
+            yield "a WeightedRandomSampler with the weights", digest_of(each.weights[:: digest_step(len(each.weights))].cpu().numpy())
+        elif kind is RandomSampler:
+            yield "a RandomSampler with replacement", bool(each.replacement)
+        if kind in _DRAWING:
+            state = each.generator.get_state() if each.generator is not None else default
+            if state is not None:
+                yield f"a {kind.__name__} that draws from a generator in the state", digest_of(state.numpy())

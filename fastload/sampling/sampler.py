@@ -27,9 +27,11 @@ from fastload.sampling.sharding import (
     strided,
     strided_places,
 )
-from fastload.sampling.window import BLOCK, BUFFER, WindowOrder, usable_block, window_sizes
+from fastload.sampling.window import BLOCK, BUFFER, WindowOrder, window_sizes
 
 _WORDS = 1 << 64
+_UNKNOWN = 1 << 62
+"""Length of an order whose sampler has none."""
 
 
 class Sharded:
@@ -64,6 +66,14 @@ class Sharded:
     def count(self) -> int:
         """Number of samples, or of batches, in an epoch of all ranks."""
         raise NotImplementedError
+
+    @property
+    def length(self) -> int:
+        """Length of what ranks share out; a number beyond any if a user's sampler has none."""
+        try:
+            return self.count
+        except (TypeError, NotImplementedError):
+            return _UNKNOWN
 
     def part(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Any]:
         """Samples of a rank in the rest of the last split."""
@@ -168,14 +178,6 @@ class ShardSampler(Sharded, DistributedSampler[int]):
     def positions(self, epoch: int, splits: Sequence[Split]) -> Positions:
         """The indices of this rank in the rest of the last split, in no promised order."""
         return np.concatenate([_NONE, *self._part_chunks(epoch, splits, self.rank)])
-
-    @property
-    def blocks(self) -> tuple[int, int] | None:
-        """(samples of a block, samples of the buffer) of an order of blocks; None: of any other order."""
-        if self.kind != "window":
-            return None
-        block, buffer = window_sizes(self.dataset, BLOCK, BUFFER)
-        return usable_block(self.count, block, buffer), buffer
 
     def _part_chunks(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Positions]:
         if self.kind == "window":

@@ -156,7 +156,7 @@ def expanded(starts: _Positions, lengths: _Positions) -> _Positions:
 
 
 class RankedSampler(DistributedSampler[int]):
-    """A DistributedSampler, to torch and to frameworks, with an order that derived classes make.
+    """A DistributedSampler, to torch and to frameworks, whose order derived classes make in _chunks().
 
     Args:
         dataset, seed, num_replicas, rank, drop_last, generator: as WindowSampler's.
@@ -168,11 +168,12 @@ class RankedSampler(DistributedSampler[int]):
     def __init__(
         self,
         dataset: Sized | int,
-        seed: int | None,
-        num_replicas: int | None,
-        rank: int | None,
-        drop_last: bool,
-        generator: torch.Generator | None,
+        *,
+        seed: int | None = None,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        drop_last: bool = False,
+        generator: torch.Generator | None = None,
     ) -> None:
         self.dataset: Any = dataset if hasattr(dataset, "__len__") else range(count_of("dataset", dataset, 0))
         self.seed: Any = checked_seed(seed)  # DistributedSampler's is never None
@@ -181,6 +182,19 @@ class RankedSampler(DistributedSampler[int]):
         self.drop_last = drop_last
         self.generator = generator
         self._given = num_replicas, rank
+        self._divide()
+
+    def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
+        """The order of this rank's pass, some thousand samples at a time."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[int]:
+        for chunk in self._chunks(self._key()):
+            yield from chunk.tolist()
+
+    def indices(self) -> npt.NDArray[np.int64]:
+        """The order of this rank's next pass, without a draw: without a seed, that of a pass that would begin now."""
+        return np.concatenate([np.empty(0, np.int64), *self._chunks(self._key_undrawn())])
 
     def __len__(self) -> int:
         self._divide()
@@ -297,18 +311,12 @@ class WindowSampler(RankedSampler):
         drop_last: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(dataset, seed, num_replicas, rank, drop_last, generator)
+        super().__init__(dataset, seed=seed, num_replicas=num_replicas, rank=rank, drop_last=drop_last, generator=generator)
         self.block, self.buffer = block, buffer
         window_sizes(self.dataset, block, buffer)  # a wrong size is an error here
-        self._divide()
 
-    def __iter__(self) -> Iterator[int]:
-        for chunk in self._order(self._key()).chunks():
-            yield from chunk.tolist()
-
-    def indices(self) -> npt.NDArray[np.int64]:
-        """The order of this rank's next pass, without a draw: without a seed, that of a pass that would begin now."""
-        return self._order(self._key_undrawn()).indices()
+    def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
+        return self._order(key).chunks()
 
     def positions(self) -> npt.NDArray[np.int64]:
         """The samples of this rank's next pass, block by block as blocks are opened, without a draw; without a seed, all in sequence."""
@@ -323,8 +331,8 @@ class WindowSampler(RankedSampler):
         return WindowOrder(len(self.dataset), block, buffer, key, self.rank * self.num_samples, self.num_samples)
 
 
-class RandomWindowSampler(RandomSampler):
-    """The sampler of FastLoader(shuffle="window"): a RandomSampler, to torch and to frameworks, with another order.
+class RandomOrderSampler(RandomSampler):
+    """A RandomSampler, to torch and to frameworks, whose order derived classes make in _chunks().
 
     It draws one number from its generator at the first index of each pass, and follows set generators, seeds and resumes as RandomSampler.
     """
@@ -332,10 +340,19 @@ class RandomWindowSampler(RandomSampler):
     def __init__(self, data_source: Sized, generator: torch.Generator | None = None) -> None:
         super().__init__(data_source, generator=generator)
 
+    def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
+        raise NotImplementedError
+
     def __iter__(self) -> Iterator[int]:
-        block, buffer = window_sizes(self.data_source, BLOCK, BUFFER)
-        for chunk in WindowOrder(len(self.data_source), block, buffer, drawn(self.generator)).chunks():
+        for chunk in self._chunks(drawn(self.generator)):
             yield from chunk.tolist()
+
+
+class RandomWindowSampler(RandomOrderSampler):
+    """The sampler of FastLoader(shuffle="window")."""
+
+    def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
+        return WindowOrder(len(self.data_source), *window_sizes(self.data_source, BLOCK, BUFFER), key).chunks()
 
 
 def window_sizes(dataset: Any, block: int | str, buffer: int | str) -> tuple[int, int]:

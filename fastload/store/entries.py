@@ -16,7 +16,7 @@ from typing import Any
 
 from fastload.errors import ArgumentError, DatasetError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, RECORD_KINDS, Schema, column_owner
+from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema, column_owner
 
 SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
 SIDE_NAME = re.compile(r"(rows|values|index)-[0-9]{5,9}\.bin")
@@ -341,7 +341,7 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
 def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:
     """The segment of an added field. Its size is checked here where the field's rows have a fixed one."""
     known = next((field for field in schema if field.name == name), None)
-    if known is None or not (known.is_column or known.kind in RECORD_KINDS):
+    if known is None or not known.handler.can_be_added:
         raise Bad(f"values {what} were added for {shown(name)}, which is no field that could be added")
     part = _parse_segment(value, f"the values of field {name} {what}")
     fixed = stored * known.row_bytes

@@ -79,7 +79,7 @@ class Manifest:
     @property
     def image_number(self) -> int:
         """The number of the image in the files' records, which is the same in all. Raises ArgumentError if there is no image field."""
-        name = next((field.name for field in self.schema if field.kind == "image"), "image")
+        name = next((field.name for field in self.schema if field.handler.is_image), "image")
         number = self.schema.number(name)
         return self.shards[0].packed_fields(self.schema).index(name) if self.shards else number
 

@@ -5,11 +5,11 @@ bucket. Values of fields come from the bytes of records; each is checked against
 
 | kind | value |
 |---|---|
-| text, bytes, json | str, bytes, the value of the JSON text |
+| text, bytes, json | str, bytes, the value of the JSON text; with `plain` the text |
 | image of 8-bit RGB | StoredImage, not decoded |
 | other images, mask | uint8 or uint16 (height, width), or (height, width, channels) of several channels |
 | boxes, keypoints, array of any number of rows | an array, rows first |
-| instances | uint8 (number, height, width) of 0 and 1; with `runs` a list of COCO's RLE, {"size": [height, width], "counts": text} |
+| instances | uint8 (number, height, width) of 0 and 1; with `plain` a list of COCO's RLE, {"size": [height, width], "counts": text} |
 | polygons | of each object a list of parts, each float32 (points, 2) |
 """
 
@@ -19,6 +19,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -31,10 +32,11 @@ from fastload._native import core
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteError, SampleError
 from fastload.store.entries import Segment, ShardEntry, base_path, file_path, one_base
 from fastload.store.field import Field
+from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
+from fastload.store.kinds.codecs import BY_ENTRY
 from fastload.store.manifest import Manifest, dataset_folder
-from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, RECORD_KINDS, WIDTH_COLUMN, Schema
+from fastload.store.schema import CRC_COLUMN, Schema
 from fastload.store.sidecar import AddedFields, Section, Sidecars, damaged_column, read_segment, rows_of, useful
-from fastload.store.values import StoredImage, parse_planes, parse_stored, parse_varying
 
 
 class DatasetFiles:
@@ -154,10 +156,22 @@ def read_chunk(
     into[:] = memoryview(healed).cast("B")
 
 
-_IMAGE_KINDS = {core.KIND_JPEG: "jpeg", core.KIND_RAW: "raw", core.KIND_PLACE: "place"}
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """SampleFacts of one sample of an open dataset."""
+
+    reader: DatasetReader
+    index: int
+
+    def size(self, field: Field | None = None) -> tuple[int, int]:
+        return stored_size(self.reader, self.index, field)
+
+    def count(self, field: Field) -> int:
+        (name,) = self.reader.schema.hidden_names(field)
+        return int(self.reader.column(name)[self.index])
 
 
-def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data: bytes | None, *, runs: bool = False) -> Any:
+def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data: bytes | None, *, plain: bool = False) -> Any:
     """The value of a field of sample `index`.
 
     Args:
@@ -166,24 +180,21 @@ def parse_value(reader: DatasetReader, index: int, field: Field, kind: int, data
         field: the field; none that is a column.
         kind: kind of the entry in the record.
         data: the entry's bytes; None: the record lacks it.
-        runs: give instances as run lengths.
+        plain: give it as files and tables have it: instances as run lengths, JSON as its text.
 
     Raises:
         SampleError: the bytes do not hold, or the record lacks them; with the reason alone.
     """
-    if data is None or not (field.kind == "image" or field.is_extended):
-        return parse_stored(field, data)
-    if field.is_varying:
-        (count,) = (int(reader.column(name)[index]) for name in reader.schema.hidden_names(field))
-        return parse_varying(field, kind, data, stored_size(reader, index), count, runs=runs)
-    if field.is_planes:
-        return parse_planes(field, kind, data, stored_size(reader, index, field))
-    return StoredImage(_IMAGE_KINDS.get(kind, ""), data, *stored_size(reader, index, field))
+    if data is None:
+        reason = f"its record lacks the field {field.name!r}"
+        raise SampleError(reason, reason=reason)
+    parse = field.handler.plain if plain else field.handler.parse
+    return parse(field, kind, data, _Facts(reader, index))
 
 
 def stored_size(reader: DatasetReader, index: int, field: Field | None = None) -> tuple[int, int]:
     """(height, width) of an image of sample `index` as the columns say; by default the first one's, which is that of masks too."""
-    hidden = () if field is None or field.kind != "image" else reader.schema.hidden_names(field)
+    hidden = () if field is None or not field.handler.is_image else reader.schema.hidden_names(field)
     height, width = hidden or (HEIGHT_COLUMN, WIDTH_COLUMN)
     return int(reader.column(height)[index]), int(reader.column(width)[index])
 
@@ -485,7 +496,7 @@ class DatasetReader:
                 found[place | at & core.RECORD_INDEX] = kind, data
         for name in shard.added:
             if not (field := self.schema[name]).is_column:
-                found[self.schema.number(name)] = RECORD_KINDS[field.kind], self._added_bytes(index, name)
+                found[self.schema.number(name)] = field.handler.entry, self._added_bytes(index, name)
         return found
 
     def read_image(self, index: int, kind: int, data: bytes) -> tuple[int, bytes]:
@@ -494,9 +505,10 @@ class DatasetReader:
         Raises:
             SampleError: the file is missing, cannot be read, or was changed since it was attached.
         """
-        if kind != core.KIND_PLACE:
+        codec = BY_ENTRY.get(kind)
+        if codec is None:
             return kind, data
-        return core.KIND_JPEG, self._sample(index, lambda found: core.read_attached(data, self.store.base(found)))
+        return codec.opened(data, lambda place: self._sample(index, lambda found: core.read_attached(place, self.store.base(found))))
 
     def _places(self, number: int) -> dict[int, int]:
         """The schema's number of each field in the records of a shard that counts there, by its number in the records."""
@@ -540,9 +552,11 @@ class DatasetReader:
     def _stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
         schema, added = self.schema, self.manifest.shards[self.shard_number(index)].added
         if added and all(name in added for name in names):
-            return {name: parse_stored(schema[name], self._added_bytes(index, name)) for name in names}
-        found = self._stored_fields(index)
-        return {name: parse_value(self, index, schema[name], *found.get(schema.number(name), (0, None))) for name in names}
+            entries = {name: (schema[name].handler.entry, self._added_bytes(index, name)) for name in names}
+        else:
+            found = self._stored_fields(index)
+            entries = {name: found[schema.number(name)] for name in names if schema.number(name) in found}
+        return {name: parse_value(self, index, schema[name], *entries.get(name, (0, None))) for name in names}
 
     def sample_error(self, index: int, reason: str) -> SampleError:
         """The exception that names sample `index`, its file and the reason."""

@@ -7,10 +7,10 @@ is its position in the schema.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,23 +18,18 @@ from fastload._native import core
 from fastload.errors import ArgumentError, PackError
 from fastload.store.checked import Bad, get_list, shown
 from fastload.store.field import Field
-from fastload.store.values import COLUMN_VALUES, RECORD_VALUES, StoredImage, image_entry, mask_entry, varying_entry
+from fastload.store.kinds.base import COUNT_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN, Entry, SampleParts
+from fastload.store.kinds.codecs import BY_ENTRY
+from fastload.store.kinds.pictures import StoredImage
 
-Entry = tuple[int, int, Any]
-"""(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
-
-HEIGHT_COLUMN = "__height__"
-WIDTH_COLUMN = "__width__"
 CRC_COLUMN = "__crc32c__"
-COUNT_COLUMN = "__count__"
+AnyEntry = TypeVar("AnyEntry", bound=tuple[int, int, Any])
 HIDDEN_COLUMNS: Mapping[str, np.dtype[Any]] = {
     HEIGHT_COLUMN: np.dtype("<i4"),
     WIDTH_COLUMN: np.dtype("<i4"),
     CRC_COLUMN: np.dtype("<u4"),
 }
 """Hidden columns of every dataset. `hidden_names` has those that a field adds."""
-RECORD_KINDS: Mapping[str, int] = {"bytes": core.KIND_BYTES, "text": core.KIND_TEXT, "json": core.KIND_JSON}
-"""Kind of the record's entry for each kind of field that can be added to a dataset and is no column."""
 FIELD_LIMIT = 1000
 
 
@@ -61,9 +56,9 @@ class Schema:
         for name in names:
             if names.count(name) > 1:
                 raise ArgumentError(f"two fields are called {name!r}; rename one")
-        boxes = {field.name for field in self.fields if field.kind == "boxes"}
+        boxes = {field.name for field in self.fields if field.handler.owns_objects}
         for field in self.fields:
-            if field.kind in ("mask", "instances") and self.image is None:
+            if field.handler.is_as_large and self.image is None:
                 raise ArgumentError(f"field {field.name!r} ({field.kind}) needs an image, whose size it has; the schema has none")
             if field.of and field.of not in boxes:
                 known = ", ".join(sorted(boxes)) or "none"
@@ -88,20 +83,16 @@ class Schema:
     @cached_property
     def image(self) -> Field | None:
         """The first image, which decides the sample's canvas; None: there is no image."""
-        return next((field for field in self.fields if field.kind == "image"), None)
+        return next((field for field in self.fields if field.handler.is_image), None)
 
     @cached_property
     def is_extended(self) -> bool:
         """True if only format version 3 can describe it: it has several images, or kinds that older versions do not know."""
-        return sum(field.kind == "image" for field in self.fields) > 1 or any(field.is_extended for field in self.fields)
+        return sum(field.handler.is_image for field in self.fields) > 1 or any(field.is_extended for field in self.fields)
 
     def hidden_names(self, field: Field) -> tuple[str, ...]:
         """Names of the hidden int32 columns of a field: the number of its rows, or height and width of an image that is not the first."""
-        if field.is_varying:
-            return (f"{COUNT_COLUMN}:{field.name}",)
-        if field.kind == "image" and field != self.image:
-            return f"{HEIGHT_COLUMN}:{field.name}", f"{WIDTH_COLUMN}:{field.name}"
-        return ()
+        return field.handler.hidden_names(field, field == self.image)
 
     @cached_property
     def columns(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -161,31 +152,16 @@ class Schema:
             for name in values:
                 if not any(field.name == name for field in self.fields):
                     raise PackError(f"a value is given for {name!r}, which is no field; fields are {[f.name for f in self.fields]}")
-        entries: list[Entry] = []
-        row: list[Any] = []
-        hidden: list[int] = []
-        counts: dict[str, int] = {}
+        parts = SampleParts((height, width), self.image)
         for number, field in enumerate(self.fields):
             if field.name not in values:
                 raise PackError(f"field {field.name!r} has no value; every sample needs one for each field")
             value = values[field.name]
             if field is self.image and not isinstance(value, StoredImage):
-                entries.append((number, *image_entry(field, value, image_kind, height, width)))
-            elif field.kind == "image":
-                size = _put_image(entries, number, field, value)
-                hidden += [] if field is self.image else size
-            elif field.kind == "mask":
-                entries.append((number, *mask_entry(field, value, (height, width))))
-            elif field.is_varying:
-                kind, parts, counts[field.name] = varying_entry(field, value, (height, width))
-                entries.append((number, kind, parts))
-                hidden.append(counts[field.name])
-            elif field.is_column:
-                row.append(COLUMN_VALUES[field.kind](field, value))
-            else:
-                entries.append((number, *RECORD_VALUES[field.kind](field, value)))
-        self._check_counts(counts)
-        return entries, row + hidden
+                value = StoredImage(cast(str, image_kind), value, height, width)
+            field.handler.encode(field, number, value, parts)
+        self._check_counts(parts.counts)
+        return parts.entries, parts.row + parts.hidden
 
     def _check_counts(self, counts: Mapping[str, int]) -> None:
         """Checks that fields whose rows belong to boxes have as many rows as there are boxes."""
@@ -195,14 +171,9 @@ class Schema:
                 raise PackError(f"field {field.name!r} has {counts[field.name]} rows for {owners}")
 
 
-def _put_image(entries: list[Entry], number: int, field: Field, value: object) -> list[int]:
-    """Appends an image's entries, and returns its height and width. Raises PackError."""
-    if not isinstance(value, StoredImage):
-        raise PackError(f"field {field.name!r} ({field}) cannot hold a {type(value).__name__}: images besides the first are StoredImage")
-    if value.index:
-        entries.append((number | core.RECORD_INDEX, core.KIND_INDEX, value.index))
-    entries.append((number, *image_entry(field, value.data, value.kind, value.height, value.width)))
-    return [value.height, value.width]
+def indexed_image(entries: Iterable[AnyEntry]) -> AnyEntry | None:
+    """The first entry of an image that may have an entropy index; None: there is none."""
+    return next((entry for entry in entries if entry[1] in BY_ENTRY and BY_ENTRY[entry[1]].can_be_indexed), None)
 
 
 def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
@@ -210,12 +181,12 @@ def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
 
     It comes first, but for the place of an attached JPEG: a reader ahead needs that, and reads no more than the beginning of a record.
     """
-    jpeg = next((entry for entry in entries if entry[1] in (core.KIND_JPEG, core.KIND_PLACE)), None)
+    jpeg = indexed_image(entries)
     number = -1 if jpeg is None else jpeg[0] | core.RECORD_INDEX
     kept = [entry for entry in entries if entry[0] != number or entry[1] != core.KIND_INDEX]
     if jpeg is None or not index:
         return kept
-    place = [jpeg] if jpeg[1] == core.KIND_PLACE else []
+    place = [jpeg] if BY_ENTRY[jpeg[1]].is_first else []
     return [*place, (number, core.KIND_INDEX, index), *(entry for entry in kept if entry not in place)]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from fastload._native import core
 from fastload.common.files import open_regular
 from fastload.errors import PackError
 from fastload.store.entries import ShardEntry
-from fastload.store.schema import CRC_COLUMN, HEIGHT_COLUMN, HIDDEN_COLUMNS, WIDTH_COLUMN, Schema, with_index
-from fastload.store.values import column_array
+from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
+from fastload.store.schema import CRC_COLUMN, HIDDEN_COLUMNS, Schema, with_index
 
 _HEAD = struct.Struct("<QQqII")
 _PATH_BYTES = 2048
@@ -229,7 +229,7 @@ class ShardFile:
             if name in given:
                 values = np.ascontiguousarray(given[name], dtype)
             else:
-                values = column_array(hidden[name] if name in hidden else next(rows), dtype, shape)
+                values = _column_array(hidden[name] if name in hidden else next(rows), dtype, shape)
             chunks[name] = values.reshape(-1).view("u1")
             sums[name] = core.crc32c(chunks[name])
         try:
@@ -306,3 +306,13 @@ def write_error(path: Path, pending: int, error: Exception, go_on: str = RESUME)
             f"{max(free, 0):,} are free. Make room and {go_on}"
         )
     return PackError(f"cannot write {path}: {error}. Mend that and {go_on}")
+
+
+def _column_array(columns: Sequence[Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """The rows collected by `Schema.encode`, as one contiguous array (rows, *shape)."""
+    if not shape:
+        return np.array(columns, dtype=dtype).reshape(len(columns))
+    out = np.empty((len(columns), *shape), dtype=dtype)
+    for i, row in enumerate(columns):
+        out[i] = row
+    return out

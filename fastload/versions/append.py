@@ -18,15 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import Unpack
+
 from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import ArgumentError, PackError, PackStoppedError, printable
 from fastload.packing import Item, PackOptions, PackSummary, Source, open_source
 from fastload.packing.attach import AttachJob
 from fastload.packing.job import PackJob, run_job
-from fastload.packing.options import BoxFormat, Check, Encode, Exif, Format, OnError, Paths, RunOptions, SourceOptions, Subsampling
-from fastload.packing.sources.protocol import Value, schema_of
-from fastload.packing.trace import Traced
+from fastload.packing.keywords import keywords, settled, takes_options
+from fastload.packing.options import AS_PACKED, AppendKeywords, RunOptions, source_options, taken
+from fastload.packing.sources.protocol import Traced, Value, attribute_of, schema_of
 from fastload.store import MANIFEST_NAME, DatasetChange, Field, Manifest, ShardEntry, numbered
 from fastload.store.manifest import dataset_folder
 from fastload.store.progress import DONE_NAME, WORK_NAME, remove_work
@@ -122,17 +124,17 @@ class _Fitted:
     @property
     def label_limits(self) -> Mapping[str, int]:
         """The source's."""
-        return dict(getattr(self._source, "label_limits", {}))
+        return dict(attribute_of(self._source, "label_limits"))
 
     @property
     def says_drawn_on(self) -> bool:
         """The source's."""
-        return bool(getattr(self._source, "says_drawn_on", False))
+        return bool(attribute_of(self._source, "says_drawn_on"))
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """The source's."""
-        return tuple(getattr(self._source, "notices", ()))
+        return tuple(attribute_of(self._source, "notices"))
 
     def __len__(self) -> int:
         return len(self._source)
@@ -183,8 +185,6 @@ class _FittedTraced(_Fitted):
 
 
 _GO_ON = "run `fastload append` with --resume"
-_KEPT = ("encode", "quality", "subsampling", "max_side", "min_side", "exif", "check", "index", "optimize_huffman", "max_pixels")
-"""Options whose default is what the dataset was packed with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,40 +202,8 @@ class AppendSummary:
     pack: PackSummary
 
 
-def append(
-    out: str | os.PathLike[str],
-    source: object,
-    *,
-    encode: Encode | None = None,
-    quality: int | None = None,
-    subsampling: Subsampling | None = None,
-    max_side: int | None = None,
-    min_side: int | None = None,
-    exif: Exif | None = None,
-    check: Check | None = None,
-    index: bool | None = None,
-    optimize_huffman: bool | None = None,
-    max_pixels: int | None = None,
-    shuffle: bool = False,
-    seed: int = 0,
-    on_error: OnError = "raise",
-    limit: int | None = None,
-    shard_size: str | int | None = None,
-    shard_samples: int | None = None,
-    workers: int | None = None,
-    path_column: str | int | None = None,
-    label_column: str | int | None = None,
-    header: bool | None = None,
-    key_pattern: str | None = None,
-    label_pattern: str | None = None,
-    format: Format | None = None,
-    annotations: Paths | None = None,
-    masks: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-    box_format: BoxFormat | None = None,
-    resume: bool = False,
-    progress: bool = False,
-) -> AppendSummary:
+@takes_options
+def append(out: str | os.PathLike[str], source: object, **options: Unpack[AppendKeywords]) -> AppendSummary:
     """Packs a source and adds its samples after those of a finished dataset, as a new version. It takes as long as packing the source.
 
     To a dataset made by `attach`, the source is attached as well: its images stay where they are, as they are.
@@ -246,11 +214,6 @@ def append(
     Args:
         out: the dataset's directory.
         source: a source, as `fastload.pack` takes them.
-        encode, quality, subsampling, max_side, min_side, exif, check, index, optimize_huffman, max_pixels: as `fastload.pack` has them;
-            the default is the value that the dataset was packed with.
-        shuffle, seed, on_error, limit, shard_size, shard_samples, workers: as `fastload.pack` has them; they concern what is added.
-        path_column, label_column, header, key_pattern, label_pattern, format, annotations, masks, split, box_format, progress: likewise.
-        resume: go on with an append that was stopped, with the same source and options.
 
     Returns:
         AppendSummary: the new version, and the counts of what was packed.
@@ -261,36 +224,22 @@ def append(
         PackError: the source does not fit the dataset, a sample cannot be packed (PackStoppedError), there is nothing to resume, the disk
             is full, or another process is writing to the dataset. The dataset is as it was.
     """
-    given = {
-        "encode": encode, "quality": quality, "subsampling": subsampling, "max_side": max_side, "min_side": min_side, "exif": exif,
-        "check": check, "index": index, "optimize_huffman": optimize_huffman, "max_pixels": max_pixels,
-    }  # fmt: skip
-    reading = SourceOptions.of(
-        path_column=path_column,
-        label_column=label_column,
-        header=header,
-        key_pattern=key_pattern,
-        label_pattern=label_pattern,
-        format=format,
-        annotations=annotations,
-        masks=masks,
-        split=split,
-        box_format=box_format,
-    )
-    run = RunOptions(shard_size=shard_size, shard_samples=shard_samples, workers=workers, resume=resume, progress=progress)
+    given = settled("append", options)
+    reading = source_options(given)
+    run = RunOptions.of(given)
     path = dataset_folder(out)
     _refuse_dataset(source)
     with DatasetChange(path, _GO_ON) as change:
         attached = change.manifest.options.get("attached") is True
         if attached:
             _refuse_changes(path, given, change.manifest)
-        options = _options(change.manifest, given, shuffle=shuffle, seed=seed, on_error=on_error, limit=limit)
+        chosen = _options(change.manifest, given)
         opened = open_source(source, reading)
         fitted, classes = fit_source(opened, change.manifest, path)
         job = _Append(change)
-        job.begin(resume)
+        job.begin(run.resume)
         try:
-            summary = run_job(AttachJob(fitted, opened, options) if attached else PackJob(fitted, options), job.folder, run)
+            summary = run_job(AttachJob(fitted, opened, chosen) if attached else PackJob(fitted, chosen), job.folder, run)
         except PackStoppedError:
             raise
         except PackError as error:
@@ -306,21 +255,21 @@ def _refuse_dataset(source: object) -> None:
 
 def _refuse_changes(path: Path, given: Mapping[str, Any], manifest: Manifest) -> None:
     """Raises ArgumentError for options that would change images, which an attached dataset leaves as they are."""
-    for name in _KEPT:
-        if name not in ("check", "index", "max_pixels") and given[name] not in (None, manifest.options.get(name)):
+    for name in AS_PACKED:
+        if name not in keywords("attach") and given[name] not in (None, manifest.options.get(name)):
             raise ArgumentError(
                 f"{path} was made by `fastload attach`, which leaves images as they are: append without {name}={given[name]!r}, or pack "
                 "the source with it and join both by `fastload concat`"
             )
 
 
-def _options(manifest: Manifest, given: Mapping[str, Any], **own: Any) -> PackOptions:
+def _options(manifest: Manifest, given: Mapping[str, Any]) -> PackOptions:
     """The options of this pack: those given, else what the dataset was packed with, else the defaults."""
-    stored = {name: manifest.options[name] for name in _KEPT if manifest.options.get(name) is not None}
-    stored |= {name: value for name, value in given.items() if value is not None}
-    stored["max_pixels"] = checked_max_pixels(stored.get("max_pixels"))
+    chosen = {name: manifest.options[name] for name in AS_PACKED if manifest.options.get(name) is not None}
+    chosen |= {name: value for name, value in taken(given, PackOptions).items() if value is not None or name not in AS_PACKED}
+    chosen["max_pixels"] = checked_max_pixels(chosen.get("max_pixels"))
     try:
-        return PackOptions(**stored, **own)
+        return PackOptions(**chosen)
     except ArgumentError as error:
         raise ArgumentError(f"{error} (what is not given is as the dataset was packed: `fastload info` shows it)") from None
 

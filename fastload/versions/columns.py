@@ -18,12 +18,12 @@ from fastload.common.files import expanded, read_regular
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, PackError, printable
 from fastload.packing.images import read_npy
-from fastload.packing.sources.table import guess_kind, parse_cell, read_rows
+from fastload.packing.sources.table import guess_kind, read_rows
 from fastload.store import DatasetChange, DatasetReader, Field, Schema
 from fastload.store.field import Kind
 from fastload.store.sidecar import packed_values
 
-KINDS = ("int", "float", "text", "json")
+CELL_KINDS = ("int", "float", "text", "json")
 """Kinds that a column of a table may be given."""
 
 
@@ -109,7 +109,7 @@ def _read_table(path: str, key: str | None, wanted: Sequence[str] | None) -> Col
 def _split(text: str) -> tuple[str, str | None]:
     """The name and the kind in "name:kind"; a name may hold colons."""
     name, colon, kind = text.rpartition(":")
-    if colon and kind in KINDS:
+    if colon and kind in CELL_KINDS:
         return name.strip(), kind
     return text.strip(), None
 
@@ -117,17 +117,15 @@ def _split(text: str) -> tuple[str, str | None]:
 def _column(path: str, name: str, kind: str | None, cells: list[str], lines: Sequence[int]) -> NewColumn:
     kind = kind or guess_kind(cells)
     field = Field(name, cast(Kind, kind))
-    if kind == "text":
-        return NewColumn(field, [cell.encode("utf-8", "surrogatepass") for cell in cells])
     values: list[Any] = []
     for line, cell in zip(lines, cells, strict=True):
         try:
-            values.append(parse_cell(cell, kind))
+            values.append(field.handler.parse_cell(cell))
         except ValueError as error:  # noqa: PERF203
             raise PackError(f"{path}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from None
-    if kind == "json":
-        return NewColumn(field, [cell.strip().encode() for cell in cells])
-    return NewColumn(field, np.array(values, field.stored_dtype))
+    if field.is_column:
+        return NewColumn(field, np.array(values, field.stored_dtype))
+    return NewColumn(field, [field.handler.cell_bytes(cell) for cell in cells])
 
 
 def _read_array(path: str, key: str | None, wanted: Sequence[str] | None) -> ColumnFile:
@@ -144,9 +142,9 @@ def _read_array(path: str, key: str | None, wanted: Sequence[str] | None) -> Col
     if values.ndim < 1:
         raise PackError(f"{path}: its array has no rows; give one value for each sample")
     name = wanted[0].strip() if wanted else Path(path).stem
-    plain = {"<i8": "int", "<f8": "float"} if values.ndim == 1 else {}
-    kind = plain.get(values.dtype.newbyteorder("<").str, "array")
-    field = Field(name, cast(Kind, kind), *((str(values.dtype.newbyteorder("=")), values.shape[1:]) if kind == "array" else ()))
+    plain: dict[str, Kind] = {"<i8": "int", "<f8": "float"} if values.ndim == 1 else {}
+    kind = plain.get(values.dtype.newbyteorder("<").str)
+    field = Field(name, "array", str(values.dtype.newbyteorder("=")), values.shape[1:]) if kind is None else Field(name, kind)
     return ColumnFile(path, (NewColumn(field, np.ascontiguousarray(values, field.stored_dtype)),), None, range(len(values)))
 
 
@@ -225,17 +223,17 @@ def _order(reader: DatasetReader, file: ColumnFile, key: str | None) -> tuple[np
             )
         return None, 0
     field = reader.schema[key]
-    if field.kind not in ("int", "text"):
+    if not field.handler.finds_samples:
         raise ArgumentError(f"field {key!r} of {reader.path} is {field.kind}; rows are found by an int or a text field")
     rows: dict[Any, int] = {}
     for row, cell in enumerate(file.keys):
-        found = rows.setdefault(_key(file, cell, row) if field.kind == "int" else cell, row)
+        found = rows.setdefault(_key(file, cell, row) if field.is_column else cell, row)
         if found != row:
             first = file.lines[found]
             raise PackError(
                 f"{file.path}, line {file.lines[row]}: the key {printable(cell)} is on line {first} already; remove one of the two"
             )
-    keys = reader.column(key).tolist() if field.kind == "int" else _texts(reader, key)
+    keys = reader.column(key).tolist() if field.is_column else _texts(reader, key)
     try:
         order = np.fromiter((rows[each] for each in keys), np.int64, len(reader))
     except KeyError as error:

@@ -255,9 +255,9 @@ def test_every_form_of_masks_is_the_same(fill: int) -> None:
     masks = [torch.from_numpy(rng.integers(0, 2, (n, *images.shape[2:]), np.uint8)) for n in (3, 0, 1, 2, 0, 4, 1, 0)]
     want = ops(images, **KEY, indices=range(8), masks=masks).masks
     for form in ("padded", "flat"):
-        given_ = Collate(form, kinds="instances")(masks)  # type: ignore[arg-type]
+        given_ = Collate(form, kinds="masks")(masks)  # type: ignore[arg-type]
         got = ops(images, **KEY, indices=range(8), masks=given_).masks
-        assert all(torch.equal(a, b) for a, b in zip(got, Collate(form, kinds="instances")(want), strict=True))  # type: ignore[arg-type]
+        assert all(torch.equal(a, b) for a, b in zip(got, Collate(form, kinds="masks")(want), strict=True))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="Flat with 2 offsets for 8 images"):
         ops(images, **KEY, indices=range(8), masks=Flat(masks[0], torch.tensor([0, 3])))
     with pytest.raises(ArgumentError, match="images of one size"):

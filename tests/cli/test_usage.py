@@ -114,6 +114,35 @@ def test_a_folder_of_photos_is_no_dataset(run: Run, tmp_path: Path) -> None:
     assert sorted(photos.rglob("*")) == before
 
 
+@pytest.mark.parametrize("command", ["pack", "attach"])
+def test_source_and_dataset_the_wrong_way_round(run: Run, tmp_path: Path, command: str) -> None:
+    """Where SRC is a dataset, or not there, and OUT is what could be packed, the message says so and names the command that was meant."""
+    photos = write_folder(tmp_path / "photos", 2)
+    fastload.pack(photos, tmp_path / "ds")
+    before = sorted(photos.rglob("*"))
+    meant = f"the source comes first: `fastload {command} photos"
+    for options in ("", " --overwrite", " --resume"):
+        assert run(f"{command} ds photos{options}") == f"ds is a packed dataset, and photos is none: {meant} ds`"
+        assert run(f"{command} new photos{options}") == f"new: no such folder or file, and photos is there: {meant} new`"
+    assert run(f"{command} ds other") == "ds is a packed dataset: `fastload concat` makes one of several, without copying them"
+    assert run(f"{command} new ds").startswith("new: no such folder or file; give a folder of class folders")
+    assert sorted(photos.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("cache --cache-size lots", "--cache-size 'lots' is no size; write 1GiB, 500MB or a number of bytes"),
+        ("cache s3://bucket/x --cache-size lots", "--cache-size 'lots' is no size; write 1GiB, 500MB or a number of bytes"),
+        ("cache --cache-size 5GB", "--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl --cache-size 5GB`"),
+        ("cache s3://bucket/x --remove --cache-size 5GB", "--cache-size is for filling the cache, as in `fastload cache s3://bucket/"),
+    ],
+)
+def test_the_size_of_the_cache(run: Run, line: str, message: str) -> None:
+    """A size that is none, and one where nothing is fetched, is an error that names the option."""
+    assert run(line).startswith(message)
+
+
 @pytest.mark.parametrize("typed", ["s3//bucket/x", "s3:/bucket/x", "s3:bucket/x", "S3:/bucket/x"])
 def test_a_url_with_a_typo(run: Run, tmp_path: Path, typed: str) -> None:
     """A URL that lacks a colon or slash is shown as it is meant, and no folder of its name is made."""

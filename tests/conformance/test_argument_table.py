@@ -5,9 +5,13 @@ from __future__ import annotations
 import inspect
 import io
 import re
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
+from fastload.engines.settings import SHOWN, Arguments, Settings
 from fastload.errors import LoaderTimeout
 from fastload.store.schema import Field, Schema
 from fastload.store.writer import DatasetWriter
@@ -360,6 +365,40 @@ def test_the_table_is_complete() -> None:
     assert {argument for argument, _ in TABLE} == arguments
     assert set(TABLE.values()) == {"acts", "refused", "warns", "idle"}
     assert len(TABLE) == 8 * len(arguments)
+
+
+def test_the_arguments_are_declared_once() -> None:
+    """Signature, fields of Settings and attributes are those that Arguments declares; an attribute's annotation is that of Settings."""
+    declared = inspect.signature(Arguments).parameters
+    assert inspect.signature(FastLoader).parameters == declared
+    assert declared.keys() == {each.name for each in fields(Arguments)} <= {each.name for each in fields(Settings)}
+    types = Arguments.__annotations__ | Settings.__annotations__ | {"transform": "None"}
+    assert {name: FastLoader.__annotations__[name] for name in SHOWN} == {name: types[name] for name in SHOWN}
+
+
+def test_a_new_argument_is_one_line(tmp_path: Path) -> None:
+    """With one more line in Arguments, FastLoader takes the argument, Settings has it, and the loader shows it."""
+    found = find_spec("fastload.engines.settings")
+    assert found is not None
+    assert found.origin is not None
+    source = Path(found.origin).read_text()
+    last = "    pad_to: int | None = None\n"
+    assert source.count(last) == 1
+    (tmp_path / "settings.py").write_text(source.replace(last, f"{last}    further: int = 7\n"))
+    subprocess.run([sys.executable, "-c", ONE_MORE, tmp_path / "settings.py"], check=True, timeout=120)
+
+
+ONE_MORE = """
+import importlib.util, inspect, sys
+spec = importlib.util.spec_from_file_location("fastload.engines.settings", sys.argv[1])
+sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from fastload import FastLoader
+assert inspect.signature(FastLoader).parameters["further"].default == 7
+loader = FastLoader([1, 2], further=3)
+assert loader.further == loader._fastload.settings.further == 3
+assert FastLoader([1, 2]).further == 7
+"""
 
 
 @pytest.mark.parametrize(("argument", "engine"), list(TABLE), ids=[f"{a}-{e.replace(', ', '')}" for a, e in TABLE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import json
 import os
@@ -24,7 +25,9 @@ from docs_helpers import PAGES, ROOT, blocks, name_of, side
 from pictures import photo, write_folder
 from servers.seaweedfs import SeaweedFS
 
+import fastload
 from fastload import pack, push
+from fastload.packing import sources
 
 RUN = [page for page in PAGES if page.name != "format.md" and any(block.language in ("sh", "python", "diff") for block in blocks(page))]
 MIGRATIONS = [page for page in PAGES if page.parent.name == "migrate"]
@@ -124,6 +127,24 @@ def test_the_program_before_gives_the_same(number: int, tmp_path: Path, monkeypa
     loader.close()
 
 
+def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worked example is a source of 30 lines. By its entry in the list its file is packed by path, to what its folder is packed to."""
+    write_folder(tmp_path / "photos" / "train", 6)
+    monkeypatch.chdir(tmp_path)
+    texts = [block.text for block in blocks(ROOT / "docs" / "guide" / "sources.md") if block.language == "python"]
+    names: dict[str, Any] = {"__name__": "page"}
+    for text in texts:
+        exec(text, names)
+    lines = texts[0][texts[0].index("class ZipSource") :].splitlines()
+    assert len([line for line in lines if line.strip() and not line.strip().startswith("#")]) <= 30
+    monkeypatch.setattr(sources, "CHOICES", (*sources.CHOICES[:3], names["FILE"], *sources.CHOICES[3:]))
+    assert pack("photos.zip", "by-path.fl").samples == 6
+    assert pack("photos.zip", "by-path.fl", resume=True).packed_now == 0
+    pack("photos/train", "of-folder.fl")
+    first, second = (sorted(path.read_bytes() for path in Path(out).glob("shard-*")) for out in ("by-path.fl", "of-folder.fl"))
+    assert first == second
+
+
 # ---- links, paths, names --------------------------------------------------------------------------------------------
 
 
@@ -176,6 +197,18 @@ def test_public_names_are_documented() -> None:
     """Every public name has a docstring and a place in the reference."""
     assert list(docs_hooks.undocumented()) == []
     assert list(docs_hooks.missing_from_reference()) == []
+
+
+@pytest.mark.parametrize("name", ["fastload.packing.packer.pack", "fastload.packing.attach.attach", "fastload.versions.append.append"])
+def test_the_reference_shows_the_options(name: str) -> None:
+    """The page of a function that takes options names and describes each keyword, as help() does."""
+    griffe = pytest.importorskip("griffe")
+    module, _, function = name.rpartition(".")
+    extensions = griffe.load_extensions(str(ROOT / "tools" / "docs_keywords.py"))
+    shown = griffe.load(module, search_paths=[str(ROOT)], extensions=extensions, try_relative_path=False)[function]
+    (described,) = (part.value for part in shown.docstring.parse("google", warnings=False) if part.kind.value == "parameters")
+    parameters = inspect.signature(getattr(fastload, function)).parameters
+    assert [each.name for each in shown.parameters] == [each.name for each in described] == list(parameters)
 
 
 def test_generated_parts_are_made() -> None:

@@ -20,7 +20,7 @@ from fastload import FastLoader, HealthMonitor
 from fastload import transforms as T
 from fastload.errors import ArgumentError
 from fastload.health import count_samples
-from fastload.health.ring import image_side
+from fastload.health.monitor import image_side
 
 Pair = namedtuple("Pair", "image label")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from fastload import FastLoader, HealthMonitor, PackedDataset
+from fastload import FastLoader, HealthMonitor, PackedDataset, append, attach, pack
 from fastload import transforms as T
 
 
@@ -51,3 +51,14 @@ def train(path: Path) -> None:
     plain: DataLoader[tuple[torch.Tensor, int]] = FastLoader(Pairs())
     for batch in HealthMonitor(plain):
         show(batch)
+
+
+def make(path: Path) -> None:
+    """Options of a pack, right and wrong: a checker that accepts a wrong one says that its `ignore` is unused."""
+    summary = pack(path, "train.fl", encode="keep", box_format="xywh", workers=4, storage_options={"region": "x"}, ray=True)
+    show(summary.samples, attach(source=path, out="index.fl", base="..", check="structure").samples)
+    show(append("train.fl", path, quality=None, max_side=512).version)
+    pack(path, "train.fl", qualty=90)  # type: ignore[call-arg]
+    pack(path, "train.fl", encode="fast")  # type: ignore[arg-type]
+    pack(path, "train.fl", quality=None)  # type: ignore[arg-type]
+    attach(path, "index.fl", encode="keep")  # type: ignore[call-arg]

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer
+from pictures import write_folder
 
 import fastload
 from fastload.cli.pack import pack as command
@@ -15,7 +23,10 @@ from fastload.common import limits
 from fastload.errors import ArgumentError
 from fastload.packing.options import (
     CHOICES,
+    COMMANDS,
     LIMITS,
+    OPTIONS,
+    TYPES,
     BoxFormat,
     LayoutOptions,
     LmdbOptions,
@@ -97,3 +108,92 @@ def test_limits(name: str) -> None:
     (flag,) = (each for each in get_args(get_type_hints(command, include_extras=True)[name]) if isinstance(each, typer.models.OptionInfo))
     assert flag.min == least
     assert flag.max in (None, most)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_type_checkers_keywords(name: str) -> None:
+    """A TypedDict has the type of each option's field, or None besides it where that is the default; help() describes each once."""
+    function = getattr(fastload, name)
+    shown = inspect.signature(function).parameters
+    for keyword, kind in get_type_hints(COMMANDS[name]).items():
+        same = kind == TYPES[keyword]
+        assert same or kind == TYPES[keyword] | None, keyword
+        assert shown[keyword].default == (OPTIONS[keyword].default if same else None)
+        assert len(re.findall(rf"^    {keyword}: \S", inspect.getdoc(function) or "", re.MULTILINE)) == 1
+    assert not {each for each in shown if each not in COMMANDS[name].__annotations__} - {"source", "out", "base"}
+
+
+def test_every_option_is_packs() -> None:
+    """pack takes every option that is declared; no command takes one that is not."""
+    assert set(COMMANDS["pack"].__annotations__) == set(OPTIONS)
+    assert all(set(each.__annotations__) <= set(OPTIONS) for each in COMMANDS.values())
+
+
+def test_an_unknown_keyword() -> None:
+    """It is refused as Python refuses it, before anything is read."""
+    for name in COMMANDS:
+        with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'qualty'$"):
+            getattr(fastload, name)("nowhere", "nothing", qualty=3)
+
+
+FIELD = '    dummy: int = field(default=4, metadata=option("dummy doc", "Dummy help.", limits=(0, 9), as_packed=True))\n'
+EDITS = {
+    "fastload/packing/options.py": (
+        ("    encode: Encode = field", FIELD),
+        ("    encode: Encode\n", "    dummy: int\n"),
+        ("    workers: int | None\n    shuffle: bool\n    seed: int\n    check: Check\n", "    dummy: int\n"),
+        ("    encode: Encode | None\n", "    dummy: int | None\n"),
+    ),
+}
+"""Files that one more option touches, beside the code that obeys it: what is inserted before which text."""
+PROGRAM = """
+import inspect, json, pickle, sys
+import fastload
+from fastload.cli.main import COMMANDS, app
+from fastload.packing.cluster import cluster_plan
+from fastload.packing.options import PackOptions, SourceOptions
+from fastload.store import DatasetReader
+
+def told(name):
+    function, flags = getattr(fastload, name), inspect.signature(COMMANDS[name]).parameters
+    default = inspect.signature(function).parameters["dummy"].default
+    return default, "    dummy: dummy doc" in inspect.getdoc(function), flags["dummy"].default
+
+def stored(path):
+    with DatasetReader(path) as reader:
+        return reader.manifest.options.get("dummy")
+
+fastload.pack("photos", "a.fl", dummy=7)
+fastload.attach("photos", "b.fl", dummy=8)
+fastload.append("a.fl", "photos")
+app(["pack", "photos", "c.fl", "--dummy", "9", "-q"], standalone_mode=False)
+spec = cluster_plan.SourceSpec.of("photos", SourceOptions())
+job = cluster_plan.PackJob(spec.open(), PackOptions(dummy=6))
+digest = job.identity()["source_digest"]
+plan = cluster_plan.ClusterPlan(spec, job.options, 2, 1, "out", None, 0, "t", "", digest, cluster_plan.probe(job))
+task = cluster_plan.open_job(pickle.loads(pickle.dumps(plan)), "node")
+told = {name: told(name) for name in ("pack", "attach", "append")}
+print(json.dumps([told, [stored(path) for path in ("a.fl", "b.fl", "c.fl")], task.identity()["dummy"]]))
+"""
+
+
+def test_one_more_option(tmp_path: Path) -> None:
+    """It is declared in one file: from it the keyword and help() of each command, its flag, the manifest's entry, and a cluster's task."""
+    package = Path(fastload.__file__).parent
+    shutil.copytree(package, tmp_path / "fastload", copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, edits in EDITS.items():
+        text = (package.parent / name).read_text()
+        for before, line in edits:
+            assert text.count(before) == 1, before
+            text = text.replace(before, line + before)
+        (tmp_path / name).unlink()
+        (tmp_path / name).write_text(text)
+    assert len(EDITS) <= 5
+    write_folder(tmp_path / "photos", 4)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told, stored, task = json.loads(done.stdout.splitlines()[-1])
+    assert told == {"pack": [4, True, 4], "attach": [4, True, 4], "append": [None, True, None]}
+    assert stored == [7, 8, 9]
+    assert task == 6

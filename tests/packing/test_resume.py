@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -14,10 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 from packing_helpers import encoded, picture, stored_samples, tree
+from PIL import Image
 
 from fastload.errors import PackError, PackStoppedError
-from fastload.packing import Item, open_source, pack, verify
+from fastload.packing import Item, open_source, pack, unpack, verify
 from fastload.packing.sources.folder import FolderSource
+from fastload.packing.sources.unpacked import UnpackedSource
 from fastload.packing.trace import name_digests, shuffled
 from fastload.store import Manifest
 
@@ -196,6 +199,100 @@ class TestWhatMayNot:
     def test_a_limit_below_what_is_written(self, stopped: tuple[Path, Path]) -> None:
         """There is no taking back."""
         self.refused(stopped, r"after .*c/0004\.jpg there are no more samples, but [0-9]+ more are written already", limit=5)
+
+
+class Bytes:
+    """A Dataset of files' bytes and numbers. It knows of no files, so that names alone say nothing of its samples."""
+
+    def __init__(self, images: list[bytes], labels: list[int]) -> None:
+        self.images, self.labels, self.read = images, labels, [0] * len(images)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[bytes, int]:
+        self.read[index] += 1
+        return self.images[index], self.labels[index]
+
+
+class TestSourcesWithoutFiles:
+    """A source that cannot say whether a sample is unchanged: the resume reads it, and does not trust its name."""
+
+    @pytest.fixture
+    def given(self, images: list[bytes]) -> list[bytes]:
+        return [*images[:BAD], b"broken", *images[BAD + 1 :]]
+
+    def test_a_dataset(self, tmp_path: Path, images: list[bytes], given: list[bytes]) -> None:
+        """Unchanged, it goes on; with another image or label among those written it is refused by the sample's name."""
+        labels = list(range(COUNT))
+        stop(Bytes(given, labels), tmp_path / "out")  # type: ignore[arg-type]
+        for changed in (Bytes([images[1], *images[1:]], labels), Bytes(images, [7, *labels[1:]])):
+            with pytest.raises(
+                PackError, match=r"Bytes\[0\] has changed since it was written, or Bytes gives another sample at every reading"
+            ):
+                pack(changed, tmp_path / "out", resume=True, **OPTIONS)
+        later = Bytes(images, [*labels[:BAD], 70, *labels[BAD + 1 :]])
+        summary = pack(later, tmp_path / "out", resume=True, **OPTIONS)
+        assert summary.samples == COUNT
+        assert 0 < summary.packed_now < COUNT - 10
+        assert content(tmp_path / "out")[BAD][1]["label"] == 70
+        assert min(later.read[:BAD]) >= 1
+
+    def test_random_samples(self, tmp_path: Path, images: list[bytes], given: list[bytes]) -> None:
+        """A Dataset that gives another sample at each reading cannot be resumed: the message says so."""
+
+        class Random(Bytes):
+            def __getitem__(self, index: int) -> tuple[bytes, int]:
+                image, _ = super().__getitem__(index)
+                return image, self.read[index]
+
+        source = Random(given, [0] * COUNT)
+        stop(source, tmp_path / "out")  # type: ignore[arg-type]
+        with pytest.raises(PackError, match=r"gives another sample at every reading, which cannot be resumed: .*--overwrite starts again"):
+            pack(source, tmp_path / "out", resume=True, **OPTIONS)
+
+    @pytest.mark.parametrize("ending", ["parquet", "arrow"])
+    def test_images_beside_a_table(self, tmp_path: Path, images: list[bytes], given: list[bytes], ending: str) -> None:
+        """A changed image of the same size is found where Parquet and Arrow files only name their images."""
+        arrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        tree(tmp_path, {f"{i:04d}.jpg": data for i, data in enumerate(given)})
+        kind = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+        rows = [{"bytes": None, "path": f"{i:04d}.jpg"} for i in range(COUNT)]
+        table = arrow.table({"image": arrow.array(rows, kind), "label": list(range(COUNT))})
+        source = tmp_path / f"x.{ending}"
+        if ending == "parquet":
+            parquet.write_table(table, source, row_group_size=16)
+        else:
+            with arrow.OSFile(str(source), "wb") as file, arrow.ipc.new_stream(file, table.schema) as writer:
+                writer.write_table(table, max_chunksize=16)
+        stop(source, tmp_path / "out")
+        (tmp_path / "0003.jpg").write_bytes(images[3][:-3] + b"abc")
+        with pytest.raises(PackError, match=rf"x\.{ending}: row 3 has changed since it was written: restore it"):
+            pack(source, tmp_path / "out", resume=True, on_error="skip", **OPTIONS)
+        (tmp_path / "0003.jpg").write_bytes(images[3])
+        assert pack(source, tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
+
+    def test_further_pictures_of_an_unpacked_folder(self, tmp_path: Path, images: list[bytes]) -> None:
+        """A changed second picture is found in a folder that `unpack` wrote."""
+        pairs = [{"image": data, "image2": Image.open(io.BytesIO(data))} for data in images]
+        pack(Listed(pairs), tmp_path / "ds", encode="keep")
+        unpack(tmp_path / "ds", tmp_path / "files")
+        source = UnpackedSource(str(tmp_path / "files"))
+        broken = Path(source.name(BAD))
+        broken.write_bytes(b"broken")
+        stop(tmp_path / "files", tmp_path / "out")
+        further = next(path for path in sorted((tmp_path / "files").rglob("*.*")) if "0000" in path.name and str(path) != source.name(0))
+        whole = further.read_bytes()
+        further.write_bytes(encoded(picture(99, 220, 220), "PNG"))
+        with pytest.raises(PackError, match="has changed since it was written: restore it"):
+            pack(tmp_path / "files", tmp_path / "out", resume=True, on_error="skip", **OPTIONS)
+        further.write_bytes(whole)
+        assert pack(tmp_path / "files", tmp_path / "out", resume=True, on_error="skip", **OPTIONS).samples == COUNT - 1
+
+
+class Listed(list[Any]):
+    """A Dataset of what it lists."""
 
 
 def test_labels_of_a_table(tmp_path: Path, images: list[bytes]) -> None:

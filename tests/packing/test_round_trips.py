@@ -18,7 +18,7 @@ import fastload
 from fastload.errors import PackError
 from fastload.packing import Item, export, unpack
 from fastload.store import BOX_SIDES, Field
-from fastload.store.field import ARRAY_DTYPES
+from fastload.store.kinds.arrays import ARRAY_DTYPES
 
 pytest.importorskip("pyarrow")
 

@@ -14,7 +14,35 @@ from hypothesis.extra import numpy as hnp
 
 from fastload.errors import PackError, SampleError
 from fastload.store import BOX_SIDES, DatasetReader, DatasetWriter, Field, RowError, Schema, StoredImage
-from fastload.store.values import _of_text, counts_of, counts_text, parse_varying, varying_entry
+from fastload.store.kinds.base import SampleParts
+from fastload.store.kinds.run_lengths import _of_text, counts_of, counts_text
+
+
+class Facts:
+    """SampleFacts of a sample: the size of its image, and the number of its rows."""
+
+    def __init__(self, canvas: tuple[int, int], rows: int) -> None:
+        self._canvas, self._rows = canvas, rows
+
+    def size(self, field: Field | None = None) -> tuple[int, int]:
+        return self._canvas
+
+    def count(self, field: Field) -> int:
+        return self._rows
+
+
+def varying_entry(field: Field, value: Any, canvas: tuple[int, int]) -> tuple[int, tuple[Any, ...], int]:
+    """(record kind, parts of its bytes, number of rows) of a value."""
+    parts = SampleParts(canvas, None)
+    field.handler.encode(field, 0, value, parts)
+    ((_, kind, data),) = parts.entries
+    return kind, data, parts.counts[field.name]
+
+
+def parse_varying(field: Field, kind: int, data: bytes, canvas: tuple[int, int], count: int, *, runs: bool = False) -> Any:
+    """The value in an entry's bytes."""
+    return (field.handler.plain if runs else field.handler.parse)(field, kind, data, Facts(canvas, count))
+
 
 BOXES = Field("boxes", "boxes", format="xyxy")
 

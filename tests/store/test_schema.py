@@ -14,7 +14,8 @@ from fastload._native import core
 from fastload.errors import ArgumentError, FastloadError, PackError, SampleError
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad
-from fastload.store.field import ARRAY_DTYPES, BOX_SIDES
+from fastload.store.kinds.arrays import ARRAY_DTYPES
+from fastload.store.kinds.rows import BOX_SIDES
 
 NAMES = st.text(min_size=1, max_size=100).filter(lambda name: name.isprintable() and name.strip() == name and not name.startswith("__"))
 FIELDS = st.one_of(

@@ -15,8 +15,8 @@ from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
 from fastload.engines.plan import ExecutionPlan
-from fastload.engines.resume.position import Progress, dataset_state_of, fetched, fetcher_at
-from fastload.engines.resume.start import attach
+from fastload.engines.resume.datasets import dataset_state_of, fetched, fetcher_at
+from fastload.engines.resume.epoch import Progress, attach
 from fastload.sampling.known import is_stateful
 
 
@@ -54,7 +54,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._rewind = self._iterable and epoch_state.rewind
         if follows:
             self._resume()
-        self._transfer = Transfer(plan.transfer)
+        self._transfer = Transfer(plan.transfer) if plan.transfers else None
         self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, epoch)
         self._by_sample = settings.seed_by == "sample"
         self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
@@ -89,7 +89,8 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
                 index = self._next_index()  # type: ignore[no-untyped-call]
                 number = None if self._iterable else self._epoch_state.at
                 self._epoch_state.take(number, len(index) if self._auto_collation else 1, 0)
-                moved = self._transfer.put(partial(self._fetch, index), partial(self._key, index))
+                make = partial(self._fetch, index)
+                moved: Any = make() if self._transfer is None else self._transfer.put(make, partial(self._key, index))
             except StopIteration:
                 self._epoch_state.end()
                 self._losses.check(self._epoch_state.batches)
@@ -98,7 +99,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
                 self._losses.add(self._lost)
                 continue
             self._losses.add(self._lost)
-            batch = self._transfer.get(moved)
+            batch = moved if self._transfer is None else self._transfer.get(moved)
             self._epoch_state.deliver()
             return batch
 

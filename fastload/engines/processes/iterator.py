@@ -20,13 +20,12 @@ from fastload.batch.bad_samples import NOTHING, PassLosses, Policy
 from fastload.dataset.view import set_draws, set_mixture
 from fastload.device import pinning
 from fastload.device.stages import BatchKey
-from fastload.device.transfer import Transfer, TransferPlan, TransferredBatch
+from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.engines.iterator import IteratorArguments, LoaderIterator
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
-from fastload.engines.resume.position import Progress
-from fastload.engines.resume.start import attach
+from fastload.engines.resume.epoch import Progress, attach
 from fastload.engines.thread_limits import thread_libraries
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.sampling.known import is_stateful
@@ -50,8 +49,8 @@ class WorkerIterator(LoaderIterator):
         super().__init__(arguments)  # type: ignore[arg-type]
         self._persistent = settings.persistent_workers
         self._in_order = settings.in_order
-        self._depth = (settings.prefetch_factor or 0) * self._num_workers
-        if self._depth <= 0:
+        self._depth = plan.depth
+        if not settings.prefetch_factor:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
         self._by_sample = settings.seed_by == "sample"
         # Each worker's copy of a stateful dataset counts the batches that it makes itself, so workers must not share batches.
@@ -61,7 +60,7 @@ class WorkerIterator(LoaderIterator):
         self.passes = 0
         self._losses_counted, self._counts = counters.losses, counters.workers
         self._attach(plan, progress, arguments)
-        self._use(plan.transfer)
+        self._use(plan)
         self._queue: deque[Task] = deque()
         self._transferred: deque[tuple[Task, TransferredBatch | BaseException | None]] = deque()
         self._failure: BaseException | None = None  # failure of workers, noticed while earlier batches were still undelivered
@@ -83,11 +82,11 @@ class WorkerIterator(LoaderIterator):
         with self._scheduler.pool.together():
             self._fill()
 
-    def _use(self, transfer_plan: TransferPlan) -> None:
+    def _use(self, plan: ExecutionPlan) -> None:
         """Sets the epoch's transfer. Batches are moved ahead only to CUDA, where the work is queued; elsewhere the loop would wait."""
-        self._transfer_plan = transfer_plan
-        self._transfer = Transfer(transfer_plan)
-        self._ahead = transfer_plan.ahead if transfer_plan.device is not None and transfer_plan.device.type == "cuda" else 0
+        self._transfer = Transfer(plan.transfer) if plan.transfers else None
+        device = plan.transfer.device
+        self._ahead = plan.transfer.ahead if device is not None and device.type == "cuda" else 0
 
     def _attach(self, plan: ExecutionPlan, progress: Progress, arguments: IteratorArguments) -> None:
         """Sets the iterator to the epoch that begins, or to the position of a resumed epoch."""
@@ -180,7 +179,7 @@ class WorkerIterator(LoaderIterator):
                 break
             self._listen(list(range(self._num_workers)), None if self._timeout == 0 else self._timeout)
         _BaseDataLoaderIter._reset(self, arguments)
-        self._use(plan.transfer)
+        self._use(plan)
         self._attach(plan, progress, arguments)
         self._set_turns()
         self._sampled_out = self._ended = False
@@ -274,7 +273,7 @@ class WorkerIterator(LoaderIterator):
         assert made is not None
         self._inconsistent = False
         try:
-            self._transferred.append((task, None if task.empty else self._transfer.put(made, functools.partial(self._key, task))))
+            self._transferred.append((task, None if task.empty else self._moved(task, made)))
         except BaseException as error:
             if not isinstance(error, Exception):
                 raise
@@ -282,6 +281,11 @@ class WorkerIterator(LoaderIterator):
         finally:
             self._scheduler.forget(task)
         self._inconsistent = True
+
+    def _moved(self, task: Task, made: Callable[[], Any]) -> TransferredBatch:
+        if self._transfer is None:
+            return TransferredBatch(made(), self._key(task))
+        return self._transfer.put(made, functools.partial(self._key, task))
 
     def _key(self, task: Task) -> BatchKey:
         if self._dataset_kind != _DatasetKind.Map:
@@ -339,7 +343,7 @@ class WorkerIterator(LoaderIterator):
             return NOTHING
         self._counts.batches += 1
         self._counts.samples += self._samples - (0 if task.lost is None else task.lost.skipped)
-        batch = self._transfer.get(moved)
+        batch = moved.batch if self._transfer is None else self._transfer.get(moved)
         self._epoch_state.deliver()
         return batch
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastload.batch.bad_samples import RAISE, Policy
-from fastload.engines.resume.position import DatasetState
+from fastload.engines.resume.datasets import DatasetState
 
 if TYPE_CHECKING:
     from torch._utils import ExceptionWrapper

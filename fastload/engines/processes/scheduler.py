@@ -23,7 +23,7 @@ from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.pool import Pool
 from fastload.engines.processes.serialization import opened, unpack
-from fastload.engines.resume.position import DatasetState
+from fastload.engines.resume.datasets import DatasetState
 
 
 @dataclass

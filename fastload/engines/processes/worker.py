@@ -6,9 +6,7 @@ Limits of malloc decide how much freed memory a worker keeps for its next batch.
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import os
 import pickle
 import signal
 import socket
@@ -28,12 +26,13 @@ from torch.utils.data.graph_settings import apply_random_seed
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Lost, WrappedError, seed_sample, seed_worker
 from fastload.batch.collate import AdvisedError, advice_on
+from fastload.common.system import keep_memory
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
-from fastload.engines.resume.position import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
+from fastload.engines.resume.datasets import DatasetState, dataset_state_of, fetched, fetcher_at, load_at_start, state_after
 from fastload.engines.thread_limits import hold_threads
 from fastload.errors import RemoteError, SampleError
 
@@ -43,26 +42,11 @@ from fastload.errors import RemoteError, SampleError
 # at most), and the next batch faults every page in again: for float tensors of 600 KB, 125 page faults and 0.2 ms a sample, half of a
 # worker's time. Whether this happens depends on whether some small object lies above the samples: the rate was 2,700 or 5,000 samples per
 # second, from one run to the next. So workers keep up to KEPT bytes at the top of the heap, and take blocks under 32 MiB, glibc's own
-# limit, from the heap and not from mappings of their own. A worker's memory stays at the
-# peak that it reaches in every batch anyway, and does not grow beyond it.
+# limit, from the heap and not from mappings of their own. A worker's memory stays at the peak that it reaches in every batch anyway, and
+# does not grow beyond it.
 # Source: mallopt(3), glibc's manual, "Malloc Tunable Parameters".
 KEPT = 256 * 2**20
 _LARGEST = 32 * 2**20
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-
-
-def keep_memory() -> None:
-    """Makes malloc keep freed memory in this process, unless the user set its thresholds, or malloc is not glibc's."""
-    if (
-        "MALLOC_TRIM_THRESHOLD_" in os.environ
-        or "MALLOC_MMAP_THRESHOLD_" in os.environ
-        or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    ):
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _LARGEST)
-        mallopt(_M_TRIM_THRESHOLD, KEPT)
 
 
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
@@ -125,7 +109,7 @@ class Worker:
 
     def _begin(self) -> None:
         hold_threads()
-        keep_memory()
+        keep_memory(_LARGEST, KEPT)
         job = self._job
         seed = seed_worker(job.base_seed, self._number)
         torch.multiprocessing._set_thread_name("fl_worker")

@@ -8,24 +8,25 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from fastload.engines.plan import ExecutionPlan
-from fastload.engines.resume import start as epoch_start
-from fastload.engines.resume.position import (
+from fastload.engines.resume import epoch as epochs
+from fastload.engines.resume.datasets import (
     DatasetState,
-    EpochState,
-    Progress,
     check_mixture,
     check_versions,
     dataset_state_of,
     is_versions,
     packed_state,
 )
-from fastload.engines.resume.ranks import check_split, is_split, rank_state
+from fastload.engines.resume.epoch import EpochState, Progress
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
 from fastload.sampling.known import is_stateful
-from fastload.sampling.sharding import process_rank
+from fastload.sampling.sampler import Sharded
+from fastload.sampling.sharding import advanced, process_rank
 
 VERSION = 2
+SPLITS_LIMIT = 1 << 16
+"""Limit on the splits of one epoch: how often it was resumed by another number of ranks."""
 
 
 class KeptWorkers(Protocol):
@@ -69,7 +70,7 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
     """FastLoader.state_dict(). `kept`: the iterator whose persistent workers the next epoch uses."""
     settings = plan.settings
     if progress.pending is not None:
-        return _as_json(settings, epoch_start.resumed(progress.pending), progress.pending["now"])
+        return _as_json(settings, epochs.resumed(settings, progress.pending), progress.pending["now"])
     epoch_state = progress.epoch_state
     if epoch_state is None or epoch_state.ended:
         return _as_json(settings, _next_epoch(plan, progress, kept), {})
@@ -78,13 +79,13 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
     began = epoch_state.batches or epoch_state.position or epoch_state.beyond
     indices = epoch_state.index_batches
     epoch_state.exhausted = indices is not None and indices.exhausted(_index_length(settings))
-    return _as_json(settings, epoch_state, epoch_start.capture_now(settings, epoch_state) if began else {})
+    return _as_json(settings, epoch_state, epochs.capture_now(settings, epoch_state) if began else {})
 
 
 def _next_epoch(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> EpochState:
     """State of the epoch that the next iter() would begin, with the states of dataset copies that outlive an epoch."""
     settings, previous = plan.settings, progress.epoch_state
-    epoch_state = epoch_start.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
+    epoch_state = epochs.fresh(settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None)
     if kept is not None:
         epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if previous is not None:
@@ -122,8 +123,8 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "base_seed": epoch_state.base_seed,
         "drawn": epoch_state.drawn,
         "passes": epoch_state.passes,
-        "start": epoch_start.packed_states(epoch_state.start) | whose,
-        "now": epoch_start.packed_states(now),
+        "start": epochs.packed_states(epoch_state.start) | whose,
+        "now": epochs.packed_states(now),
         "sampler": copy.deepcopy(sampler),
         "batch_size": settings.rows,
         "drop_last": bool(settings.drop_last),
@@ -133,7 +134,7 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
         "turn": epoch_state.turn if epoch_state.batches else 0,
         "exhausted": epoch_state.exhausted,
         **packed_state(settings.dataset),
-        **({} if settings.sharded is None else rank_state(settings, settings.sharded, epoch_state)),
+        **({} if settings.order.sharded is None else rank_state(settings, settings.order.sharded, epoch_state)),
     }
 
 
@@ -163,7 +164,7 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
     if state["mixture"] is not None:
         settings.dataset.restore(state["mixture"])
     progress.next_epoch = state["epoch"]
-    sampler = epoch_start.innermost(settings)
+    sampler = settings.order.deciding
     if state["sampler"].get("epoch") is not None and callable(getattr(sampler, "set_epoch", None)):
         sampler.set_epoch(state["sampler"]["epoch"])
     if state["batches"] and state["kind"] == "iterable" and not any(each["state"] or each["ended"] for each in state["replicas"]):
@@ -205,7 +206,7 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         raise _damaged(f"turn is {state['turn']} of {len(state['replicas'])}")
     try:
         start = {name: value for name, value in state["start"].items() if name != _RANK}
-        unpacked = {"start": epoch_start.unpacked_states(start), "now": epoch_start.unpacked_states(state["now"])}
+        unpacked = {"start": epochs.unpacked_states(start), "now": epochs.unpacked_states(state["now"])}
     except (ValueError, TypeError, IndexError) as error:
         raise _damaged(f"its generators cannot be read ({error})") from error
     optional = {"packed": state.get("packed", []), "mixture": state.get("mixture"), "split": state.get("split"), "rank": rank}
@@ -224,7 +225,7 @@ def _upgraded(state: dict[str, Any]) -> dict[str, Any]:
 def _check_generators(settings: Settings, state: dict[str, Any]) -> None:
     try:
         for name in ("start", "now"):
-            epoch_start.check_generators(settings, state[name])
+            epochs.check_generators(settings, state[name])
     except ArgumentError:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -242,10 +243,10 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         check_versions(settings.dataset, state["packed"])
         check_split(settings, state)
         ours |= {"batch_size": settings.rows, "drop_last": bool(settings.drop_last), "length": _length(settings)}
-        if settings.sharded is not None and settings.sharded is not settings.index_sampler and not state["beyond"]:
+        if settings.order.sharded is not None and settings.order.sharded is not settings.index_sampler and not state["beyond"]:
             del ours["batch_size"]  # samples of ranks are counted, not batches
         ours["seed"] = settings.seed
-        name = type(epoch_start.innermost(settings)).__name__
+        name = type(settings.order.deciding).__name__
         if state["sampler"].get("name") != name:
             raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
     for name, value in ours.items():
@@ -265,3 +266,82 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
 
 _SAME = "resume with the same"
 _NAMES = {"kind": "dataset kind", "batch_size": "batch_size", "drop_last": "drop_last", "length": "dataset length", "seed": "seed"}
+
+
+# ---- under shard=: see NOTE [ splits: states without a rank ]
+
+
+def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> dict[str, Any]:
+    """Entries of a state that differ under shard=: no entry is about one rank."""
+    size, least = _batch(settings)
+    samples = (epoch_state.position - epoch_state.split_at) * size
+    count = sharded.length
+    rest = count - sharded.begun(epoch_state.sampler["epoch"], count, epoch_state.splits)
+    splits, over = advanced(epoch_state.splits, rest, sharded.rule, samples, least)
+    ahead = {"rank": sharded.rank} if epoch_state.beyond else {}  # in_order=False: what this rank had ahead of others
+    return {
+        "split": {"order": sharded.kind, "rule": sharded.rule, "ranks": [[each.world, each.had] for each in splits], **ahead},
+        "batches": epoch_state.position + len(epoch_state.beyond),
+        "samples": sum(each.had for each in splits),
+        "exhausted": epoch_state.exhausted or (over and epoch_state.position > 0 and not epoch_state.beyond),
+        "base_seed": None,
+    }
+
+
+def is_split(split: Any) -> bool:
+    """Returns True if a value has the form of a state's "split"."""
+    if split is None:
+        return True
+    if not isinstance(split, dict) or not isinstance(split.get("order"), str) or not isinstance(split.get("rule"), str):
+        return False
+    ranks, rank = split.get("ranks"), split.get("rank", 0)
+    return isinstance(ranks, list) and len(ranks) <= SPLITS_LIMIT and all(map(_is_pair, ranks)) and isinstance(rank, int)
+
+
+def check_split(settings: Settings, state: dict[str, Any]) -> None:
+    """Checks that a state of mid-epoch, under shard= or not, fits a loader.
+
+    Raises:
+        ArgumentError: it was taken under another order, or goes on with as many ranks only.
+    """
+    split, sharded = state["split"], settings.order.sharded
+    if (split is None) != (sharded is None):
+        raise ArgumentError(
+            "the state was taken in mid-epoch without shard=, this loader has it: resume without it as well"
+            if split is None
+            else "the state was taken in mid-epoch with shard=, this loader has none: resume with shard=, on any number of ranks"
+        )
+    if split is None or sharded is None:
+        return
+    for name, theirs, ours in (("shuffle", split["order"], sharded.kind), ("drop_last and even", split["rule"], sharded.rule)):
+        if theirs != ours:
+            raise ArgumentError(
+                f"the state was taken in mid-epoch with another {name} ({theirs!r}, this loader has {ours!r}): resume with the same"
+            )
+    ours_packed = packed_state(settings.dataset).get("packed", [])
+    if [digest for _, digest in state["packed"]] != [digest for _, digest in ours_packed]:
+        raise ArgumentError("the state was taken in mid-epoch of another packed dataset, with other samples: resume with that one")
+    sharded.find_rank()
+    world = split["ranks"][-1][0] if split["ranks"] else sharded.num_replicas
+    if world != sharded.num_replicas and any(each["state"] for each in state["replicas"]):
+        raise ArgumentError(
+            f"the state holds one of the dataset, which each of {world} ranks has another one of, and there are now "
+            f"{sharded.num_replicas}: resume with as many ranks, each with its own state"
+        )
+    if state["beyond"] and (world, split.get("rank")) != (sharded.num_replicas, sharded.rank):
+        raise ArgumentError(
+            f"the state was taken with in_order=False, when rank {split.get('rank')} of {world} had batches ahead of its turn, and this is "
+            f"rank {sharded.rank} of {sharded.num_replicas}: resume with as many ranks, each with its own state, or save with in_order=True"
+        )
+
+
+def _batch(settings: Settings) -> tuple[int, int]:
+    """(most, least) samples of the order for which one index of the index sampler stands."""
+    index = settings.index_sampler
+    if index is settings.order.sharded:
+        return 1, 1
+    return index.batch_size, index.batch_size if index.drop_last else 1
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) and pair[0] > 0 <= pair[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +77,7 @@ class BatchAssembler:
         self.layout = (LIST if boxed else EQUAL) if self._collate is None else layout_for(self._collate)
         self._on_error = plan.settings.on_error
         self.losses = PassLosses(counts)
-        self._transfer = Transfer(plan.transfer)
+        self._transfer = Transfer(plan.transfer) if plan.transfers else None
 
     def __call__(self, number: int, batch: core.Batch) -> AssembledBatch:
         """Finishes a ready batch, the `number`-th of its pass.
@@ -126,7 +125,7 @@ class BatchAssembler:
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices)
 
-        return AssembledBatch(self._transfer.put(made, key), lost)
+        return AssembledBatch(TransferredBatch(made(), key()) if self._transfer is None else self._transfer.put(made, key), lost)
 
     def _parts(
         self, batch: core.Batch, lease: core.Lease, instead: dict[int, Alone], keep: list[int] | None
@@ -140,7 +139,10 @@ class BatchAssembler:
         """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
         if finished.lost is not None:
             self.losses.add(finished.lost)
-        return NOTHING if finished.transferred is None else self._transfer.get(finished.transferred)
+        done, transfer = finished.transferred, self._transfer
+        if done is None:
+            return NOTHING
+        return done.batch if transfer is None or not transfer.has_rest else transfer.get(done)
 
     def _read_stored(self, batch: core.Batch, failures: list[Failure]) -> tuple[dict[int, Stored], dict[int, Exception]]:
         """Reads the fields of the rows whose images were made that are stored in records; and why those of a row cannot be read."""
@@ -315,8 +317,8 @@ class BatchAssembler:
     def _columns(self, rows: _Rows) -> dict[str, Any]:
         """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
         out: dict[str, Any] = {}
-        for name, kind, columns in self._fields:
-            if kind == "image":
+        for name, kind, columns in self._engine.fields:
+            if name in rows.images:
                 out[name] = _whole(rows.images[name])
             elif name in rows.native:
                 out[name] = _of_form(rows.native[name], self._form)
@@ -333,15 +335,6 @@ class BatchAssembler:
         if kind == "value":  # no schema says what it is: its form follows from the values
             return self._form([{name: value} for value in values])[name]
         return values
-
-    @cached_property
-    def _fields(self) -> list[tuple[str, str, list[np.ndarray[Any, Any]]]]:
-        """(name, kind, columns by dataset) of the delivered fields, looked up once a pass; no columns for a field stored in records."""
-        datasets = self._engine.view.datasets
-        kinds = datasets[0].kinds
-        native = () if self._engine.row_fields is None else self._engine.row_fields.names
-        column = {name: kinds[name] in ("int", "float", "array") and name not in native for name in datasets[0].fields}
-        return [(name, kinds[name], [d.column(name) for d in datasets] if column[name] else []) for name in column]
 
 
 def _images_of(batch: core.Batch, lease: core.Lease) -> list[torch.Tensor]:
@@ -378,7 +371,7 @@ def _of_form(values: NativeValues, form: Collate | None) -> Any:
     """The rows of a field as a batch has them."""
     if form is None:
         return values.batch()
-    if values.rows.native.field.kind == "polygons":
+    if values.rows.native.is_ragged:
         return values.samples()
     return values.flat() if form.form == "flat" else values.padded()
 

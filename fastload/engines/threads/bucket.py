@@ -26,7 +26,7 @@ from fastload.remote.requests import PassShare, Request, Unit
 
 if TYPE_CHECKING:
     from fastload.dataset.view import NativeView
-    from fastload.engines.threads.coverage import Coverage
+    from fastload.sampling.known import Coverage
 
 _SIGNALS_S = 0.25
 

@@ -8,24 +8,25 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.positions import as_positions
-from fastload.common.system import available_memory
+from fastload.common.system import available_cpus, available_memory
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.packed import PackedDataset
 from fastload.engines.threads.bucket import BatchFetch, BatchPart, BucketPass
 from fastload.engines.threads.image_sizes import EQUAL, LIST, ImageLayout, batch_sizes
 from fastload.errors import RemoteError, ResourceError, SampleError
 from fastload.remote.files import RemoteFiles
+from fastload.store.kinds import KINDS
 
 if TYPE_CHECKING:
     from fastload.dataset.view import NativeDataset, NativeView
-    from fastload.engines.threads.coverage import Coverage
+    from fastload.sampling.known import Coverage
 
 QUEUE = 4096
 """Capacity of the native queue, in jobs; the loader's own limit on batches in flight is far below."""
@@ -226,6 +227,20 @@ class ThreadEngine:
         except (SampleError, ValueError):
             return None
         return sizes.pop() if len(sizes) == 1 else None
+
+    @cached_property
+    def fields(self) -> list[tuple[str, str, list[npt.NDArray[Any]]]]:
+        """(name, kind, columns by dataset) of the delivered fields; no columns for a field stored in records."""
+        datasets = self.view.datasets
+        kinds = datasets[0].kinds
+        native = () if self.row_fields is None else self.row_fields.names
+        column = {name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native for name in datasets[0].fields}
+        return [(name, kinds[name], [each.column(name) for each in datasets] if column[name] else []) for name in column]
+
+    @cached_property
+    def spare_cpus(self) -> int:
+        """CPUs of this process that its threads leave to others, at least 1."""
+        return max(1, available_cpus() - self.core.threads)
 
     def column_values(self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.uint64]) -> dict[str, list[object]]:
         """The values of fields that are columns, as one Python value for each row."""

@@ -28,20 +28,18 @@ import torch
 
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Counts
-from fastload.common.system import available_cpus
 from fastload.dataset.view import same_objects
 from fastload.device import pinning
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan
-from fastload.engines.resume.position import EpochState, Progress
-from fastload.engines.resume.start import begin, follow, fresh, iterated_again
+from fastload.engines.resume.epoch import EpochState, Progress, begin, follow, fresh, generators_of, iterated_again
 from fastload.engines.settings import Settings
 from fastload.engines.threads.assemble import BatchAssembler
 from fastload.engines.threads.bucket import BucketPass
-from fastload.engines.threads.coverage import known_coverage
 from fastload.engines.threads.device_prefetch import DevicePrefetcher
 from fastload.engines.threads.engine import ThreadEngine
 from fastload.errors import LoaderTimeout
+from fastload.sampling.known import Coverage, coverage
 
 
 class IndexQueue:
@@ -173,7 +171,7 @@ class NativeIterator(LoaderIterator):
         """Gives announced batches to the prefetcher's thread, as many as it may hold."""
         if self._prefetcher is None:
             depth, most = self._depth, self._plan.transfer.ahead
-            left = max(1, available_cpus() - self._engine.core.threads) if self._plan.transfer.on_cpu else None
+            left = self._engine.spare_cpus if self._plan.transfer.on_cpu else None
             self._prefetcher = DevicePrefetcher(self._engine.ring, depth, most, self._in_order, self._assembler, left)
             self._closing = weakref.finalize(self, self._prefetcher.close)
             while self._in_flight:
@@ -333,6 +331,7 @@ class EarlyEpoch:
     iterator: NativeIterator
     plan: ExecutionPlan
     drawn_from: tuple[Any, ...]
+    generators: list[torch.Generator]
     before: tuple[torch.Tensor, ...]
     after: tuple[torch.Tensor, ...]
 
@@ -365,7 +364,7 @@ class ThreadEpochs:
         if kept is not None and not epoch_state.resumed:
             epoch_state.base_seed, epoch_state.passes = kept.base_seed, kept.passes
         if early is not None and not epoch_state.resumed and self._is_right(plan, early, epoch_state):
-            _set_states(_generators(plan.settings), early.after)
+            _set_states(early.generators, early.after)
             early.iterator.epoch_state.agreement = epoch_state.agreement
             self._progress.epoch_state = early.iterator.epoch_state
             return early.iterator.taken().start()
@@ -437,9 +436,9 @@ class ThreadEpochs:
         assert seed is not None
         epoch_state.base_seed = seed
         asked = engine.view.is_asked
-        coverage = known_coverage(settings, epoch_state) if engine.in_buckets and not asked else None
-        indices = follow(settings, epoch_state, batches, id if coverage is None else coverage.leave_out)
-        bucket_pass = engine.bucket_pass(coverage, engine.view.at(epoch_state.epoch))
+        known = _coverage(settings, epoch_state) if engine.in_buckets and not asked else None
+        indices = follow(settings, epoch_state, batches, id if known is None else known.leave_out)
+        bucket_pass = engine.bucket_pass(known, engine.view.at(epoch_state.epoch))
         successor = partial(_begin_early, weakref.ref(self), plan, engine, epoch_state)
         iterator = NativeIterator(engine, indices, plan, self._counts, seed, drawn_epoch, successor, epoch_state, bucket_pass)
         self._iterators.add(iterator)
@@ -450,7 +449,7 @@ class ThreadEpochs:
         settings = plan.settings
         if self._early is not None or engine is not self._engine or engine.view.is_asked or not _can_begin_early(settings):
             return None
-        generators = _generators(settings)
+        generators = list(generators_of(settings, settings.seed is None).values())
         states = _states(generators)
         kept = settings.persistent_workers
         epoch_state = fresh(settings, self._progress.next_epoch, base_drawn=settings.seed is None, kept=kept)
@@ -458,7 +457,7 @@ class ThreadEpochs:
             epoch_state.base_seed, epoch_state.passes = before.base_seed, before.passes + 1
         drawn_from = _drawn_from(settings, epoch_state)
         iterator = self._start(plan, engine, epoch_state).begin().start(1)
-        self._early = EarlyEpoch(iterator, plan, drawn_from, states, _states(generators))
+        self._early = EarlyEpoch(iterator, plan, drawn_from, generators, states, _states(generators))
         _set_states(generators, states)
         return iterator
 
@@ -471,7 +470,7 @@ class ThreadEpochs:
             return False
         if settings.ordered_by_seed and settings.seed is not None:
             return True  # the order is a function of (seed, epoch) alone
-        return all(torch.equal(a, b) for a, b in zip(early.before, _states(_generators(settings)), strict=True))
+        return all(torch.equal(a, b) for a, b in zip(early.before, _states(early.generators), strict=True))
 
 
 def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine: ThreadEngine, before: EpochState) -> NativeIterator | None:
@@ -479,12 +478,20 @@ def _begin_early(epochs: weakref.ref[ThreadEpochs], plan: ExecutionPlan, engine:
     return None if alive is None else alive.begin_early(plan, engine, before)
 
 
+def _coverage(settings: Settings, epoch_state: EpochState) -> Coverage | None:
+    """The coverage of a pass, of which nothing was drawn yet; None: a sampler that is not known decides."""
+    order = settings.order
+    if not order.is_own or (settings.auto_collation and not order.in_batches):
+        return None
+    return coverage(order.deciding, len(settings.dataset), epoch_state.sampler["epoch"] or 0, epoch_state.splits)
+
+
 def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
     """Everything that determines an epoch's order and draws, but for the generators' states. `epoch_state`: before any draw."""
     index, deciding = settings.index_sampler, settings.order.deciding
     found: list[Any] = [epoch_state.epoch, epoch_state.drawn, epoch_state.base_seed, epoch_state.passes, index, deciding]
-    if settings.sharded is not None:
-        return (*found, epoch_state.sampler["epoch"], *settings.sharded.identity())
+    if settings.order.sharded is not None:
+        return (*found, epoch_state.sampler["epoch"], *settings.order.sharded.identity())
     for sampler in (index, deciding):
         found += [value for _, value in sorted(vars(sampler).items())]
         found.append(len(sampler.data_source) if hasattr(sampler, "data_source") else None)
@@ -494,12 +501,6 @@ def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
 def _can_begin_early(settings: Settings) -> bool:
     """Returns True if the draws of the next epoch's iter() can be made now, and undone."""
     return settings.num_workers > 0 and settings.order.can_be_undone
-
-
-def _generators(settings: Settings) -> list[torch.Generator]:
-    sampler = settings.order.deciding
-    found = [torch.default_generator, settings.generator, getattr(sampler, "generator", None)]
-    return [g for i, g in enumerate(found) if g is not None and all(g is not h for h in found[:i])]
 
 
 def _states(generators: list[torch.Generator]) -> tuple[torch.Tensor, ...]:

@@ -125,7 +125,7 @@ class NativeRows:
 
     def sample(self, row: int) -> Any:
         """The tensor of one row, without a copy; of polygons the list of its objects."""
-        if self.native.field.kind == "polygons":
+        if self.native.is_ragged:
             return self.native.outlines(self.memory, int(self.starts[row]), int(self.starts[row + 1]))
         count = None if self.kept is None else int(self.kept[row])
         values = self.native.values(self.memory, int(self.starts[row]), count, self.frame or self.sizes[row])
@@ -138,7 +138,7 @@ class NativeRows:
         """All rows as one view; None where they are not alike, or have gaps between them."""
         count = 1 if self.kept is None else int(self.kept[0])
         if (
-            self.native.field.kind == "polygons"
+            self.native.is_ragged
             or self.frame is not None
             or self.sizes.count(self.sizes[0]) != len(self.sizes)
             or (self.kept is not None and (self.kept != count).any())

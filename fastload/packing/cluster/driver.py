@@ -24,6 +24,7 @@ from fastload.packing.cluster.task import RangeDone, RangeFailed, pack_range
 from fastload.packing.job import VARYING, PackJob, finished_summary, write_failure
 from fastload.packing.options import RunOptions
 from fastload.packing.progress import Progress
+from fastload.packing.sources.protocol import attribute_of
 from fastload.packing.summary import PackSummary, Tally
 from fastload.store import Manifest
 from fastload.store.entries import shard_name
@@ -371,7 +372,7 @@ class _Driver:
                 sections[record.shard.file], etags[record.shard.file] = record.section, record.etag
         if not samples:
             raise self._job.nothing_packed(tally)
-        source: Any = getattr(self._job.source, "notices", ())
+        source = attribute_of(self._job.source, "notices")
         summary = tally.summary(samples=samples, shards=0, seconds=0.0, packed_now=0, source=source)
         classes = self._job.source.classes
         names = None if classes is None else tuple(classes)

@@ -1,30 +1,19 @@
-"""Sources of samples: the choice of the one that fits what the user gave. Each kind is a module of its own.
+"""Sources of samples, and the choice of the one that fits what the user gave: an ordered list, of which the first that fits is taken.
 
-To add one, write a module with a class that satisfies `Source` (`protocol`), and name it in `open_source`.
+Each kind is a module of its own, with its entries for the list; `protocol` is the contract.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from fastload.common.files import expanded
-from fastload.errors import ArgumentError, PackError
-from fastload.packing.options import BoxFormat, LmdbOptions, ObjectOptions, SourceOptions, TableOptions
-from fastload.packing.sources.arrow import ArrowSource, arrow_files
-from fastload.packing.sources.dataset import DatasetSource
-from fastload.packing.sources.layouts import class_folders, layout_source, recognised_source
-from fastload.packing.sources.litdata import litdata_source
-from fastload.packing.sources.lmdb import LmdbSource
-from fastload.packing.sources.mds import mds_source
-from fastload.packing.sources.parquet import ParquetSource
-from fastload.packing.sources.protocol import Item, Place, Placed, Source
+from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.packing.options import BoxFormat, ObjectOptions, SourceOptions
+from fastload.packing.sources import arrow, dataset, layouts, litdata, lmdb, mds, parquet, table, tar, tfrecord, unpacked
+from fastload.packing.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.packing.sources.ray_data import with_rows
-from fastload.packing.sources.shards import read_index
-from fastload.packing.sources.table import TableSource
-from fastload.packing.sources.tar import expand, tar_source
-from fastload.packing.sources.tfrecord import TFRecordSource, is_tfrecord, one_split
-from fastload.packing.sources.unpacked import UNFINISHED, UnpackedSource, is_unpacked
+from fastload.store import MANIFEST_NAME, Manifest
 
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
@@ -34,7 +23,8 @@ _GIVE = (
 )
 _SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, or all are TFRecord files"
 NOTHING_GIVEN = SourceOptions()
-_COMPRESSED = (".gz", ".tgz", ".zst", ".xz", ".bz2")
+PATTERN_MARKS = "*?{["
+"""Characters of patterns of paths."""
 
 
 def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Source:
@@ -51,9 +41,10 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
         PackError: nothing here can be packed; the message names what was looked for.
         ArgumentError: options are given for a source of another kind.
     """
-    found = _open(with_rows(source), options)
+    given = expanded(source) if isinstance(source, str | os.PathLike) else with_rows(source)
+    found = choose(Given(given, options))
     boxes = options.objects and options.objects.box_format
-    if boxes is not None and getattr(found, "box_format", None) != boxes:
+    if boxes is not None and attribute_of(found, "box_format") != boxes:
         raise ArgumentError(
             f"box_format={boxes!r} (--box-format) is for a column of objects with their boxes (bbox), in Parquet or Arrow files or a "
             f"Dataset; {found.title} has none"
@@ -61,144 +52,112 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
     return found
 
 
-def _open(source: object, options: SourceOptions) -> Source:
-    """`open_source`, of what may be a RayDataset."""
-    table, lmdb, layout = options.table, options.lmdb, options.layout
-    boxes = None if options.objects is None else options.objects.box_format
-    path = expanded(source) if isinstance(source, str | os.PathLike) else None
-    if path is not None and os.path.isdir(os.path.join(path, UNFINISHED)):
-        raise PackError(f"{path} is unfinished: `fastload unpack` was stopped before its end; the same command goes on with it")
-    file = None if path is None else _lmdb_file(path)
-    if lmdb is not None and file is None:
-        raise ArgumentError("key_pattern and label_pattern (--key-pattern, --label-pattern) are for an LMDB file")
-    if layout is not None:
-        if path is None or table is not None or lmdb is not None:
-            raise ArgumentError("format, annotations, masks and split (--format, ...) are for one folder, or one file that describes it")
-        return layout_source(path, layout)
-    if path is not None and _is_table(path):
-        return TableSource(path, table or TableOptions())
-    if table is not None:
-        raise ArgumentError("path_column, label_column and header (--path-column, --label-column, --no-header) are for a .csv or .tsv")
-    if file is not None:
-        return LmdbSource(file, lmdb or LmdbOptions())
-    if path is not None:
-        return _open_path(path, boxes)
-    if isinstance(source, list | tuple) and source and all(isinstance(entry, str | os.PathLike) for entry in source):
-        return _open_paths([expanded(entry) for entry in source], boxes)
-    if isinstance(source, Source):
-        return source
-    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return DatasetSource(source, boxes)
+def choose(given: Given) -> Source:
+    """The source that the first entry of `CHOICES` opens, of those that recognise what is given. Raises as `open_source` does."""
+    for choice in CHOICES:
+        if choice.recognise(given):
+            return choice.open(given)
+    if given.path:
+        raise PackError(f"{given.path}: not a source fastload knows; {_GIVE}")
     raise PackError(
-        f"cannot pack a {type(source).__name__}: {_GIVE}, or a map-style Dataset with __getitem__ and __len__ (an iterable Dataset has no "
-        "order to shuffle or to resume)"
+        f"cannot pack a {type(given.source).__name__}: {_GIVE}, or a map-style Dataset with __getitem__ and __len__ (an iterable Dataset "
+        "has no order to shuffle or to resume)"
     )
 
 
-def _is_table(path: str) -> bool:
-    return path.lower().endswith((".csv", ".tsv"))
+def _is_paths(given: Given) -> bool:
+    source = given.source
+    return isinstance(source, list | tuple) and bool(source) and all(isinstance(each, str | os.PathLike) for each in source)
 
 
-def _lmdb_file(path: str) -> str | None:
-    """The LMDB file that a path names: x.lmdb, x.mdb, or a folder that holds a data.mdb."""
-    inner = os.path.join(path, "data.mdb")
-    if os.path.isfile(inner):
-        return inner
-    return path if path.lower().endswith((".lmdb", ".mdb")) and os.path.isfile(path) else None
-
-
-def _open_paths(paths: list[str], boxes: BoxFormat | None) -> Source:
+def _open_paths(given: Given) -> Source:
     """Several tars as one source, or Parquet, Arrow or TFRecord files; of anything else only one can be packed."""
+    assert isinstance(given.source, list | tuple)
+    paths = [expanded(each) for each in given.source]
     if len(paths) == 1:
-        return _open(paths[0], SourceOptions(objects=ObjectOptions(boxes)))
+        return choose(Given(paths[0], SourceOptions(objects=ObjectOptions(given.boxes))))
     for path in paths:
-        if os.path.isdir(path) or _is_table(path):
-            what = "a table" if _is_table(path) else "a folder"
-            how = "put all lines into one table" if _is_table(path) else "put the class folders, or links to them, into one folder"
+        is_table = table.is_table(path)
+        if os.path.isdir(path) or is_table:
+            what = "a table" if is_table else "a folder"
+            how = "put all lines into one table" if is_table else "put the class folders, or links to them, into one folder"
             raise PackError(
                 f"{path} is {what}: {_SEVERAL}. To pack them together, {how}; or "
                 "pack each by itself and join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
             )
-    return _of_files(paths, boxes)
+    return _open_files(paths, given.boxes)
 
 
-def _of_files(patterns: list[str], boxes: BoxFormat | None) -> Source:
+def _open_files(patterns: list[str], boxes: BoxFormat | None) -> Source:
     """Tars, or Parquet, Arrow or TFRecord files, by their names."""
-    kinds = {_file_kind(pattern) for pattern in patterns}
+    kinds = {_kind(pattern) for pattern in patterns}
     if len(kinds) > 1:
         raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
-    kind = kinds.pop()
-    if kind == "Parquet file":
-        return ParquetSource([path for pattern in patterns for path in expand(pattern, kind)], boxes)
-    if kind == "Arrow file":
-        return ArrowSource([path for pattern in patterns for path in expand(pattern, kind)], boxes)
-    if kind == "TFRecord file":
-        return TFRecordSource([path for pattern in patterns for path in expand(pattern, kind)])
-    return tar_source(patterns)
+    return kinds.pop().open(patterns, boxes)
 
 
-def _file_kind(pattern: str) -> str:
-    """The kind of files that a path or pattern names, as messages call it."""
-    if pattern.lower().endswith(".parquet"):
-        return "Parquet file"
-    if pattern.lower().endswith(".arrow"):
-        return "Arrow file"
-    if is_tfrecord(pattern):
-        return "TFRecord file"
-    if not pattern.lower().endswith(".tar") and any(mark in pattern for mark in "*?{["):
+def _kind(pattern: str) -> Files:
+    """The kind of files that a path or pattern names; a tar where nothing says it."""
+    named = next((kind for kind in FILES if kind.named(pattern)), None)
+    if named is None and any(mark in pattern for mark in PATTERN_MARKS):
         # a pattern such as train-* or train-*-of-00010 does not end as its files do
-        found = expand(pattern)
-        return _file_kind(found[0]) if not any(mark in found[0] for mark in "*?{[") else "tar file"
-    return "tar file"
+        found = tar.expand(pattern, "tar file")
+        return tar.FILES if any(mark in found[0] for mark in PATTERN_MARKS) else _kind(found[0])
+    return named or tar.FILES
 
 
-def _open_path(text: str, boxes: BoxFormat | None) -> Source:
-    if os.path.isdir(text):
-        return _open_folder(text, boxes)
-    lower = text.lower()
-    if lower.endswith((".tar", ".parquet", ".arrow")) or any(mark in text for mark in "*?{["):
-        return _of_files([text], boxes)
-    if not os.path.exists(text):
-        raise PackError(f"{text}: no such folder or file; {_GIVE}")
-    if (found_layout := recognised_source(text)) is not None:
-        return found_layout
-    if is_tfrecord(text):
-        return _of_files([text], boxes)
-    if lower.endswith(_COMPRESSED):
-        plain = text[: lower.rindex(".")]
-        if lower.endswith(".tgz") or plain.lower().endswith(".tar"):
-            raise PackError(f"{text}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
-        if is_tfrecord(plain):
-            raise PackError(f"{text}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)")
-    raise PackError(f"{text}: not a source fastload knows; {_GIVE}")
+def _is_named(given: Given) -> bool:
+    """Returns True for a pattern, and for the path of files that are known by their names, even if nothing is there."""
+    first = (parquet.FILES, arrow.FILES, tar.FILES)
+    return any(kind.named(given.path) for kind in first) or any(mark in given.path for mark in PATTERN_MARKS)
 
 
-def _open_folder(folder: str, boxes: BoxFormat | None) -> Source:
-    if is_unpacked(folder):
-        return UnpackedSource(folder)
-    with os.scandir(folder) as entries:
-        listed = [(entry.name, entry.is_dir()) for entry in entries]
-    files = sorted(name for name, is_dir in listed if not is_dir)
-    if "index.json" in files:
-        try:
-            index = read_index(folder)
-        except PackError:
-            if len(files) == len(listed):
-                raise
-            index = {}  # somebody's own file beside class folders
-        if "shards" in index:
-            return mds_source(folder, index)
-        if "chunks" in index:
-            return litdata_source(folder, index)
-    if found := arrow_files(folder, files):
-        return ArrowSource(found, boxes)
-    if len(files) == len(listed):
-        for ending in (".tar", ".parquet"):
-            found = [name for name in files if name.lower().endswith(ending)]
-            if found:
-                return _of_files([str(Path(folder, name)) for name in found], boxes)
-        found = [name for name in files if is_tfrecord(name)]
-        if found:
-            one_split(folder, found)
-            return TFRecordSource([str(Path(folder, name)) for name in found])
-    return recognised_source(folder) or class_folders(folder)
+def is_packed(path: str) -> bool:
+    """Returns True if a folder holds a packed dataset, and not only a file of its manifest's name."""
+    try:
+        return os.path.isfile(os.path.join(path, MANIFEST_NAME)) and Manifest.load(path).count >= 0
+    except DatasetError:
+        return False
+
+
+def _refuse_packed(given: Given) -> Source:
+    raise PackError(f"{given.path} is a packed dataset: `fastload concat` makes one of several, without copying them")
+
+
+def _refuse_missing(given: Given) -> Source:
+    raise PackError(f"{given.path}: no such folder or file; {_GIVE}")
+
+
+FILES = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES)
+"""The kinds of files of which several are one source, in the order in which a name is looked up."""
+CHOICES: tuple[Choice, ...] = (
+    # by the user's options, or refused for them
+    unpacked.UNFINISHED_FOLDER,
+    lmdb.PATTERNS_OF_ANOTHER,
+    layouts.NAMED,
+    table.FILE,
+    table.COLUMNS_OF_ANOTHER,
+    lmdb.FILE,
+    # folders, by what is in them
+    unpacked.FOLDER,
+    mds.FOLDER,
+    litdata.FOLDER,
+    arrow.FOLDER,
+    tar.FOLDER,
+    parquet.FOLDER,
+    tfrecord.FOLDER,
+    Choice(lambda given: is_packed(given.path), _refuse_packed),
+    layouts.FOLDER,
+    # files, by their names
+    Choice(_is_named, lambda given: _open_files([given.path], given.boxes)),
+    Choice(lambda given: isinstance(given.source, str) and not os.path.exists(given.path), _refuse_missing),
+    layouts.FILE,
+    Choice(lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.boxes)),
+    tar.COMPRESSED,
+    tfrecord.COMPRESSED,
+    # several paths, and objects
+    Choice(_is_paths, _open_paths),
+    Choice(lambda given: isinstance(given.source, Source), lambda given: given.source),  # type: ignore[arg-type, return-value]
+    dataset.OBJECT,
+)
+"""The ordered list from which a source is chosen."""

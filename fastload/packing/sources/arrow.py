@@ -31,8 +31,9 @@ from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.packing.options import BoxFormat
-from fastload.packing.sources.arrow_columns import brief, columns_of, python_value
-from fastload.packing.sources.protocol import FileRanges, Item, NumberedInFiles, Place, file_stamp
+from fastload.packing.sources.arrow_columns import brief, columns_of, file_columns, python_value
+from fastload.packing.sources.protocol import UNKNOWN, Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, file_stamp
+from fastload.packing.sources.tar import expand_all
 
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 """Kinds of header, as MessageHeader in Message.fbs has them."""
@@ -177,6 +178,8 @@ class ArrowSource(NumberedInFiles):
         if not self._firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
         self._columns = columns_of(self.title, self._schema, box_format)
+        self._file_columns = file_columns(self._schema)
+        self._files_of: dict[int, bool] = {}
         if self._columns.has_pictures:
             self._columns.settle(self._batch(0).columns, self.paths[self._batches[0][0]])
         self.fields, self.classes = self._columns.fields, self._columns.classes
@@ -225,7 +228,15 @@ class ArrowSource(NumberedInFiles):
         return number, first + row
 
     def stamp(self, position: int) -> tuple[int, int]:
-        return file_stamp(self.paths[self._batches[self._find(position)[0]][0]])
+        at = self._find(position)[0]
+        return UNKNOWN if self._has_files(at) else file_stamp(self.paths[self._batches[at][0]])
+
+    def _has_files(self, at: int) -> bool:
+        """Returns True if pictures of a batch lie in files of their own."""
+        if at not in self._files_of:
+            columns = [self._batch(at).columns.column(name) for name in self._file_columns]
+            self._files_of[at] = any(column.null_count or column.field("bytes").null_count for column in columns)
+        return self._files_of[at]
 
     def place(self, position: int) -> Place | None:
         at, row = self._find(position)
@@ -293,7 +304,7 @@ class ArrowSource(NumberedInFiles):
         given = data.is_valid().to_numpy(zero_copy_only=False)
         if is_struct:
             given &= image.is_valid().to_numpy(zero_copy_only=False)
-        if message.compressed or values is None:
+        if message.compressed or values is None or not values.size:  # an empty buffer lies anywhere
             return _Batch(columns, None, None, given, memory)
         start, edges = values.address - base.address, _edges(data)
         if not 0 <= start <= start + values.size <= whole:
@@ -346,3 +357,11 @@ def _saved(folder: str) -> list[str]:
     if not all(isinstance(name, str) and name == os.path.basename(name) for name in names):
         raise PackError(f"{path}: it names files outside of its folder: give the .arrow files")
     return names
+
+
+def _in_folder(given: Given) -> list[str]:
+    return arrow_files(given.path, list(given.files))
+
+
+FOLDER = Choice(lambda given: bool(_in_folder(given)), lambda given: ArrowSource(_in_folder(given), given.boxes))
+FILES = Files(lambda path: path.lower().endswith(".arrow"), lambda patterns, boxes: ArrowSource(expand_all(patterns, "Arrow file"), boxes))

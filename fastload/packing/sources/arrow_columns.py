@@ -18,7 +18,8 @@ from fastload.common.optional import optional
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.packing.options import BoxFormat
 from fastload.packing.sources.annotated import MASK_NAMES, is_deep, label_map_in
-from fastload.packing.sources.declaration import declared, from_json, image_of
+from fastload.packing.sources.declaration import declared, image_of
+from fastload.packing.sources.names import IMAGE_KEYS, LABEL_KEYS
 from fastload.packing.sources.object_column import (
     OTHER,
     box_member,
@@ -29,7 +30,7 @@ from fastload.packing.sources.object_column import (
     object_columns,
     object_notices,
 )
-from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, IMAGE_KEYS, LABEL_KEYS, Value
+from fastload.packing.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
 from fastload.packing.summary import Notice
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
@@ -183,11 +184,11 @@ class ArrowColumns:
         for column, field in self._pictures.items():
             values = (columns.column(column)[row] for row in range(min(FIRST_TRIES, columns.num_rows)))
             if any(self._is_deep(value, file) for value in values):
-                self._plain[column] = Field(field.name, field.kind, "uint16", (1,) if field.kind == "image" else ())
+                self._plain[column] = Field(field.name, field.kind, "uint16", (1,) if field.handler.is_image else ())
 
     @property
     def _pictures(self) -> dict[str, Field]:
-        return {column: field for column, field in self._plain.items() if field.kind in ("image", "mask")}
+        return {column: field for column, field in self._plain.items() if field.handler.is_picture}
 
     @property
     def has_pictures(self) -> bool:
@@ -246,23 +247,19 @@ class ArrowColumns:
 
     def _value(self, name: str, scalar: Any, column: str, file: str) -> Value:
         field = self._plain[column]
-        kind = field.kind
-        if kind == "image":
-            return self._picture(name, scalar, column, file)
-        if kind == "mask":
-            return label_map_in(self._picture(name, scalar, column, file), f"{name}: its {column}", field.dtype)
+        kind = field.handler
+        if kind.is_picture:
+            data = self._picture(name, scalar, column, file)
+            return label_map_in(data, f"{name}: its {column}", field.dtype) if kind.holds_labels else data
         value = python_value(scalar, f"{name}: its {column}")
         if field.is_varying:
             return _as_array(name, column, field, value or []).reshape(-1, *field.row_shape)
-        if kind == "json":
+        if kind.takes_null:
             return json_value(value)
         if value is None:
             raise PackError(f"{name}: its {column} is null")
-        if kind == "array":
-            return _as_array(name, column, field, value)
-        if kind == "int":
-            return int(value)
-        return value if isinstance(value, str | bytes | float) else str(value)
+        found: Value = _as_array(name, column, field, value) if kind.is_array else kind.from_python(field, value)
+        return found
 
 
 def _decode_names(fields: Any) -> None:
@@ -308,6 +305,12 @@ def columns_of(title: str, schema: Any, box_format: BoxFormat | None = None) -> 
     return DeclaredColumns(fields, classes)
 
 
+def file_columns(schema: Any) -> tuple[str, ...]:
+    """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of a file."""
+    is_struct = optional("pyarrow", "packing Parquet and Arrow files").types.is_struct
+    return tuple(field.name for field in schema if is_struct(field.type) and {"bytes", "path"} <= {inner.name for inner in field.type})
+
+
 class DeclaredColumns:
     """Columns that are fields by their names. It has the attributes and methods of `ArrowColumns`.
 
@@ -346,7 +349,7 @@ class DeclaredColumns:
             raise PackError(f"its {field.name!r} is no value of {field}: {brief(error)}") from error
 
     def _value(self, field: Field, value: Any, file: str) -> Value:
-        if field.kind in ("image", "mask"):
+        if field.handler.is_picture:
             held = value or {}
             if held.get("bytes") is not None:
                 return bytes(held["bytes"])
@@ -357,7 +360,5 @@ class DeclaredColumns:
                 raise PackError(f"its {field.name!r}: {path} cannot be read: {error.strerror or error}") from error
         if value is None:
             raise PackError(f"its {field.name!r} is null")
-        if field.kind == "json":
-            value = parse_json(value)
-        found: Value = value if field.kind == "bytes" else from_json(field, value)
+        found: Value = field.handler.from_exported(field, value)
         return found

@@ -29,6 +29,7 @@ from fastload.common.files import FILE_BYTES, read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
 from fastload.packing.images import Pixels, to_rgb
 from fastload.packing.options import BoxFormat
+from fastload.packing.sources.names import IMAGE_KEYS, LABEL_KEYS
 from fastload.packing.sources.object_column import (
     box_member,
     class_names,
@@ -38,7 +39,7 @@ from fastload.packing.sources.object_column import (
     object_members,
     object_notices,
 )
-from fastload.packing.sources.protocol import IMAGE_KEYS, LABEL_KEYS, Item, Value, first_readable
+from fastload.packing.sources.protocol import Choice, Item, Value, first_readable
 from fastload.store import BOX_SIDES, Field
 
 TV_MODULE = "torchvision.tv_tensors"
@@ -96,18 +97,7 @@ def value_of(field: Field, value: Any) -> Any:
     """A spatial value as `Item.values` has it."""
     if field.is_rgb and _is_picture(value):
         return np.asarray(value.convert("RGB"))
-    array = _array(value)
-    if field.kind == "image" and _tv_class(value) == "Image":
-        array = array.transpose(1, 2, 0)
-        return np.ascontiguousarray(array[:, :, 0] if array.shape[2] == 1 else array)
-    if field.kind == "mask" and array.ndim == 3 and array.shape[0] == 1:
-        return array[0]
-    return array[:, None] if field.kind == "keypoints" and array.ndim == 2 else array
-
-
-def empty_value(field: Field) -> Any:
-    """The value without rows of a field of any number of rows: a target without its key means it."""
-    return [] if field.kind == "instances" else np.zeros((0, *field.row_shape), field.stored_dtype)
+    return field.handler.from_array(_array(value), is_tv_image(value))
 
 
 def _spatial_field(name: str, values: Sequence[Any], boxes: Sequence[int], owner: str) -> Field | None:
@@ -329,7 +319,7 @@ class DatasetSource:
             for name, value in found.items():
                 objects = self._objects.get(name)
                 values |= {name: self._value(name, value)} if objects is None else objects.values(self.name(position), value)
-            values |= {name: empty_value(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
+            values |= {name: field.handler.empty(field) for name, field in self._spatial.items() if name not in values and field.is_varying}
             values |= {name: [] for name in self._lists if name not in values}
             raw = item if image_key is None else item[image_key]
             if _is_pil(raw) and raw.mode != "L":
@@ -342,7 +332,7 @@ class DatasetSource:
         if field is None:
             return _plain(value)
         found = value_of(field, value)
-        if field.kind == "mask" and field.dtype == "uint8" and found.dtype.itemsize > 1 and found.max(initial=0) > 255:
+        if field.handler.holds_labels and field.dtype == "uint8" and found.dtype.itemsize > 1 and found.max(initial=0) > 255:
             raise PackError(
                 f"its {name!r} has the label {found.max()}, and the first {_LOOKED_AT} samples have labels of 8 bits: give masks with such "
                 "labels as uint16 or int32"
@@ -473,3 +463,9 @@ def _image(value: Any, name: str) -> bytes | Pixels:
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
         raise PackError(f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, height, width)")
     return np.ascontiguousarray(array)
+
+
+OBJECT = Choice(
+    lambda given: hasattr(given.source, "__getitem__") and hasattr(given.source, "__len__") and not isinstance(given.source, str),
+    lambda given: DatasetSource(given.source, given.boxes),
+)

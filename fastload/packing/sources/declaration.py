@@ -1,19 +1,14 @@
-"""Description of a dataset's fields and classes, and their values as JSON: `unpack` and `export` write them, and the sources of those files
-read them.
+"""Description of a dataset's fields and classes, and lines of JSON: `unpack` and `export` write them, and the sources of those files read
+them. `fastload.store.kinds` has the form of each value.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.packing.sources.protocol import IMAGE_FIELD
@@ -24,25 +19,11 @@ _UTF8_MOST = 4
 """Bytes of a character."""
 
 
-def as_json(field: Field, value: Any) -> Any:
-    """A value of `StoredSample.values` as JSON holds it, NaN and infinities as floats; bytes in base64.
-
-    Floats of 32 and 16 bits are the shortest decimals that give the same float.
-    """
-    if field.kind == "json":
-        return json.loads(value)
-    if field.kind == "bytes":
-        return base64.b64encode(value).decode("ascii")
-    if field.kind == "polygons":
-        return [[decimals(part.reshape(-1)) for part in parts] for parts in value]
-    return decimals(value) if isinstance(value, np.ndarray | np.generic) else value
-
-
 def as_line(values: dict[str, Any], index: int, instead: str, *, allow_nan: bool = True) -> str:
     """The JSON of a sample's values on one line, without a line break.
 
     Args:
-        values: values as `as_json` makes them.
+        values: values as `FieldKind.to_json` makes them.
         index: index of the sample, for a message.
         instead: another format that can hold such a sample, for a message.
         allow_nan: True if floats may be no numbers.
@@ -57,16 +38,6 @@ def as_line(values: dict[str, Any], index: int, instead: str, *, allow_nan: bool
     return line
 
 
-def decimals(values: npt.NDArray[Any] | np.generic) -> Any:
-    """Numbers as lists of Python's, those of fewer than 64 bits as the shortest decimals that give the same float."""
-    array = np.asarray(values)
-    if array.dtype.kind == "f" and array.dtype.itemsize < 8 and array.size:
-        short = array.astype("U32").astype(np.float64)
-        with np.errstate(over="ignore"):
-            array = np.where(short.astype(array.dtype) == array, short, array.astype(np.float64))
-    return array.tolist()
-
-
 def finite(value: Any) -> Any:
     """Value with None for floats that JSON does not have."""
     if isinstance(value, float):
@@ -74,48 +45,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
     return [finite(each) for each in value] if isinstance(value, list) else value
-
-
-def from_json(field: Field, value: Any) -> Any:
-    """The value of a field, of a kind that is no picture, as `Item.values` has it, from `as_json`.
-
-    What a value must be beyond its form is checked when it is stored.
-
-    Raises:
-        ValueError: it is no such value.
-    """
-    if field.kind == "bytes":
-        return _bytes(value)
-    if field.kind == "array" or (field.is_varying and field.kind not in ("instances", "polygons")):
-        return np.empty((0, *field.row_shape), field.dtype) if field.is_varying and value == [] else _array(field, value)
-    if field.kind in ("instances", "polygons") and not isinstance(value, list):
-        raise ValueError(f"{field.kind} are a list")
-    if field.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return value
-
-
-def _bytes(value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise ValueError("bytes are a text in base64")
-    try:
-        return base64.b64decode(value, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"it is no base64: {error}") from None
-
-
-def _array(field: Field, value: Any) -> npt.NDArray[Any]:
-    """Nested lists of numbers as an array; ragged ones raise ValueError, and numbers beyond 64 bits OverflowError."""
-    if not isinstance(value, list | int | float):
-        raise ValueError("an array is a list of numbers, or of lists of them")
-    found = np.array(value)
-    if found.dtype.kind in "fO" and np.dtype(field.dtype).kind in "iu" and found.size:
-        numbers = np.array(value, object)  # NumPy makes floats of whole numbers of which some need all 64 bits
-        if all(type(each) is int for each in numbers.reshape(-1)):
-            found = np.array(value, field.dtype)
-    if found.dtype.kind not in "biuf":
-        raise ValueError("there are other values than numbers in it")
-    return found
 
 
 LABEL = "label"
@@ -150,4 +79,4 @@ def image_of(schema: Schema) -> Field:
 
 def is_label(field: Field) -> bool:
     """Returns True if a field is the label, which files of samples have apart from other numbers."""
-    return field.name == LABEL and field.kind == "int"
+    return field.name == LABEL and field.handler.can_label

@@ -26,7 +26,7 @@ from fastload.packing.sources.annotated import MASK_EXTENSIONS, files_in, subfol
 from fastload.packing.sources.coco import annotation_files, coco_source
 from fastload.packing.sources.folder import FolderSource
 from fastload.packing.sources.masked import IMAGE_FOLDERS, MASK_FOLDERS, ade20k_source, cityscapes_source, pairs_source
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Source
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, Choice, Given, Source
 from fastload.packing.sources.voc import voc_segmentation_source, voc_source
 from fastload.packing.sources.yolo import YAML_NAMES, yolo_source
 
@@ -218,3 +218,21 @@ _OPENERS: dict[Format, Callable[[str, LayoutOptions], Source]] = {
     "ade20k": ade20k_source,
     "pairs": pairs_source,
 }
+
+
+def _open_named(given: Given) -> Source:
+    named = given.options.layout
+    if named is None or not isinstance(given.source, str) or given.options.table is not None or given.options.lmdb is not None:
+        raise ArgumentError("format, annotations, masks and split (--format, ...) are for one folder, or one file that describes it")
+    return layout_source(given.path, named)
+
+
+def _open_file(given: Given) -> Source:
+    found = recognised_source(given.path)
+    assert found is not None
+    return found
+
+
+NAMED = Choice(lambda given: given.options.layout is not None, _open_named)
+FOLDER = Choice(lambda given: given.is_folder, lambda given: recognised_source(given.path) or class_folders(given.path))
+FILE = Choice(lambda given: recognised(given.path) is not None, _open_file)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastload.errors import PackError
 from fastload.packing.sources import shards as codecs
-from fastload.packing.sources.protocol import Value
+from fastload.packing.sources.protocol import Choice, Value
 from fastload.packing.sources.shards import ROWS_MOST, Column, Decode, RowFile, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, parse_json, shown
 from fastload.store.field import Kind
@@ -155,3 +155,6 @@ def _array(data: bytes, order: str, names: list[str]) -> Value:
         raise ValueError(f"a shape of {count:,} sides")
     shape = struct.unpack_from(f"{order}{count}I", data, 8)
     return codecs.array_of(data, _dtype(names, code), shape, 8 + 4 * count)
+
+
+FOLDER = Choice(lambda given: "chunks" in given.index, lambda given: litdata_source(given.path, given.index))

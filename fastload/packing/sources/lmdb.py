@@ -9,17 +9,19 @@ meanwhile.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import PackError
+from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import LmdbOptions, split_pattern
-from fastload.packing.sources.protocol import HEAD, FileRanges, Item, Place, Value, file_stamp, is_picture
+from fastload.packing.sources.names import HEAD, is_picture
+from fastload.packing.sources.protocol import Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp
 from fastload.packing.summary import Notice, Notices
 from fastload.store import Field
 from fastload.store.field import Kind
@@ -241,10 +243,8 @@ class LmdbSource:
                 values.append(self._label(position))
             except (PackError, OSError):  # noqa: PERF203
                 continue  # an error of that sample, when it is packed
-        for kind in ("int", "text"):
-            if values and all(_is(value, kind) for value in values):
-                return "int" if kind == "int" else "text"
-        return "bytes"
+        narrow = (kind for kind, parse in _LABELS.items() if values and all(_parses(parse, value) for value in values))
+        return next(narrow, "bytes")
 
     def _label(self, position: int) -> bytes:
         number = int(self._images[position, 0])
@@ -284,20 +284,31 @@ class LmdbSource:
         values: dict[str, Value] = {}
         if self.fields:
             label = self._label(position)
-            if not _is(label, self._kind):
+            if not _parses(_LABELS[self._kind], label):
                 raise PackError(f"{self.name(position)}: its label {label[:40]!r} is not {self._kind}, as the others are")
-            values["label"] = int(label) if self._kind == "int" else label.decode("utf-8") if self._kind == "text" else label
+            values["label"] = _LABELS[self._kind](label)
         return Item(self.name(position), self._ranges.read(0, offset, size), values)
 
 
-def _is(value: bytes, kind: str) -> bool:
-    if kind == "int":
-        return re.fullmatch(rb"\s*[+-]?[0-9]{1,18}\s*", value) is not None
-    if kind == "text":
-        try:
-            value.decode("utf-8")
-        except UnicodeDecodeError:
-            return False
+def _int_label(value: bytes) -> int:
+    if re.fullmatch(rb"\s*[+-]?[0-9]{1,18}\s*", value) is None:
+        raise ValueError("it is no whole number")
+    return int(value)
+
+
+_LABELS: dict[Kind, Callable[[bytes], Value]] = {
+    "int": _int_label,
+    "text": lambda value: value.decode("utf-8"),
+    "bytes": lambda value: value,
+}
+"""Parsers of labels, of the narrowest kind first; each raises ValueError for what it does not take."""
+
+
+def _parses(parse: Callable[[bytes], Value], value: bytes) -> bool:
+    try:
+        parse(value)
+    except ValueError:
+        return False
     return True
 
 
@@ -321,3 +332,19 @@ class _Numbered:
         """The keys in the order of their numbers."""
         table = np.array(self._rows, np.int64).reshape(-1, 3)
         return table[np.argsort(table[:, 0], kind="stable")]
+
+
+def _file(given: Given) -> str:
+    """The LMDB file that a path names: x.lmdb, x.mdb, or the data.mdb of a folder; "" for no such file."""
+    inner = os.path.join(given.path, "data.mdb")
+    if given.is_folder and os.path.isfile(inner):
+        return inner
+    return given.path if given.path.lower().endswith((".lmdb", ".mdb")) and os.path.isfile(given.path) else ""
+
+
+def _refuse_patterns(given: Given) -> Source:
+    raise ArgumentError("key_pattern and label_pattern (--key-pattern, --label-pattern) are for an LMDB file")
+
+
+PATTERNS_OF_ANOTHER = Choice(lambda given: given.options.lmdb is not None and not _file(given), _refuse_patterns)
+FILE = Choice(lambda given: bool(_file(given)), lambda given: LmdbSource(_file(given), given.options.lmdb or LmdbOptions()))

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastload.errors import PackError
 from fastload.packing.sources import shards as codecs
-from fastload.packing.sources.protocol import Value
+from fastload.packing.sources.protocol import Choice, Value
 from fastload.packing.sources.shards import ROWS_MOST, Column, Decode, RowFile, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.field import Kind
@@ -132,3 +132,6 @@ def _array(data: bytes, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | No
             raise ValueError("it ends inside its shape")
         shape, at = tuple(np.frombuffer(data[at:end], side).tolist()), end
     return codecs.array_of(data, dtype, shape, at)
+
+
+FOLDER = Choice(lambda given: "shards" in given.index, lambda given: mds_source(given.path, given.index))

@@ -102,9 +102,9 @@ class ObjectColumn:
 
     def _value(self, name: str, member: str, field: Field, entries: list[Any]) -> Value:
         what = f"{name}: its {self._column}.{member}"
-        if field.kind == "boxes":
+        if field.handler.owns_objects:
             return box_rows([_listed(box) for box in entries], field.format, what)
-        if field.kind == "json":
+        if field.handler.takes_null:
             return json_value(entries)
         if field.dtype.startswith("float"):
             return numbers(entries, None, what).astype(field.dtype)

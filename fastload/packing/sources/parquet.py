@@ -20,8 +20,9 @@ from fastload.common.files import open_regular, read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.packing.options import BoxFormat
-from fastload.packing.sources.arrow_columns import brief, columns_of, python_value
-from fastload.packing.sources.protocol import Item, NumberedInFiles, file_stamp
+from fastload.packing.sources.arrow_columns import brief, columns_of, file_columns, python_value
+from fastload.packing.sources.protocol import UNKNOWN, Files, Item, NumberedInFiles, file_stamp
+from fastload.packing.sources.tar import expand_all
 
 _KEPT = 4
 """Row groups that stay decoded."""
@@ -48,10 +49,11 @@ class ParquetSource(NumberedInFiles):
         self._groups: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._schema: Any = None
         self._starts: list[tuple[int, int, int]] = []  # (file, row group, first row in the file), of each row group
+        self._with_files: set[tuple[int, int]] = set()  # row groups in which pictures may lie in files of their own
         firsts = [0]
-        for number, path in enumerate(paths):
+        for number in range(len(paths)):
             row = 0
-            for group, rows in enumerate(self._row_groups(path)):
+            for group, rows in enumerate(self._row_groups(number)):
                 self._starts.append((number, group, row))
                 firsts.append(firsts[-1] + rows)
                 row += rows
@@ -65,12 +67,15 @@ class ParquetSource(NumberedInFiles):
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
-    def _row_groups(self, path: str) -> list[int]:
+    def _row_groups(self, number: int) -> list[int]:
         """The rows of each row group; notes the schema, or compares it."""
+        path = self.paths[number]
         with self._open(path) as file:
             schema, meta = file.schema_arrow, file.metadata
             sizes = [meta.row_group(group).total_byte_size for group in range(meta.num_row_groups)]
             rows = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+            held = {f"{name}.bytes" for name in file_columns(schema)}
+            self._with_files |= {(number, group) for group in range(meta.num_row_groups) if not _holds_all(meta.row_group(group), held)}
         if max(sizes, default=0) > _GROUP_MOST or min([*sizes, *rows], default=0) < 0:
             raise PackError(f"{path}: a row group of {max(sizes):,} bytes, more than the limit of {_GROUP_MOST:,}")
         if self._schema is None:
@@ -107,7 +112,8 @@ class ParquetSource(NumberedInFiles):
         return number, row
 
     def stamp(self, position: int) -> tuple[int, int]:
-        return file_stamp(self.paths[self._place(position)[0]])
+        number, group, _, _ = self._place(position)
+        return UNKNOWN if (number, group) in self._with_files else file_stamp(self.paths[number])
 
     def read(self, position: int) -> Item:
         number, group, row, _ = self._place(position)
@@ -140,3 +146,16 @@ class ParquetSource(NumberedInFiles):
         if isinstance(value, dict):
             value, path = value["bytes"], value["path"]
         return read_regular(self._columns.beside(name, self.paths[number], path)) if value is None else bytes(value)
+
+
+def _holds_all(group: Any, columns: set[str]) -> bool:
+    """Returns True if the statistics of a row group say that no value of some columns is null."""
+    found = [group.column(number) for number in range(group.num_columns)]
+    facts = [each.statistics for each in found if each.path_in_schema in columns]
+    return all(each is not None and each.has_null_count and each.null_count == 0 for each in facts)
+
+
+FILES = Files(
+    lambda path: path.lower().endswith(".parquet"), lambda patterns, boxes: ParquetSource(expand_all(patterns, "Parquet file"), boxes)
+)
+FOLDER = FILES.in_folder()

@@ -1,8 +1,26 @@
-"""The protocol that every source satisfies, its samples, and the parts that several sources share.
+"""The contract of a source: what `pack`, `attach` and `append` ask of it, and how a source is chosen. Then, what several sources share.
 
-A source is an ordered sequence of samples that can be read at any position, so that the packer may shuffle, resume and read ahead. Shared
-parts are the naming of samples by their number in one of several files, ranges of bytes that any thread reads at any position, and the
-choice of a sample's image and label where the source does not name them.
+1. **Positions.** A source is an ordered sequence. `len()`, `fields`, `classes` and the optional attributes are settled when the object
+   exists, but for `notices`. A constructor raises PackError if the source is wrong as a whole.
+2. **Samples.** `read(position)` gives the same `Item` for the same position at every call: the packer shuffles, reads ahead and resumes. It
+   raises PackError or OSError if this sample cannot be read; `on_error` then decides.
+3. **Threads.** If `concurrent` is true, several threads call `read` at once; else one thread does. All other methods may be called by any
+   thread at any time.
+4. **Fields.** Every item has a value for each of `fields` by its name, of the field's kind (`Item`). `fields` leaves out the image. A field
+   called `label` is an index into `classes` if these are not None.
+5. **Names.** `name(position)` is for messages: a path, or "title, sample n". It reads nothing. Two samples should have two names: a resume
+   compares them, and a shuffle orders samples by them.
+6. **Places.** A source with `place` (`Placed`) says which bytes of which file an image is; `attach` needs it, `pack` does not.
+7. **Resume.** A source with `key`, `stamp` and `fields_of` (`Traced`) says what a sample is made from, so that a resume finds what has
+   changed without reading it. Where `stamp` returns UNKNOWN, and for a source without these methods, the resume reads each sample that is
+   written already, and compares image and fields. No sample is taken for unchanged on its name alone. (NOTE [ pack: what a resume checks ])
+8. **Optional attributes.** `attribute_of` reads them; `ABSENT` has what it means that one is not there.
+9. **Processes.** A cluster opens the source again on each node, from its path and options; an object that the user passed is pickled.
+10. **Choice.** `fastload.packing.sources.CHOICES` is an ordered list of `Choice`: the first whose `recognise` is true opens the source.
+    Each module of a source has its own; an object that satisfies `Source` needs none. An entry may recognise what cannot be packed: its
+    `open` then raises the PackError that says why, and what to do.
+
+docs/guide/sources.md has a whole source as an example.
 """
 
 from __future__ import annotations
@@ -10,16 +28,261 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy.typing as npt
 
-from fastload.common.files import FILE_BYTES, open_regular
+from fastload.common.files import FILE_BYTES, open_regular, read_regular
 from fastload.errors import PackError
 from fastload.packing.images import Pixels
+from fastload.packing.options import BoxFormat, SourceOptions
 from fastload.store import Field, Schema
+from fastload.store.checked import JSON_BYTES, get_object, parse_json
+
+T = TypeVar("T")
+Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
+
+IMAGE_FIELD = "image"
+"""Name of the first image's field."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnOn:
+    """The picture on which a sample's annotations were drawn, as its source knows it.
+
+    See NOTE [ annotations: the picture that they were drawn on ].
+
+    Attributes:
+        size: its (height, width) by the source's files; None: they do not say it.
+        upright: True: it is the image turned upright by its EXIF orientation; None: by `size`, if anything.
+        file: the file that has the size, for messages.
+    """
+
+    size: tuple[int, int] | None = None
+    upright: bool | None = None
+    file: str = ""
+
+
+@dataclass(slots=True)
+class Item:
+    """One sample as its source has it.
+
+    Attributes:
+        name: name of the sample in messages: a path, or "source, sample n".
+        image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
+        values: its other fields by name; the same names for every sample of a source. Of the kinds of `fastload.store.Field`: an image is
+            as `image`, or pixels uint16, or of 1 or 4 channels, as its field says. A mask is labels (height, width) of whole numbers, or
+            the bytes of a PNG, TIFF, ... of them. Boxes are an array of rows in the field's format. Keypoints are (number, K, 2 or 3).
+            Instances are a list: of COCO's run lengths (a dict of size and counts), of masks, or of lists of polygons. Polygons are a list
+            of lists of parts, each a flat list of x and y. An array of any number of rows is an array, or a list of them.
+        objects: names of the rows of boxes in messages, such as "annotation 17"; (): the rows have numbers only.
+        notices: kinds of losses in reading the image, as `fastload.packing.summary` names them.
+        drawn_on: the picture on which values that lie in the image were drawn; None: the image as it is.
+    """
+
+    name: str
+    image: bytes | Pixels
+    values: dict[str, Value] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    drawn_on: DrawnOn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The bytes of a regular file that are one sample's image, whole and unchanged.
+
+    Attributes:
+        path: the file, absolute or as the source was given.
+        offset: place of the image's first byte in the file.
+        size: number of its bytes.
+    """
+
+    path: str
+    offset: int
+    size: int
+
+
+@runtime_checkable
+class Source(Protocol):
+    """An ordered collection of samples; the rules are above."""
+
+    @property
+    def title(self) -> str:
+        """Name of the source in messages: a folder, a file, a Dataset's class."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of every sample besides the image."""
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the labels 0, 1, ...; None when labels are not classes with names."""
+
+    @property
+    def concurrent(self) -> bool:
+        """True if several threads may call `read` at once."""
+
+    def __len__(self) -> int:
+        """The number of samples."""
+
+    def name(self, position: int) -> str:
+        """Name of the sample at a position in messages."""
+
+    def read(self, position: int) -> Item:
+        """The sample at a position, 0 <= position < len()."""
+
+
+@runtime_checkable
+class Placed(Source, Protocol):
+    """A source that knows where its images lie."""
+
+    def place(self, position: int) -> Place | None:
+        """Place of a sample's image; the bytes there are `read(position).image`. It does not read the image.
+
+        None: this sample's image does not lie in one piece as bytes of a file. Raises OSError or PackError where `read` would.
+        """
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """Optional methods of a source, with which a resume need not read what is written already."""
+
+    def key(self, position: int) -> str:
+        """The sample's name, without the path of the source."""
+
+    def stamp(self, position: int) -> tuple[int, int]:
+        """Size in bytes, and modification time in nanoseconds, of all that the sample is read from: several files have a sum and a latest.
+
+        UNKNOWN: the source does not know all of it without reading the sample. Raises OSError.
+        """
+
+    def fields_of(self, position: int) -> dict[str, Value] | None:
+        """The sample's fields besides the image; None if they are known only after reading it, and are part of what `stamp` covers."""
+
+
+UNKNOWN = (-1, -1)
+"""The stamp of a sample that a resume has to read."""
+
+ABSENT: Mapping[str, Any] = MappingProxyType(
+    {
+        "image_field": Field(IMAGE_FIELD, "image"),  # the image is 8-bit RGB; otherwise its Field, called image
+        "label_limits": MappingProxyType({}),  # any label is stored; else the number of classes of masks, and of arrays or ints of labels,
+        # by the field's name: other labels are errors, but for 255 in masks
+        "says_drawn_on": False,  # no item has drawn_on; True: every item has it
+        "notices": (),  # nothing was left out; else `fastload.packing.summary.Notice`s for the summary, read when all is packed
+        "box_format": None,  # there is no column of objects; else the format of the boxes in it
+    }
+)
+"""Attributes that a source may have, and what it means that one is not there."""
+
+
+def attribute_of(source: Source, name: str) -> Any:
+    """An optional attribute of a source; `ABSENT` names them."""
+    return getattr(source, name, ABSENT[name])
+
+
+def schema_of(source: Source) -> Schema:
+    """The schema of a dataset that a source is packed into. Raises ArgumentError if its fields do not go together."""
+    return Schema((attribute_of(source, "image_field"), *source.fields))
+
+
+@dataclass(frozen=True)
+class Given:
+    """The SRC of a pack and the options for reading it. Properties look at the disk when they are first asked.
+
+    Attributes:
+        source: the object itself; a path as a str, with its ``~`` expanded.
+        options: for reading it.
+    """
+
+    source: object
+    options: SourceOptions
+
+    @property
+    def path(self) -> str:
+        """The path; "" if SRC is no path, which no file has."""
+        return self.source if isinstance(self.source, str) else ""
+
+    @property
+    def boxes(self) -> BoxFormat | None:
+        """The format of boxes that the user named."""
+        return None if self.options.objects is None else self.options.objects.box_format
+
+    @cached_property
+    def is_folder(self) -> bool:
+        """True if SRC is the path of a folder."""
+        return os.path.isdir(self.path)
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        """Names of the folders in the folder."""
+        return frozenset(name for name, below in self._listed if below)
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """Names of all else in the folder, sorted."""
+        return tuple(sorted(name for name, below in self._listed if not below))
+
+    @cached_property
+    def index(self) -> dict[str, Any]:
+        """The object in the folder's index.json, as MosaicML Streaming and LitData write it.
+
+        {}: there is none, or it is somebody's own file beside class folders. Raises PackError if it cannot be read, or is no JSON object.
+        """
+        path = os.path.join(self.path, "index.json")
+        if "index.json" not in self.files:
+            return {}
+        try:
+            return get_object(parse_json(read_regular(path, JSON_BYTES)), "its content")
+        except (OSError, ValueError) as error:
+            if self.folders:
+                return {}
+            if isinstance(error, OSError):
+                raise PackError(f"{path}: cannot be read: {error.strerror}") from error
+            raise PackError(f"{path}: it cannot be read as JSON: {error}") from error
+
+    @cached_property
+    def _listed(self) -> list[tuple[str, bool]]:
+        if not self.is_folder:
+            return []
+        with os.scandir(self.path) as entries:
+            return [(entry.name, entry.is_dir()) for entry in entries]
+
+
+class Choice(NamedTuple):
+    """An entry of the ordered list from which a source is chosen."""
+
+    recognise: Callable[[Given], bool]
+    open: Callable[[Given], Source]
+
+
+class Files(NamedTuple):
+    """A kind of files of which one or several are a source, known by their names.
+
+    Attributes:
+        named: returns True for a path of that kind.
+        open: the source of paths and patterns; the user may have named a format of boxes.
+    """
+
+    named: Callable[[str], bool]
+    open: Callable[[list[str], BoxFormat | None], Source]
+
+    def in_folder(self) -> Choice:
+        """The entry for a folder that holds such files, and no folders."""
+
+        def inside(given: Given) -> list[str]:
+            return [str(Path(given.path, name)) for name in given.files if self.named(name)]
+
+        return Choice(lambda given: not given.folders and bool(inside(given)), lambda given: self.open(inside(given), given.boxes))
+
+
+# ---- what several sources share -----------------------------------------------------------------------------------------------------
 
 
 class NumberedInFiles:
@@ -125,9 +388,6 @@ class FileRanges:
         return found
 
 
-T = TypeVar("T")
-Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
-
 IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Endings of the files that torchvision's ImageFolder takes for images, so that both see the same samples."""
 READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
@@ -135,127 +395,9 @@ READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng"
 OTHER_PICTURES = (*READABLE_EXTENSIONS, *".heic .heif .jxl .svg .psd .tga .exr .hdr .dng .cr2 .cr3 .nef .arw .orf .raf .rw2 .dcm".split())
 """Pictures by their name, of types that a folder leaves out."""
 
-IMAGE_KEYS = ("image", "img", "pixels", "jpg", "jpeg", "png", "pixel_values", "0")
-LABEL_KEYS = ("label", "labels", "target", "cls")
-"""Names under which datasets commonly have their images, and their labels."""
 
-IMAGE_FIELD = "image"
-"""Name of the first image's field."""
 FIRST_TRIES = 100
 """Samples that are tried for one that can be read, where a field's kind follows from a sample."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnOn:
-    """The picture on which a sample's annotations were drawn, as its source knows it.
-
-    See NOTE [ annotations: the picture that they were drawn on ].
-
-    Attributes:
-        size: its (height, width) by the source's files; None: they do not say it.
-        upright: True: it is the image turned upright by its EXIF orientation; None: by `size`, if anything.
-        file: the file that has the size, for messages.
-    """
-
-    size: tuple[int, int] | None = None
-    upright: bool | None = None
-    file: str = ""
-
-
-@dataclass(slots=True)
-class Item:
-    """One sample as its source has it.
-
-    Attributes:
-        name: name of the sample in messages: a path, or "source, sample n".
-        image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
-        values: its other fields by name; the same names for every sample of a source. Of the kinds of `fastload.store.Field`: an image is
-            as `image`, or pixels uint16, or of 1 or 4 channels, as its field says. A mask is labels (height, width) of whole numbers, or
-            the bytes of a PNG, TIFF, ... of them. Boxes are an array of rows in the field's format. Keypoints are (number, K, 2 or 3).
-            Instances are a list: of COCO's run lengths (a dict of size and counts), of masks, or of lists of polygons. Polygons are a list
-            of lists of parts, each a flat list of x and y. An array of any number of rows is an array, or a list of them.
-        objects: names of the rows of boxes in messages, such as "annotation 17"; (): the rows have numbers only.
-        notices: kinds of losses in reading the image, as `fastload.packing.summary` names them.
-        drawn_on: the picture on which values that lie in the image were drawn; None: the image as it is.
-    """
-
-    name: str
-    image: bytes | Pixels
-    values: dict[str, Value] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    objects: tuple[str, ...] = ()
-    drawn_on: DrawnOn | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The bytes of a regular file that are one sample's image, whole and unchanged.
-
-    Attributes:
-        path: the file, absolute or as the source was given.
-        offset: place of the image's first byte in the file.
-        size: number of its bytes.
-    """
-
-    path: str
-    offset: int
-    size: int
-
-
-@runtime_checkable
-class Source(Protocol):
-    """An ordered collection of samples.
-
-    Rules: `len()` and `fields` are settled when the object exists; `read` gives the same sample for the same position
-    every time; when `concurrent` is true, `read` may be called by several threads at once; `name` is cheap and needs
-    no read. Failures are PackError (the source is wrong) or OSError (one sample cannot be read). An attribute `notices`, if
-    there is one, holds what the source leaves out (`fastload.packing.summary.Notice`), for the summary. An attribute `image_field`, if
-    there is one, is the Field of the image, called image, where it is not 8-bit RGB. An attribute `label_limits`, if there is one, has the
-    number of classes of masks and of arrays or ints of labels, by the field's name: other labels are errors, but for 255 in masks. An
-    attribute `says_drawn_on`, if there is one and it is True, says that every item has `drawn_on`.
-    """
-
-    @property
-    def title(self) -> str:
-        """Name of the source in messages: a folder, a file, a Dataset's class."""
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The fields of every sample besides the image."""
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        """Names of the labels 0, 1, ...; None when labels are not classes with names."""
-
-    @property
-    def concurrent(self) -> bool:
-        """True if several threads may call `read` at once."""
-
-    def __len__(self) -> int:
-        """The number of samples."""
-
-    def name(self, position: int) -> str:
-        """Name of the sample at a position, for messages."""
-
-    def read(self, position: int) -> Item:
-        """The sample at a position, 0 <= position < len()."""
-
-
-def schema_of(source: Source) -> Schema:
-    """The schema of a dataset that a source is packed into. Raises ArgumentError if its fields do not go together."""
-    image: Field = getattr(source, "image_field", Field(IMAGE_FIELD, "image"))
-    return Schema((image, *source.fields))
-
-
-@runtime_checkable
-class Placed(Source, Protocol):
-    """A source that knows where its images lie."""
-
-    def place(self, position: int) -> Place | None:
-        """Place of a sample's image; the bytes there are `read(position).image`. It does not read the image.
-
-        None: this sample's image does not lie in one piece as bytes of a file. Raises OSError or PackError where `read` would.
-        """
 
 
 def first_readable(read: Callable[[int], T], count: int) -> T:
@@ -279,49 +421,3 @@ def file_stamp(path: str) -> tuple[int, int]:
     """Size and time of change of a file. Raises OSError, or ValueError for what is no path."""
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
-
-
-HEAD = 16
-"""Bytes of a value that `is_picture` looks at."""
-
-_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ", b"P5", b"P6")
-
-
-def is_picture(head: bytes) -> bool:
-    """Returns True if bytes begin as a file of a common picture format: JPEG, PNG, WebP, AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
-    return head.startswith(_BEGINNINGS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP") or head[4:12] == b"ftypavif"
-
-
-def image_name(title: str, names: Sequence[str], sure: Collection[str], possible: Collection[str], preferred: Sequence[str] = ()) -> str:
-    """The name of the value that is the image: a usual name, or else the only one that is sure to be one, or that can be one.
-
-    Args:
-        title: the source, for the message.
-        names: all names, for the message.
-        sure: names of values that are pictures.
-        possible: names of values that are bytes.
-        preferred: names that come before the usual ones.
-
-    Raises:
-        PackError: none can be the image, or several can.
-    """
-    for name in (*preferred, *IMAGE_KEYS):
-        if name in sure or (name in possible and not sure):
-            return name
-    for found in (sure, possible):
-        if len(found) == 1:
-            return next(iter(found))
-    how_many = "several" if sure or possible else "none"
-    raise PackError(f"{title}: {how_many} of {', '.join(names)} can be the image: name one 'image'")
-
-
-def field_name(name: str, label: str | None) -> str:
-    """The field's name of a value that is not the image: ``label`` for the label, and another one for what is called image and is none."""
-    return "label" if name == label else "image_field" if name == "image" else name
-
-
-def label_name(integers: Collection[str], names: Collection[str], preferred: Sequence[str] = ()) -> str | None:
-    """The name of the value that becomes the field ``label``: one of that name, or else integers of a usual name."""
-    if "label" in names:
-        return "label"
-    return next((name for name in (*preferred, *LABEL_KEYS) if name in integers), None)

@@ -17,23 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.protocol import (
-    FileRanges,
-    Item,
-    NumberedInFiles,
-    Place,
-    Value,
-    field_name,
-    file_stamp,
-    first_readable,
-    image_name,
-    label_name,
-)
+from fastload.packing.sources.names import field_name, image_name, label_name
+from fastload.packing.sources.protocol import FileRanges, Item, NumberedInFiles, Place, Value, file_stamp, first_readable
 from fastload.store import Field
-from fastload.store.checked import JSON_BYTES, Bad, get_object, get_str, parse_json, shown
+from fastload.store.checked import Bad, get_str, parse_json, shown
 from fastload.store.field import Kind
+from fastload.store.kinds import KINDS
 
 Decode = Callable[[bytes], Value]
 Array = npt.NDArray[Any]
@@ -127,21 +117,6 @@ def flat_array(dtype: np.dtype[Any]) -> Decode:
     return decode
 
 
-def read_index(folder: str) -> dict[str, Any]:
-    """The object in a folder's index.json.
-
-    Raises:
-        PackError: it cannot be read, or is no JSON object.
-    """
-    path = os.path.join(folder, "index.json")
-    try:
-        return get_object(parse_json(read_regular(path, JSON_BYTES)), "its content")
-    except OSError as error:
-        raise PackError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise PackError(f"{path}: it cannot be read as JSON: {error}") from error
-
-
 def leads_out(name: str) -> bool:
     """Returns True for a name that a file of a dataset gives, and that is no path below a folder. Links in the folder lead anywhere."""
     return not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/")
@@ -222,11 +197,11 @@ class RowSource(NumberedInFiles):
 
     def _field(self, place: int) -> Field:
         column, name = self._columns[place], self._names[place]
-        if column.kind == "array":
+        if KINDS[column.kind].is_array:
             value = first_readable(lambda position: self._values(position)[name], len(self))
             assert isinstance(value, np.ndarray)
             return Field(name, "array", shape=value.shape, dtype=value.dtype.name)
-        return Field(name, "bytes" if column.kind == "image" else column.kind)
+        return Field(name, "bytes" if KINDS[column.kind].is_image else column.kind)
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -306,10 +281,10 @@ def _image_and_label(title: str, columns: Sequence[Column]) -> tuple[str, str | 
         PackError: none can be the image, or several can; or a second one holds pixels.
     """
     names = [column.name for column in columns]
-    sure = [column.name for column in columns if column.kind == "image"]
-    image = image_name(title, names, sure, [*sure, *(column.name for column in columns if column.kind == "bytes")])
+    sure = [column.name for column in columns if KINDS[column.kind].is_image]
+    image = image_name(title, names, sure, [*sure, *(column.name for column in columns if KINDS[column.kind].can_be_file)])
     for column in columns:
         if column.encoding == "pil" and column.name != image:
             raise PackError(f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the image {image!r}")
     rest = [column for column in columns if column.name != image]
-    return image, label_name([column.name for column in rest if column.kind == "int"], [column.name for column in rest])
+    return image, label_name([column.name for column in rest if KINDS[column.kind].can_label], [column.name for column in rest])

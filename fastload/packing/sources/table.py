@@ -22,29 +22,15 @@ from typing import Any, cast
 import numpy as np
 
 from fastload.common.files import read_regular
-from fastload.errors import PackError
+from fastload.errors import ArgumentError, PackError
 from fastload.packing.options import TableOptions
 from fastload.packing.sources.annotated import box_rows, label_map_of, numbers, some_are_deep, whole_numbers
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, Item, Place, Value, file_stamp
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, OTHER_PICTURES, Choice, Given, Item, Place, Source, Value, file_stamp
 from fastload.packing.summary import INDEX, NO_LABEL, SPACES, Notice, Notices
 from fastload.store import BOX_SIDES, Field
 from fastload.store.checked import parse_json
 from fastload.store.field import Kind
-
-
-def parse_cell(cell: str, kind: str) -> Value:
-    """The value of a cell in a column of kind int, float, json or text. Raises ValueError if it is not of that kind."""
-    if kind == "int":
-        number = int(cell)
-        if not -(2**63) <= number < 2**63:
-            raise ValueError("does not fit 64 bits")
-        return number
-    if kind == "float":
-        return float(cell)
-    if kind == "json":
-        value: Value = parse_json(cell.strip())
-        return value
-    return cell
+from fastload.store.kinds import KINDS
 
 
 def is_number(cell: str) -> bool:
@@ -105,13 +91,12 @@ class TypedColumn:
 
     def __init__(self, name: str, kind: str, cells: list[str], folder: str, boxes: str) -> None:
         """`folder`: that paths are relative to; `boxes`: the table's column of boxes, to which labels belong; "": there is none."""
-        self._kind = kind
         self._cells = cells
         self._folder = folder
         if kind in FILE_KINDS:
             deep = some_are_deep([self.path(row) for row in range(len(cells))])
-            dtype = "uint16" if deep else "uint8"
-            self.field = Field(name, "mask", dtype) if kind == "mask" else Field(name, "image", dtype, (1,) if deep else (3,))
+            shape = () if KINDS[kind].holds_labels else (1,) if deep else (3,)
+            self.field = Field(name, cast(Kind, kind), "uint16" if deep else "uint8", shape)
         elif kind in BOX_KINDS:
             self.field = Field(name, "boxes", format=BOX_KINDS[kind])
         else:
@@ -124,14 +109,14 @@ class TypedColumn:
     @property
     def is_file(self) -> bool:
         """True if its cells name files."""
-        return self._kind in FILE_KINDS
+        return self.field.handler.is_picture
 
     def value(self, position: int, what: str) -> Value:
         """The value of a cell; `what` is what to call it in messages. Raises PackError, or MissingLibrary."""
         if self.is_file:
             if not self._cells[position].strip():
                 raise PackError(f"{what}: no path")
-            if self._kind == "mask":
+            if self.field.handler.holds_labels:
                 return label_map_of(self.path(position), what, self.field.dtype)
             try:
                 return read_regular(self.path(position))
@@ -141,16 +126,16 @@ class TypedColumn:
             found = parse_json(self._cells[position].strip() or "[]")
         except ValueError as error:
             raise PackError(f"{what}: no JSON list: {error}") from None
-        if self._kind == "floats":
+        if self.field.dtype == "float32" and self.field.handler.is_array:
             return numbers(found, None, what).astype(np.float32)
-        if self._kind not in BOX_KINDS:
+        if not self.field.handler.owns_objects:
             return whole_numbers(found, "int64", what)
         if not isinstance(found, list):
             raise PackError(f"{what}: no list of boxes")
         return box_rows([found] if found and not isinstance(found[0], list) else found, self.field.format, what)  # [...]: one box alone
 
 
-KINDS = ("int", "float", "text", "json", *TYPED_KINDS)
+COLUMN_KINDS = ("int", "float", "text", "json", *TYPED_KINDS)
 PATH_NAMES = frozenset(
     "path file filename filepath fname image img imagepath imgpath imagefile imgfile imagefilename imagename imgname imagefilepath "
     "relativepath relpath filenames paths images".split()
@@ -257,8 +242,8 @@ class _Table:
                 kinds.append(None)
                 continue
             name, kind = _split_kind(cell)
-            if kind and kind not in KINDS:
-                raise PackError(f"{self.path}, line 1: column {cell!r}: a kind is one of {', '.join(KINDS)}")
+            if kind and kind not in COLUMN_KINDS:
+                raise PackError(f"{self.path}, line 1: column {cell!r}: a kind is one of {', '.join(COLUMN_KINDS)}")
             names.append(name)
             kinds.append(kind or None)
         paths = self._path_column(names) if self.options.path_column is not None or "image" not in kinds else kinds.index("image")
@@ -486,7 +471,8 @@ class TableSource:
 
     def _parse(self, cell: str, kind: str, name: str, line: int) -> Value:
         try:
-            return parse_cell(cell, kind)
+            value: Value = KINDS[kind].parse_cell(cell)
+            return value
         except ValueError as error:
             raise PackError(f"{self.title}, line {line}: column {name!r}: {cell!r} is not {kind}: {error}") from error
 
@@ -529,3 +515,16 @@ class TableSource:
                 f"line {self._lines[position]} of {self.title} has the path {cell!r}, and the file is called {cell.strip()!r}: take the "
                 "spaces out of the table, where they belong to the cell"
             ) from None
+
+
+def is_table(path: str) -> bool:
+    """Returns True for the name of a table's file."""
+    return path.lower().endswith((".csv", ".tsv"))
+
+
+def _refuse_columns(given: Given) -> Source:
+    raise ArgumentError("path_column, label_column and header (--path-column, --label-column, --no-header) are for a .csv or .tsv")
+
+
+FILE = Choice(lambda given: is_table(given.path), lambda given: TableSource(given.path, given.options.table or TableOptions()))
+COLUMNS_OF_ANOTHER = Choice(lambda given: given.options.table is not None, _refuse_columns)

@@ -19,8 +19,21 @@ from fastload.common.files import FILE_BYTES, open_regular
 from fastload.errors import PackError, SampleError
 from fastload.packing.images import read_npy
 from fastload.packing.sources.annotated import BOXES, MASK_NAMES, is_deep, label_map_in
-from fastload.packing.sources.declaration import declared, from_json, image_of, is_label
-from fastload.packing.sources.protocol import FIRST_TRIES, FileRanges, Item, Place, Source, Value, file_stamp, first_readable, title_of
+from fastload.packing.sources.declaration import declared, image_of, is_label
+from fastload.packing.sources.protocol import (
+    FIRST_TRIES,
+    Choice,
+    FileRanges,
+    Files,
+    Given,
+    Item,
+    Place,
+    Source,
+    Value,
+    file_stamp,
+    first_readable,
+    title_of,
+)
 from fastload.packing.summary import MEMBERS, Notice, Notices
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
@@ -53,7 +66,7 @@ class Tars:
 
     def __init__(self, patterns: list[str]) -> None:
         self.title = title_of(patterns)
-        self.paths = [path for pattern in patterns for path in expand(pattern)]
+        self.paths = expand_all(patterns, "tar file")
         self.left_out = Notices()
         self.samples: list[tuple[int, str, tuple[Member, ...]]] = []
         self.comments: set[str] = set()
@@ -138,23 +151,28 @@ def expand(pattern: str, what: str = "tar file") -> list[str]:
     return [pattern]
 
 
+def expand_all(patterns: list[str], what: str) -> list[str]:
+    """The files that patterns stand for, as `expand` has them."""
+    return [path for pattern in patterns for path in expand(pattern, what)]
+
+
 def member_value(name: str, extension: str, data: bytes) -> Value:
     """The value of a member, by the last part of its extension. Raises PackError, which names sample and member."""
-    kind = extension.rpartition(".")[2]
+    ending = extension.rpartition(".")[2]
     try:
-        if kind == "cls":
+        if ending == "cls":
             return int(data)
-        if kind == "txt":
+        if ending == "txt":
             return data.decode("utf-8")
-        if kind == "json":
+        if ending == "json":
             value: Value = parse_json(data)
             return value
-        if kind == "npy":
+        if ending == "npy":
             return read_npy(data)
     except ValueError as error:
         what = {"cls": "label that is an integer", "txt": "UTF-8 text", "json": "JSON", "npy": "array without pickle"}
-        shown = f" {data[:40]!r}" if kind == "cls" else ""
-        raise PackError(f"{name}: its .{extension}{shown} is no {what[kind]}: {error}") from error
+        shown = f" {data[:40]!r}" if ending == "cls" else ""
+        raise PackError(f"{name}: its .{extension}{shown} is no {what[ending]}: {error}") from error
     return data
 
 
@@ -234,7 +252,7 @@ def member_names(fields: Iterable[Field]) -> dict[str, str]:
     """By the field's name, the text before the last dot in the extension of its member; only fields with members of their own."""
     found: dict[str, str] = {}
     for field in fields:
-        if field.kind in ("image", "mask") or field.is_varying:
+        if field.handler.member:
             name = re.sub(r"[^a-z0-9_-]", "_", field.name.lower())
             while name in found.values():
                 name += "_"
@@ -298,22 +316,21 @@ class ExportedTar(TarSamples):
         return member_value(self.name(position), *self._data(position, name, endings))
 
     def _field(self, position: int, field: Field, plain: Mapping[str, Any]) -> Value:
-        if field.kind in ("image", "mask"):
-            return self._data(position, self._names[field.name], _PICTURES)[1]
-        if field.kind in ("instances", "polygons"):
-            return self._parsed(position, field, self._value(position, self._names[field.name], ("json",)))
-        if field.is_varying:
-            return self._value(position, self._names[field.name], ("npy",))
+        if member := field.handler.member:
+            if member == "picture":
+                return self._data(position, self._names[field.name], _PICTURES)[1]
+            value = self._value(position, self._names[field.name], (member,))
+            return value if member == "npy" else self._parsed(position, field, value)
         if is_label(field):
             return self._value(position, "", ("cls",))
         if field.name not in plain:
             raise PackError(f"its .json has no value of {field.name!r}")
         value = plain[field.name]
-        return self._parsed(position, field, _with_nan(value) if field.kind == "float" or field.dtype.startswith("float") else value)
+        return self._parsed(position, field, _with_nan(value) if field.dtype.startswith("float") else value)
 
     def _parsed(self, position: int, field: Field, value: Any) -> Value:
         try:
-            found: Value = from_json(field, value)
+            found: Value = field.handler.from_json(field, value)
         except (ValueError, OverflowError) as error:
             raise PackError(f"its {field.name!r} is no value of {field}: {error}") from None
         return found
@@ -388,24 +405,24 @@ class TarSource(TarSamples):
         return image, tuple(sorted(extensions - {image}))
 
     def _field(self, extension: str) -> Field:
-        stem, _, kind = extension.rpartition(".")
+        stem, _, ending = extension.rpartition(".")
         name = _field_name(extension)
-        if stem and kind in IMAGES:
-            return self._picture(extension, stem, kind)
-        if kind == "cls":
+        if stem and ending in IMAGES:
+            return self._picture(extension, stem, ending)
+        if ending == "cls":
             return Field(name, "int")
-        if kind == "txt":
+        if ending == "txt":
             return Field(name, "text")
-        if kind == "json":
+        if ending == "json":
             return Field(name, "json")
-        if kind == "npy":
+        if ending == "npy":
             return self._array_field(extension, stem)
         return Field(name, "bytes")
 
-    def _picture(self, extension: str, stem: str, kind: str) -> Field:
+    def _picture(self, extension: str, stem: str, ending: str) -> Field:
         """The field of a picture beside the image: a mask by its name, or else a further image."""
-        deep = kind == "png" and self._is_deep(extension)
-        if stem in MASK_NAMES and kind in _LOSSLESS:
+        deep = ending == "png" and self._is_deep(extension)
+        if stem in MASK_NAMES and ending in _LOSSLESS:
             return Field(stem, "mask", "uint16" if deep else "uint8")
         return Field(stem.replace(".", "_"), "image", "uint16" if deep else "", (1,) if deep else ())
 
@@ -455,12 +472,24 @@ class TarSource(TarSamples):
             data = self._part(position, number, extension, offset, size)
             if extension == image_extension:
                 image = data
-            elif (field := self._kinds[extension]).kind == "mask":
+            elif (field := self._kinds[extension]).handler.holds_labels:
                 values[field.name] = label_map_in(data, f"{name}: its .{extension}", field.dtype)
             else:
-                values[field.name] = data if field.kind == "image" else member_value(name, extension, data)
+                values[field.name] = data if field.handler.is_image else member_value(name, extension, data)
         return Item(name, image, values)
 
 
 def _field_name(extension: str) -> str:
     return "label" if extension == "cls" else extension.replace(".", "_")
+
+
+COMPRESSIONS = (".gz", ".zst", ".xz", ".bz2")
+
+
+def _refuse_compressed(given: Given) -> Source:
+    raise PackError(f"{given.path}: a compressed tar cannot be read at any position; unpack it to a plain .tar first")
+
+
+FILES = Files(lambda path: path.lower().endswith(".tar"), lambda patterns, _: tar_source(patterns))
+FOLDER = FILES.in_folder()
+COMPRESSED = Choice(lambda given: given.path.lower().endswith((".tgz", *(f".tar{ending}" for ending in COMPRESSIONS))), _refuse_compressed)

@@ -14,6 +14,7 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,19 +22,10 @@ import numpy as np
 from fastload._native import core
 from fastload.common.files import read_regular
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.sources.protocol import (
-    HEAD,
-    FileRanges,
-    Item,
-    NumberedInFiles,
-    Place,
-    Value,
-    field_name,
-    file_stamp,
-    image_name,
-    is_picture,
-    label_name,
-)
+from fastload.packing.sources.declaration import is_label
+from fastload.packing.sources.names import HEAD, field_name, image_name, is_picture, label_name
+from fastload.packing.sources.protocol import Choice, FileRanges, Files, Given, Item, NumberedInFiles, Place, Source, Value, file_stamp
+from fastload.packing.sources.tar import COMPRESSIONS, expand_all
 from fastload.store import Field
 
 BYTES, FLOATS, INTS = 1, 2, 3
@@ -262,7 +254,7 @@ class TFRecordSource(NumberedInFiles):
         self._names = survey.names
         self.fields = survey.fields
         self._kinds = {field.name: field for field in self.fields}
-        counted = any(field.name == "label" and field.kind == "int" for field in self.fields)
+        counted = any(map(is_label, self.fields))
         self.classes: tuple[str, ...] | None = _class_names(os.path.dirname(paths[0])) if counted and "label" in self._names else None
 
     def __len__(self) -> int:
@@ -330,16 +322,16 @@ class TFRecordSource(NumberedInFiles):
 
 def _value(data: bytes, feature: Feature | None, field: Field) -> Value:
     values = values_of(data, feature)
-    if field.kind == "json":
+    if field.handler.takes_null:
         return [value.decode("utf-8") if isinstance(value, bytes) else value for value in values]
-    wanted = field.shape[0] if field.kind == "array" else 1
-    kinds = {"int": INTS, "float": FLOATS, "array": INTS if field.dtype == "int64" else FLOATS}
-    if feature is None or len(values) != wanted or feature.kind != kinds.get(field.kind, BYTES):
+    wanted = field.shape[0] if field.handler.is_array else 1
+    stored = BYTES if not field.dtype else INTS if field.dtype == "int64" else FLOATS
+    if feature is None or len(values) != wanted or feature.kind != stored:
         raise ValueError(f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others")
-    if field.kind == "array":
+    if field.handler.is_array:
         return np.array(values, field.dtype)
     value = values[0]
-    return value.decode("utf-8") if field.kind == "text" and isinstance(value, bytes) else value
+    return value.decode("utf-8") if field.handler.is_text and isinstance(value, bytes) else value
 
 
 def values_of(data: bytes, feature: Feature | None) -> list[int] | list[float] | list[bytes]:
@@ -459,3 +451,20 @@ def _index(ranges: FileRanges, number: int, offsets: array[int], sizes: array[in
         offsets.append(at + _HEADER.size)
         sizes.append(size)
         at += _HEADER.size + size + _CRC.size
+
+
+def _open_folder(given: Given) -> Source:
+    names = [name for name in given.files if is_tfrecord(name)]
+    one_split(given.path, names)
+    return TFRecordSource([str(Path(given.path, name)) for name in names])
+
+
+def _refuse_compressed(given: Given) -> Source:
+    raise PackError(f"{given.path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)")
+
+
+FILES = Files(is_tfrecord, lambda patterns, _: TFRecordSource(expand_all(patterns, "TFRecord file")))
+FOLDER = Choice(lambda given: not given.folders and any(map(is_tfrecord, given.files)), _open_folder)
+COMPRESSED = Choice(
+    lambda given: given.path.lower().endswith(COMPRESSIONS) and is_tfrecord(os.path.splitext(given.path)[0]), _refuse_compressed
+)

@@ -13,8 +13,8 @@ import numpy as np
 from fastload.common.files import read_regular
 from fastload.errors import PackError
 from fastload.packing.folders import walk
-from fastload.packing.sources.declaration import declared, from_json, image_of
-from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, FileRanges, Item, Place, Value, file_stamp
+from fastload.packing.sources.declaration import declared, image_of
+from fastload.packing.sources.protocol import IMAGE_EXTENSIONS, UNKNOWN, Choice, FileRanges, Given, Item, Place, Source, Value, file_stamp
 from fastload.packing.sources.shards import leads_out
 from fastload.packing.summary import UNLISTED, Notice, Notices
 from fastload.store import Field
@@ -102,7 +102,7 @@ class UnpackedSource:
     def notices(self) -> tuple[Notice, ...]:
         """Pictures in the folder, but for those of further fields, that no line names: they were added since."""
         first, left_out = self._parsed(0), Notices()
-        further = [str(first.get(field.name)) for field in self.fields if field.kind in ("image", "mask")]
+        further = [str(first.get(field.name)) for field in self.fields if field.handler.is_picture]
         beside = {os.path.normpath(os.path.join(self.title, os.path.dirname(path))) for path in further}
         named = {os.path.normpath(os.path.join(self.title, path)) for path in self._paths}
         for folder, files in walk(self.title):
@@ -122,6 +122,8 @@ class UnpackedSource:
         return self._paths[position]
 
     def stamp(self, position: int) -> tuple[int, int]:
+        if any(field.kind in ("image", "mask") for field in self.fields):
+            return UNKNOWN  # the further pictures are files whose names the line has to be parsed for
         (size, time), lines = file_stamp(self.name(position)), file_stamp(self._lines)
         return size + len(self._line(position)), max(time, lines[1])
 
@@ -140,10 +142,10 @@ class UnpackedSource:
     def _value(self, field: Field, line: Mapping[str, Any], position: int) -> Value:
         if field.name not in line:
             raise PackError(f"{self._lines}, line {position + 1}: it has no value of {field.name!r}")
-        if field.kind in ("image", "mask"):
+        if field.handler.is_picture:
             return self._picture(self._text(line, field.name, position))
         try:
-            value: Value = from_json(field, line[field.name])
+            value: Value = field.handler.from_json(field, line[field.name])
         except (ValueError, OverflowError) as error:
             raise PackError(f"{self._lines}, line {position + 1}: its {field.name!r} is no value of {field}: {error}") from None
         return value
@@ -159,3 +161,11 @@ class UnpackedSource:
 def is_unpacked(folder: str) -> bool:
     """Returns True if a folder has the two files by which it is recognised."""
     return all(os.path.isfile(os.path.join(folder, name)) for name in (SCHEMA_NAME, FIELDS_NAME))
+
+
+def _refuse_unfinished(given: Given) -> Source:
+    raise PackError(f"{given.path} is unfinished: `fastload unpack` was stopped before its end; the same command goes on with it")
+
+
+UNFINISHED_FOLDER = Choice(lambda given: given.is_folder and os.path.isdir(os.path.join(given.path, UNFINISHED)), _refuse_unfinished)
+FOLDER = Choice(lambda given: given.is_folder and is_unpacked(given.path), lambda given: UnpackedSource(given.path))

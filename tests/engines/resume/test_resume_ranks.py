@@ -358,6 +358,39 @@ def test_with_and_without_shard() -> None:
         ranks(1, 20, batch_size=2)[0].load_state_dict(plain.state_dict())
 
 
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("had", [0, 1])
+def test_between_epochs_with_and_without_shard(shuffle: Any, had: int) -> None:
+    """A state taken between epochs goes from a loader without shard= to loaders with it, and back.
+
+    The next epoch is that of a loader that was told its number. The loaded state is given back as the loader's own, and so are those of
+    that epoch's batches.
+    """
+
+    def plain() -> FastLoader[Any]:
+        return FastLoader(Numbers(21), batch_size=2, seed=3, shuffle=shuffle)
+
+    for made, loaded in ((plain(), ranks(2, 21, batch_size=2, shuffle=shuffle)), (ranks(1, 21, shuffle=shuffle)[0], [plain()])):
+        for _ in range(had):
+            list(made)
+        state = json.loads(json.dumps(made.state_dict()))
+        expected = ranks(2, 21, batch_size=2, shuffle=shuffle) if len(loaded) == 2 else [plain()]
+        for loader in expected:
+            loader.set_epoch(had)
+        for loader in loaded:
+            loader.load_state_dict(state)
+        again = [json.loads(json.dumps(loader.state_dict())) for loader in loaded]
+        assert all((each["epoch"], each["batches"]) == (had, 0) for each in again)
+        whole = [[numbers(batch) for batch in loader] for loader in expected]
+        assert rest(loaded, again[-1]) == whole
+        assert sorted({*flat(whole)}) == list(range(21))
+        seen, (middle, *_) = after(loaded, 2, again[-1])
+        parts = rest(loaded, middle)
+        assert [one + other for one, other in zip(seen, parts, strict=True)] == whole
+        for loader, other in zip(loaded, expected, strict=True):
+            assert [numbers(batch) for batch in loader] == [numbers(batch) for batch in other]
+
+
 @pytest.mark.parametrize(
     "split",
     [

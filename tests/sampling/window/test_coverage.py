@@ -35,15 +35,21 @@ def test_the_samples_of_a_pass(name: str) -> None:
         told = coverage(sampler, COUNT)
         assert torch.equal(before, torch.get_rng_state())
         assert told is not None
-        assert told.tolist() == sorted(set(sampler))
+        assert told.positions.tolist() == sorted(set(sampler))
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [SequentialSampler(range(9)), RandomSampler(range(9)), RandomWindowSampler(range(9)), WeightedRandomSampler([1.0], 3), [1, 2]],
-)
+@pytest.mark.parametrize("sampler", [SequentialSampler(range(9)), RandomSampler(range(9)), RandomWindowSampler(range(9))])
+def test_every_sample(sampler: Any) -> None:
+    """All for those that ask for all; only one that asks for blocks has them."""
+    told = coverage(sampler, 9)
+    assert told is not None
+    assert told.needed.all()
+    assert (told.block > 0) == isinstance(sampler, RandomWindowSampler)
+
+
+@pytest.mark.parametrize("sampler", [RandomSampler(range(9), num_samples=3), WeightedRandomSampler([1.0], 3), [1, 2]])
 def test_any_sample(sampler: Any) -> None:
-    """None for those that ask for all, or draw which."""
+    """None for those that draw which samples, or are not known."""
     assert coverage(sampler, 9) is None
 
 

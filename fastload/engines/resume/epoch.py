@@ -1,4 +1,4 @@
-"""Start of a pass: random generators are captured, or set to the states that a loaded state holds.
+"""EpochState: position of a pass. How a pass begins: random generators are captured, or set to the states that a loaded state holds.
 
 NOTE [ resuming: draws are made again ]
 The order of a pass is what its sampler draws from the generators' states at the beginning of the pass. So a saved state holds these states
@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,13 +30,239 @@ from torch.utils.data import BatchSampler, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fastload.dataset.mixture import Mixture
-from fastload.engines.resume.position import DatasetState, EpochState, IndexBatches, Progress, load_at_start
-from fastload.engines.resume.ranks import begin_agreement, splits_of
+from fastload.engines.resume.datasets import DatasetState, load_at_start
+from fastload.engines.resume.ranks import begin_agreement
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
-from fastload.sampling.known import SamplerFacts, facts_of
-from fastload.sampling.sampler import Sharded, ShardedSampler
-from fastload.sampling.sharding import process_rank
+from fastload.sampling.sampler import Sharded
+from fastload.sampling.sharding import Agreement, Split, process_rank
+
+
+@dataclass
+class EpochState:
+    """Position of one pass: the batches already returned to the caller, whatever was prefetched after them.
+
+    1. Batches are numbered from 0 at the epoch's beginning, in the order of the sampler, through all resumes of the epoch.
+    2. An iterator calls take() for the batch whose turn it is, and deliver() when it is returned to the caller. A batch that was taken and
+       failed counts as done from the next delivery on; until then it does not, so that a resume tries it again.
+    3. `start` and `now` hold what capture() and capture_now() found; the other values that state_dict() saves are plain data.
+
+    Attributes:
+        epoch: the epoch's number in the loader.
+        start: states of the generators before the first draw of the pass, by name.
+        now: states that the generators get after the draws that a resume repeats, by name.
+        resumed: True if the pass began with a loaded state.
+        drawn: True if the pass drew a base seed of its own; persistent workers draw one for all their passes.
+        base_seed, passes: the workers' base seed, and the number of passes that they made before.
+        sampler: name, epoch and own state of the sampler at the beginning of the pass.
+        batches, samples: number of each that were returned to the caller.
+        position: number below which every batch is done: returned to the caller, or passed over.
+        beyond: numbers above it that are done as well (in_order=False).
+        at: the number of the index batch drawn last.
+        replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker whose turn is next.
+        exhausted: True if a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
+        first: `batches` when the pass began.
+        rewind: a loaded state may have left the sampler or dataset at its own end: if it yields nothing, it is iterated once more.
+        ended: True if the iterator has raised StopIteration.
+        live: function that returns the state of a dataset in this process.
+        splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
+        split_at: `position` when the pass began.
+        agreement: compares the pass with those of other ranks, under shard=.
+        rank: the rank whose generators `start` and `now` of a loaded state are of; None: this process's, or an unknown one.
+        put_back: state that torch's global generator gets after the first draws of a pass that resumes from another rank's state.
+    """
+
+    epoch: int = 0
+    start: dict[str, Any] = field(default_factory=dict)
+    now: dict[str, Any] = field(default_factory=dict)
+    resumed: bool = False
+    drawn: bool = True
+    base_seed: int | None = None
+    passes: int = 0
+    sampler: dict[str, Any] = field(default_factory=dict)
+    batches: int = 0
+    samples: int = 0
+    position: int = 0
+    beyond: set[int] = field(default_factory=set)
+    at: int = -1
+    replicas: list[DatasetState] = field(default_factory=list)
+    turn: int = 0
+    exhausted: bool = False
+    first: int = 0
+    rewind: bool = False
+    ended: bool = False
+    live: Callable[[], DatasetState] | None = None
+    index_batches: IndexBatches | None = None
+    splits: tuple[Split, ...] = ()
+    split_at: int = 0
+    agreement: Agreement | None = None
+    rank: int | None = None
+    put_back: Any = None
+    _taken: list[tuple[int | None, int, int | None, DatasetState | None]] = field(default_factory=list)
+
+    def take(self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None) -> None:
+        """Notes that batch `number` (None for an iterable dataset) left the queue. `replica`: the state of `worker`'s dataset after it."""
+        self._taken.append((number, samples, worker, replica))
+
+    def deliver(self) -> None:
+        """Notes that the batch taken last was returned to the caller. Batches taken before it failed, and count as done.
+
+        Raises:
+            ArgumentError: under shard=, another rank's pass is of other samples.
+        """
+        self.batches += 1
+        self.samples += self._taken[-1][1]
+        for number, _, worker, replica in self._taken:
+            if worker is not None and self.replicas:
+                self._advance(worker, replica)
+            if number is not None:
+                self.beyond.add(number)
+        self._taken.clear()
+        while self.position in self.beyond:
+            self.beyond.remove(self.position)
+            self.position += 1
+        if self.index_batches is not None:
+            self.index_batches.forget(self.position)
+        if self.agreement is not None:
+            self.agreement.step()
+
+    def _advance(self, worker: int, replica: DatasetState | None) -> None:
+        theirs = self.replicas[worker]
+        theirs.batches += 1
+        if replica is not None:
+            self.place(worker, replica)
+        self.turn = (worker + 1) % len(self.replicas)
+
+    def place(self, worker: int, replica: DatasetState) -> None:
+        """Notes the state of a worker's copy of the dataset after the batches counted so far."""
+        theirs = self.replicas[worker]
+        theirs.state, theirs.ended = replica.state, replica.ended
+        theirs.at = theirs.batches if replica.state is not None else 0
+
+    def end(self) -> None:
+        """Notes that the caller has seen the end of the pass."""
+        self.ended = True
+        if self.agreement is not None:
+            self.agreement.check()
+
+
+class IndexBatches(Iterator[Any]):
+    """Iterator over an epoch's index batches, numbered, from its position on.
+
+    1. Batches below the position are drawn and dropped, so that the sampler draws as in an uninterrupted epoch; `skipped` is called with
+       each. A stateful sampler, whose state `get_state` returns, was set to that position already; under shard= the indices begin there.
+    2. The sampler's state after each draw is kept until that batch, and all before it, were returned to the caller.
+    3. If a sampler that was set to a state yields nothing at all, and the epoch has `rewind`, it is iterated again by `again`.
+    """
+
+    def __init__(
+        self,
+        epoch_state: EpochState,
+        indices: Iterator[Any],
+        get_state: Callable[[], Any] | None,
+        again: Callable[[], Iterator[Any]] | None = None,
+        skipped: Callable[[Any], object] = id,
+    ) -> None:
+        self._epoch_state = epoch_state
+        self._indices = indices
+        self._get_state = get_state
+        self._again = again if epoch_state.rewind else None
+        self._over = epoch_state.exhausted
+        self._last: Any = epoch_state.sampler.get("state") if epoch_state.exhausted else None
+        self._states: dict[int, Any] = {epoch_state.position: epoch_state.sampler.get("state")}
+        there = bool(epoch_state.splits) or self._states[epoch_state.position] is not None
+        self._next = epoch_state.position if there else 0
+        self._peeked: list[tuple[int, Any]] = []
+        epoch_state.at = epoch_state.position - 1
+        epoch_state.index_batches = self
+        while self._next < epoch_state.position:
+            skipped(next(self._indices))
+            self._next += 1
+        self._done = frozenset(epoch_state.beyond)
+
+    def __next__(self) -> Any:
+        number, index = self._peeked.pop() if self._peeked else self._pull()
+        self._epoch_state.at = number
+        return index
+
+    def peek(self) -> None:
+        """Draws the next index batch already, and keeps it for next()."""
+        try:
+            self._peeked.append(self._pull())
+        except StopIteration:
+            pass
+
+    def _pull(self) -> tuple[int, Any]:
+        while True:
+            index = self._draw()
+            number = self._next
+            self._next += 1
+            if self._get_state is not None:
+                self._states[self._next] = self._get_state()
+            if number not in self._done:
+                return number, index
+
+    def _draw(self) -> Any:
+        if self._over:
+            raise StopIteration
+        again, self._again = self._again, None
+        try:
+            return next(self._indices)
+        except StopIteration:
+            if again is None:
+                self._over = True
+                self._last = None if self._get_state is None else self._get_state()
+                raise
+        self._indices = again()
+        return self._draw()
+
+    def exhausted(self, length: int | None) -> bool:
+        """Returns True if a stateful sampler is exhausted, and all its batches were returned to the caller.
+
+        If `length`, the sampler's, does not rule that out, one more batch is drawn to find out, and kept.
+        """
+        if (
+            self._get_state is None
+            or self._epoch_state.position != self._next - len(self._peeked)
+            or (length is not None and self._next < length)
+        ):
+            return False
+        if not self._over and not self._peeked:
+            self.peek()
+        return self._over and not self._peeked
+
+    def state(self, exhausted: bool = False) -> Any:
+        """The sampler's own state at the epoch's position; None if it has none."""
+        return self._last if exhausted else self._states.get(self._epoch_state.position)
+
+    def forget(self, position: int) -> None:
+        for number in [number for number in self._states if number < position]:
+            del self._states[number]
+
+
+@dataclass
+class Progress:
+    """Progress of a loader through its epochs.
+
+    Attributes:
+        next_epoch: the number of the epoch that the next iter() begins.
+        epoch_state: the state of the epoch begun last.
+        pending: a loaded state that the next epoch begins with.
+    """
+
+    next_epoch: int = 0
+    epoch_state: EpochState | None = None
+    pending: dict[str, Any] | None = None
+
+    def count_epoch(self) -> int:
+        """Counts an epoch that begins now, and returns its number."""
+        self.next_epoch += 1
+        return self.next_epoch - 1
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that was begun last."""
+        return self.next_epoch - 1
 
 
 def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
@@ -57,7 +284,7 @@ def begin(settings: Settings, progress: Progress, epoch: int, *, base_drawn: boo
         epoch_state.rewind = previous is not None and previous.resumed and previous.batches == previous.first
         _begin_part(settings, epoch_state)
         return epoch_state
-    progress.epoch_state = epoch_state = resumed(state)
+    progress.epoch_state = epoch_state = resumed(settings, state)
     _keep_own_generator(settings, epoch_state)
     _begin_part(settings, epoch_state)
     if epoch_state.replicas and settings.num_workers == 0:  # before set_generators: a dataset's state may contain the state of a generator
@@ -77,7 +304,7 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
     if world == 1 or whose == rank or "default" not in epoch_state.start:
         return
     own = torch.default_generator.get_state()
-    if _draws_default(settings) or not _is_known(settings):
+    if torch.default_generator in settings.order.generators or not _is_known(settings):
         epoch_state.put_back = own
         return
     epoch_state.start = {**epoch_state.start, "default": own}
@@ -97,7 +324,7 @@ def _put_back(settings: Settings, epoch_state: EpochState, index_batches: IndexB
         if not any(torch.equal(now, each) for each in (before, _after_base_seed(before))):
             return
         epoch_state.start = {**epoch_state.start, "default": own}
-    elif not _draws_then_rests(settings):
+    elif not settings.order.draws_then_rests:
         return
     torch.default_generator.set_state(own)
 
@@ -111,11 +338,12 @@ def _after_base_seed(state: torch.Tensor) -> torch.Tensor:
 
 
 def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
-    sharded = _sharded(settings)
+    sharded = settings.order.sharded
     if sharded is not None:
         epoch_state.splits = sharded.continued(epoch_state.splits)
         sharded.begin(epoch_state.sampler["epoch"])
-        begin_agreement(settings, sharded, epoch_state)
+        begin_agreement(settings, sharded, epoch_state.sampler["epoch"], epoch_state.splits, epoch_state.start.get("default"))
+        epoch_state.agreement = sharded.agreement
 
 
 def _fetcher(settings: Settings) -> Any:
@@ -126,7 +354,7 @@ def _fetcher(settings: Settings) -> Any:
 
 def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool = False) -> EpochState:
     """State of an epoch that begins at its first batch. See begin()."""
-    sampler, sharded = innermost(settings), _sharded(settings)
+    sampler, sharded = settings.order.deciding, settings.order.sharded
     its_epoch = getattr(sampler, "epoch", None) if sharded is None else sharded.epoch_of(epoch)
     position = {"name": type(sampler).__name__, "epoch": its_epoch}
     stateful = _stateful(settings)
@@ -136,8 +364,15 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
     return EpochState(epoch=epoch, start=capture(settings, base_drawn), drawn=not kept, sampler=position, splits=splits)
 
 
-def resumed(state: dict[str, Any]) -> EpochState:
-    """State of an epoch that continues from a loaded state."""
+def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
+    """State of an epoch that continues from a loaded state.
+
+    Between epochs the state may be one of a loader with another sampler, with shard= or without: the epoch is this loader's own then.
+    """
+    sharded, position = settings.order.sharded, {**state["sampler"], "name": type(settings.order.deciding).__name__}
+    splits = tuple(Split(world, had) for world, had in state["split"]["ranks"]) if state["split"] else ()
+    if sharded is not None and not splits:
+        splits, position["epoch"] = sharded.continued(()), sharded.epoch_of(state["epoch"])
     return EpochState(
         epoch=state["epoch"],
         start=state["start"],
@@ -146,7 +381,7 @@ def resumed(state: dict[str, Any]) -> EpochState:
         drawn=state["drawn"],
         base_seed=state["base_seed"],
         passes=state["passes"],
-        sampler=state["sampler"],
+        sampler=position,
         batches=state["batches"],
         samples=state["samples"],
         position=state["position"],
@@ -156,7 +391,7 @@ def resumed(state: dict[str, Any]) -> EpochState:
         exhausted=state["exhausted"],
         first=state["batches"],
         rewind=not state["batches"],
-        splits=splits_of(state),
+        splits=splits,
         split_at=state["position"],
         rank=state["rank"],
     )
@@ -175,7 +410,7 @@ def follow(settings: Settings, epoch_state: EpochState, indices: Iterator[Any], 
     to the epoch and to what was had of it, whatever the sampler is told meanwhile. A generator of the loader's own is seeded at the first
     draw, so that two passes of different epochs can begin before either draws.
     """
-    if (sharded := _sharded(settings)) is not None:
+    if (sharded := settings.order.sharded) is not None:
         indices = _part_of(settings, sharded, epoch_state)
     if settings.own_generator:
         indices = _seeded(settings, epoch_state.epoch, indices)
@@ -228,34 +463,19 @@ def iterated_again(settings: Settings, epoch_state: EpochState) -> Iterator[Any]
     return iter(settings.index_sampler)
 
 
-def innermost(settings: Settings) -> Any:
-    """The sampler that decides the order."""
-    return settings.order.deciding
-
-
-def _sharded(settings: Settings) -> Sharded | None:
-    sampler = innermost(settings)
-    return sampler if isinstance(sampler, Sharded) else None
-
-
 def _part_of(settings: Settings, sharded: Sharded, epoch_state: EpochState) -> Iterator[Any]:
     part = sharded.part(epoch_state.sampler["epoch"], epoch_state.splits, sharded.rank)
     index = settings.index_sampler
-    return iter(BatchSampler(part, index.batch_size, index.drop_last)) if type(index) is BatchSampler else part
+    return iter(BatchSampler(part, index.batch_size, index.drop_last)) if settings.order.in_batches else part
 
 
 def _stateful(settings: Settings) -> Any:
     return settings.order.deciding if settings.order.is_stateful else None
 
 
-def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
-    """The generators that a pass draws from, by name: "default" is torch's global one."""
-    if settings.ordered_by_seed:
-        return {}  # seeded again for every epoch
-    found: list[Any] = [settings.generator or torch.default_generator] if base_drawn else []
-    found += _own_generators(settings)
-    if _draws_default(settings):
-        found.append(torch.default_generator)
+def generators_of(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
+    """The generators that a pass draws from, by name: "default" is torch's global one. `base_drawn`: it draws a base seed."""
+    found = [*([settings.generator or torch.default_generator] if base_drawn else []), *settings.order.generators]
     out: dict[str, torch.Generator] = {}
     for each in found:
         if isinstance(each, torch.Generator):
@@ -264,42 +484,18 @@ def _generators(settings: Settings, base_drawn: bool) -> dict[str, torch.Generat
     return out
 
 
-def _source(settings: Settings) -> SamplerFacts:
-    """Facts about the sampler that makes the order: under shard=, of the user's own sampler if there is one."""
-    sampler = innermost(settings)
-    source = getattr(sampler, "sampler" if isinstance(sampler, ShardedSampler) else "batches", None) if _sharded(settings) else None
-    return settings.order if source is None else facts_of(source)
-
-
-def _own_generators(settings: Settings) -> list[Any]:
-    """The generators that the sampler has, or the one that it is made of."""
-    source = _source(settings).deciding
-    found = [getattr(each, "generator", None) for each in (source, getattr(source, "sampler", None))]
-    return [each for each in found if each is not None]
+def _captured(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
+    """Those whose states a saved state holds: not the loader's own, which is seeded again for every epoch."""
+    return {} if settings.ordered_by_seed else generators_of(settings, base_drawn)
 
 
 def _is_known(settings: Settings) -> bool:
-    facts = _source(settings)
-    return settings.ordered_by_seed or facts.draws_nothing or facts.draws_at_first
-
-
-def _draws_default(settings: Settings) -> bool:
-    """Returns True if an order that does not follow from (seed, epoch) alone may be drawn from torch's global generator."""
-    own = _own_generators(settings)
-    return torch.default_generator in own or (not own and not _source(settings).draws_nothing)
-
-
-def _draws_then_rests(settings: Settings) -> bool:
-    """Returns True if all draws of a pass's order from torch's global generator happen at its first index."""
-    if _source(settings).draws_nothing:
-        return True
-    settled = settings.order.draws_at_first or settings.order.is_stateful
-    return settled and getattr(innermost(settings), "generator", None) is not torch.default_generator
+    return settings.ordered_by_seed or settings.order.is_known
 
 
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
     """States of the generators that the next pass draws from; for a sampler of an unknown class also those of random and NumPy."""
-    out: dict[str, Any] = {name: each.get_state() for name, each in _generators(settings, base_drawn).items()}
+    out: dict[str, Any] = {name: each.get_state() for name, each in _captured(settings, base_drawn).items()}
     order = settings.order
     settled = order.draws_nothing or order.draws_at_first or settings.ordered_by_seed or order.is_stateful
     if not settled:
@@ -310,7 +506,7 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
     """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
-    if "default" not in epoch_state.start or not _draws_then_rests(settings):
+    if "default" not in epoch_state.start or not settings.order.draws_then_rests:
         return {}
     return {"default": torch.default_generator.get_state()}
 
@@ -348,7 +544,7 @@ def check_generators(settings: Settings, states: dict[str, Any]) -> None:
 
 
 def _known(settings: Settings) -> dict[str, torch.Generator]:
-    return {"default": torch.default_generator, **_generators(settings, True)}
+    return {"default": torch.default_generator, **_captured(settings, True)}
 
 
 def packed_states(states: dict[str, Any]) -> dict[str, Any]:
