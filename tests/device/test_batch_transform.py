@@ -180,9 +180,9 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker batches are moved ahead as they are to CUDA, whose queue the CPU has not."""
     use = WorkerIterator._use
 
-    def ahead(self: WorkerIterator, moving: Any) -> None:
-        use(self, moving)
-        self._ahead = moving.ahead
+    def ahead(self: WorkerIterator, plan: Any) -> None:
+        use(self, plan)
+        self._ahead = plan.transfer.ahead
 
     monkeypatch.setattr(WorkerIterator, "_use", ahead)
 

@@ -122,7 +122,7 @@ class UnpackedSource:
         return self._paths[position]
 
     def stamp(self, position: int) -> tuple[int, int]:
-        if any(field.kind in ("image", "mask") for field in self.fields):
+        if any(field.handler.is_picture for field in self.fields):
             return UNKNOWN  # the further pictures are files whose names the line has to be parsed for
         (size, time), lines = file_stamp(self.name(position)), file_stamp(self._lines)
         return size + len(self._line(position)), max(time, lines[1])
