@@ -55,6 +55,9 @@ def test_packed_as_then(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     if name in ON_MACHINE:
         for each in (found, wanted):
             del each["records"], each["columns"]["__crc32c__"]
+            for image in (value["dict"]["image"] for value in each["values"]):
+                if "StoredImage" in image and "place" in image["StoredImage"]["kind"]:  # a checkout gives its files a time of its own
+                    del image["StoredImage"]["data"]
     assert found == {key: wanted[key] for key in found}
 
 
