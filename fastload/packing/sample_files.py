@@ -104,7 +104,7 @@ def _weight(value: Any) -> int:
 
 
 def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
-    """A stored image of 8-bit RGB as a file: a JPEG as it is, raw pixels as PNG, or as PPM without Pillow.
+    """A stored image of 8-bit RGB as a file: its codec's file as it is, raw pixels as PNG, or as PPM without Pillow.
 
     Raises:
         SampleError: it is of another kind, its raw pixels are not those that their header says, or its file is not as it was attached.
@@ -118,7 +118,7 @@ def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
     except SampleError as error:
         raise reader.sample_error(index, error.reason) from None
     if isinstance(picture, bytes):
-        return File("jpg", picture)
+        return File(codec.ending, picture)
     try:
         import PIL  # noqa: F401
     except ImportError:

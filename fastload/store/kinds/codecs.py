@@ -33,6 +33,7 @@ class ImageCodec:
         entry: record kind of its entry, a `core.KIND_...`.
         can_be_indexed: the image may have an entropy index.
         is_file: the bytes are a picture's file as a source has it, which can be attached.
+        ending: the ending of the name of a picture's file that `file` returns.
         is_first: the entry comes first in a record, where who reads ahead looks for it.
     """
 
@@ -40,6 +41,7 @@ class ImageCodec:
     entry = -1
     can_be_indexed = False
     is_file = False
+    ending = ""
     is_first = False
 
     def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
@@ -70,6 +72,7 @@ class JpegCodec(ImageCodec):
     entry = core.KIND_JPEG
     can_be_indexed = True
     is_file = True
+    ending = "jpg"
 
     def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
         if not isinstance(value, bytes | bytearray | memoryview):
