@@ -1,6 +1,7 @@
-"""Extension of griffe, which reads the code for the reference: functions that take options by ``**options`` are shown as help() shows them.
+"""Extensions of griffe, which reads the code for `make docs` (mkdocs.yml): signatures made at import are shown as help() shows them.
 
-The keywords and their docs are made when the module is imported (`fastload.packing.keywords`); griffe reads only its text.
+griffe reads only the text of a module. `fastload.packing.keywords` makes the keywords of functions that take options, and their docs;
+`fastload.engines.settings` makes the parameters of FastLoader.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import griffe
 
 
 class Keywords(griffe.Extension):
-    """Gives each such function the parameters of its ``__signature__``, and the docstring that goes with them."""
+    """Gives each function that takes ``**options`` the parameters of its ``__signature__``, and the docstring that goes with them."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by griffe with each function that it has read."""
@@ -28,3 +29,12 @@ class Keywords(griffe.Extension):
                 griffe.Parameter(each.name, annotation=each.annotation, kind=griffe.ParameterKind.keyword_only, default=default)
             )
         func.docstring.value = inspect.getdoc(loaded) or ""
+
+
+class DeclaredArguments(griffe.DataclassesExtension):
+    """Gives FastLoader's constructor the parameters of Arguments, the dataclass that `takes()` gives it when it is imported."""
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        """Changes the package as griffe has read it from its files."""
+        super().on_package(pkg=pkg, **kwargs)
+        pkg["loader.FastLoader.__init__"].parameters = pkg["engines.settings.Arguments.__init__"].parameters
