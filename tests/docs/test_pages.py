@@ -204,11 +204,22 @@ def test_the_reference_shows_the_options(name: str) -> None:
     """The page of a function that takes options names and describes each keyword, as help() does."""
     griffe = pytest.importorskip("griffe")
     module, _, function = name.rpartition(".")
-    extensions = griffe.load_extensions(str(ROOT / "tools" / "docs_keywords.py"))
+    extensions = griffe.load_extensions(str(ROOT / "tools" / "docs_signatures.py"))
     shown = griffe.load(module, search_paths=[str(ROOT)], extensions=extensions, try_relative_path=False)[function]
     (described,) = (part.value for part in shown.docstring.parse("google", warnings=False) if part.kind.value == "parameters")
     parameters = inspect.signature(getattr(fastload, function)).parameters
     assert [each.name for each in shown.parameters] == [each.name for each in described] == list(parameters)
+
+
+def test_contributing_names_every_suite() -> None:
+    """CONTRIBUTING's table names each folder of tests, and each file of tests beside them, and every suite in it exists."""
+    rows = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if line.startswith("| ")]
+    named = {suite for line in rows for suite in re.findall(r"`(tests/[\w./]+)`", line.split("|")[2])}
+    holding = {path.parent for pattern in ("test_*.py", "test_*.c") for path in (ROOT / "tests").rglob(pattern)} - {ROOT / "tests"}
+    there = {f"tests/{folder.relative_to(ROOT / 'tests').parts[0]}" for folder in holding}
+    there |= {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")}
+    assert there <= named
+    assert [suite for suite in named if not (ROOT / suite).exists()] == []
 
 
 def test_generated_parts_are_made() -> None:
