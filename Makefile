@@ -116,11 +116,13 @@ pytest: build
 SPREAD = -n $(shell expr $(JOBS) + 2) --dist worksteal
 
 # Whole rooms that take seconds, and of the others the files that touch most of the package.
-QUICK := $(wildcard tests/dataset/test_*.py) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py device/test_image_form.py \
+QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.py)) $(addprefix tests/,explain health native transforms store common conformance/test_argument_table.py device/test_image_form.py \
     loader/test_iterators.py loader/test_packed.py loader/test_seed_and_epoch.py packing/test_pack.py engines/resume/test_resume_states.py)
+# Left out of those rooms: the files that start programs, or wait.
+QUICK_WITHOUT := $(addprefix --ignore=tests/,store/test_writer.py transforms/test_replaced_code.py native/test_missing_module.py)
 quick: export PYTHONDONTWRITEBYTECODE :=
 quick: build lint-ruff lint-format lint-imports
-	$(PY) -m pytest -q -m "not slow" $(SPREAD) $(QUICK)
+	$(PY) -m pytest -q -m "not slow" $(SPREAD) $(QUICK) $(QUICK_WITHOUT)
 
 test-installed: $(STAMPS)/dev
 	$(PY) tools/installed.py $(PYTEST)
