@@ -110,7 +110,9 @@ format: $(STAMPS)/dev
 
 # In as many processes as JOBS and two more, which compute while others wait for what their tests wait for.
 # They keep compiled modules, whatever the shell around says: the programs that tests start import what these have compiled.
+# OpenMP's threads sleep while they wait: with more processes than processors, those that spin keep the others from working.
 pytest: export PYTHONDONTWRITEBYTECODE :=
+pytest: export OMP_WAIT_POLICY := PASSIVE
 pytest: build
 	$(PY) -m pytest $(if $(strip $(PYTEST)),$(PYTEST),$(SPREAD))
 SPREAD = -n $(shell expr $(JOBS) + 2) --dist worksteal
@@ -121,6 +123,7 @@ QUICK := $(filter-out tests/dataset/test_where%,$(wildcard tests/dataset/test_*.
 # Left out of those rooms: the files that start programs, or wait.
 QUICK_WITHOUT := $(addprefix --ignore=tests/,store/test_writer.py transforms/test_replaced_code.py native/test_missing_module.py)
 quick: export PYTHONDONTWRITEBYTECODE :=
+quick: export OMP_WAIT_POLICY := PASSIVE
 quick: build lint-ruff lint-format lint-imports
 	$(PY) -m pytest -q -m "not slow" $(SPREAD) $(QUICK) $(QUICK_WITHOUT)
 
