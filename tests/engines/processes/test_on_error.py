@@ -301,7 +301,10 @@ def test_the_error_knows_its_sample_outside_a_worker(broken: Path, engine: str) 
     data = PackedDataset(broken, transform=[T.Resize((32, 32)), torch.clone])
     with FastLoader(data, batch_size=4, **ENGINES[engine], seed=1) as loader, pytest.raises(SampleError) as caught:
         list(loader)
-    assert (caught.value.index, caught.value.shard) == (3, "shard-00000.lmdb")
+    # Without an order the batch of samples 4 to 7 may be the first to fail, by its sample 5.
+    first = {3, 5} if engine == "any free process" else {3}
+    assert caught.value.index in first
+    assert caught.value.shard == "shard-00000.lmdb"
     assert caught.value.reason
     assert caught.value.reason in str(caught.value)
 
