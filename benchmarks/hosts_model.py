@@ -5,7 +5,8 @@ The model, with what it assumes, in the order of a request's way:
 1. Training. R ranks on each of H hosts go in lockstep, as under DDP: step k begins when step k - 1 has ended and every rank has batch k. A
    step takes batch / rate seconds on each. Decoding takes no time: a batch is ready when the bytes of its last sample are there.
 2. Orders. "shuffle" and "huge": rank r has the places r, r + HR, ... of a random permutation. "window": each rank has its stretch of
-   blocks, by fastload's own WindowOrder. Samples have one size, and no sample is two ranks' in one epoch.
+   blocks, by fastload's own WindowOrder, or with `keep` by WindowSampler(hosts=H), where a host has the same part in every epoch. Samples
+   have one size, and no sample is two ranks' in one epoch.
 3. Ahead of the loop, `depth` batches and 32 MiB of samples are asked for (READ_AHEAD_BYTES of fastload.engines.threads.engine).
 4. A process asks for one sample at a time, in its order, or for a range as fastload.remote.fetcher makes it: neighbours that its own pass
    needs, within a block of 2 MiB, or 4 MiB of open blocks of a window, where the credit and Pace (fastload's own class) allow it. At most
@@ -43,10 +44,10 @@ import numpy.typing as npt
 
 from fastload.engines.threads.engine import READ_AHEAD, READ_AHEAD_BYTES
 from fastload.remote.dataset_cache import GROUP_BYTES
+from fastload.remote.failures import FIRST_PAUSE, FIRST_PAUSE_BUSY, LONGEST_PAUSE
 from fastload.remote.fetcher import BLOCK_MOST, FILL, IN_FLIGHT, IN_FLIGHT_BYTES, RANGE_BYTES, Pace
-from fastload.remote.objects import FIRST_PAUSE, FIRST_PAUSE_BUSY, LONGEST_PAUSE
 from fastload.remote.requests import HELD_BYTES
-from fastload.sampling.window import WindowOrder
+from fastload.sampling.window import WindowOrder, WindowSampler
 
 ORDERS = ("shuffle", "huge", "window")
 S3_REQUESTS = 5500
@@ -69,6 +70,7 @@ class Scenario:
         hosts, ranks: hosts, and ranks on each.
         simulated: hosts that are simulated; 0: SIMULATED of them, or all of fewer.
         order: "shuffle", "huge" or "window".
+        keep: whether each host keeps its part of the data in all epochs, by WindowSampler(hosts=); for "window".
         cache: share c of the data that each host's cache may hold.
         filled: whether the caches are full when the first epoch begins.
         dataset_bytes: of the data; epochs are scaled to it.
@@ -96,6 +98,7 @@ class Scenario:
     ranks: int = 8
     simulated: int = 0
     order: str = "window"
+    keep: bool = False
     cache: float = 0.0
     filled: bool = False
     dataset_bytes: float = 10e12
@@ -124,6 +127,8 @@ class Scenario:
             raise ValueError(f"steps={self.steps}: simulate 4 or more")
         if self.order not in ORDERS:
             raise ValueError(f"order={self.order!r} is none of {', '.join(ORDERS)}")
+        if self.keep and (self.order != "window" or self.filled):
+            raise ValueError("keep is for order=window, and for caches that the epochs themselves fill")
         if self.sample_bytes < GROUP_BYTES:
             raise ValueError(f"samples of {self.sample_bytes} bytes: those below {GROUP_BYTES} come in groups, which is not simulated")
 
@@ -297,7 +302,16 @@ class Simulation:
             return [order[rank::world] for rank in seen]
         buffer = scenario.buffer * scenario.block
         key = scenario.seed * 1_000_003 + epoch
+        if scenario.keep:
+            return [self._kept(epoch, rank) for rank in seen]
         return [WindowOrder(self.count, scenario.block, buffer, key, rank * share, share).indices() for rank in seen]
+
+    def _kept(self, epoch: int, rank: int) -> npt.NDArray[np.int64]:
+        s = self.scenario
+        sizes = {"block": s.block, "buffer": s.buffer * s.block}
+        sampler = WindowSampler(self.count, **sizes, seed=s.seed, num_replicas=s.processes, rank=rank, hosts=s.hosts)
+        sampler.set_epoch(epoch)
+        return sampler.indices()
 
     def run(self) -> list[Epoch]:
         """All epochs."""

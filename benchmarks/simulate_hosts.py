@@ -54,6 +54,9 @@ SCENARIOS = (
     Scenario("window, 100 Gbit/s store", store_bytes=100 * GBIT, store_requests=WIDE),
     Scenario("window, c = 1", cache=1.0, epochs=2, store_requests=WIDE),
     Scenario("window, c = 0.5, full", cache=0.5, filled=True),
+    Scenario("window, c = 1/64", cache=1 / 64, epochs=3, store_requests=WIDE),
+    Scenario("window, hosts=64, c = 1/64", keep=True, cache=1 / 64, epochs=3, store_requests=WIDE),
+    Scenario("window, hosts=64, c = 1/128, 1 prefix", keep=True, cache=1 / 128, epochs=3),
     Scenario("huge, c = 0.5, full", order="huge", cache=0.5, filled=True, store_requests=WIDE),
 )
 """64 hosts of 8 ranks of 500 images a second, 10 TB of images of 110 KB; what the name does not say is Scenario's default."""
@@ -98,7 +101,8 @@ class ClosedForm:
 
 def closed_form(s: Scenario, cached: float) -> ClosedForm:
     """An epoch that begins with a share of the data in each host's cache."""
-    missed = s.samples / s.hosts * (1 - cached)
+    found = min(1.0, cached * s.hosts) if s.keep else cached  # share of what a host asks for that its cache has
+    missed = s.samples / s.hosts * (1 - found)
     room = max(0.0, s.cache - cached) * s.samples
     kept = min(room, missed)
     traffic = epoch_traffic(round(missed), round(missed) * s.sample_bytes, round(room) * s.sample_bytes)

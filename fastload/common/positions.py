@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,26 +95,25 @@ def position_in(index: Any, count: int) -> int:
     return position % count
 
 
-DIGESTED = 1 << 16
-"""Limit on the numbers of a list that a digest is made of; of a longer one they lie at even distances, so that it takes milliseconds."""
+_CHUNK = 1 << 16
+"""Numbers that are hashed at a time: a digest of a long list needs no second list."""
 
 
 def summary_of(indices: Any) -> str | None:
-    """The first of a list of integers, its length, and a digest; None: they are no integers, which another process may write otherwise."""
+    """The first of a list of integers, its length, and a digest of all; None: they are no integers, which another process may write
+    otherwise."""
     try:
         count = len(indices)
-        values = as_positions(indices[:: digest_step(count)])
+        digest = digest_of(count, lambda start, stop: as_positions(indices[start:stop]))
     except (TypeError, ValueError, OverflowError):
         return None
     first = ", ".join(str(int(each)) for each in indices[:3])
-    return f"[{first}{', ...' if count > 3 else ''}], {count:,} of them with the digest {digest_of(values)}"
+    return f"[{first}{', ...' if count > 3 else ''}], {count:,} of them with the digest {digest}"
 
 
-def digest_step(count: int) -> int:
-    """Distance between the numbers of a list that its digest is made of."""
-    return max(1, -(-count // DIGESTED))
-
-
-def digest_of(values: np.ndarray[Any, Any]) -> str:
-    """A short digest of an array's bytes."""
-    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=6).hexdigest()
+def digest_of(count: int, part: Callable[[int, int], np.ndarray[Any, Any]]) -> str:
+    """A short digest of `count` values, which `part(start, stop)` returns as an array, some at a time."""
+    found = hashlib.blake2b(digest_size=6)
+    for start in range(0, count, _CHUNK):
+        found.update(np.ascontiguousarray(part(start, min(start + _CHUNK, count))).data.cast("B"))
+    return found.hexdigest()

@@ -9,6 +9,7 @@ A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw 
   SOURCE_STREAM      the keys of a mixture's passes over its sources
   SUBSTITUTE_STREAM  the substitutes of a bad sample
   ORDER_STREAM       the seed of an epoch's order
+  HOST_STREAM        the line of blocks that hosts share out, and the key of each host's order in one epoch
   SAMPLE_STREAM      the seeds of Python's, NumPy's and torch's generators under seed_by="sample"
 
 `KeyedPermutation` is a random order of any number of samples that takes no memory: a pure function of a key.
@@ -131,6 +132,7 @@ OP_STREAM = 0x8000
 MIX_STREAM = 0xC000
 VIEW_STREAMS = 512
 """Streams of one view: 64 views have those below OP_STREAM."""
+HOST_STREAM = 0xFFFA
 INTERLEAVING_STREAM = 0xFFFB
 SOURCE_STREAM = 0xFFFC
 SUBSTITUTE_STREAM = 0xFFFD
@@ -178,6 +180,16 @@ def _natural(value: Any) -> int | None:
 def order_seed(seed: int, epoch: int) -> int:
     """The seed of one epoch's order, a pure function of (seed, epoch); 63 bits."""
     return _key(seed, epoch, 0, ORDER_STREAM)
+
+
+def hosts_seed(seed: int, period: int) -> int:
+    """The key of the line of blocks that hosts share out in a period of epochs; 63 bits."""
+    return _key(seed, period, 0, HOST_STREAM)
+
+
+def host_order_seed(seed: int, epoch: int, host: int) -> int:
+    """The seed of one host's order in one epoch; 63 bits."""
+    return _key(seed, epoch, 1 + host, HOST_STREAM)
 
 
 def interleaving_seed(seed: int, epoch: int) -> int:

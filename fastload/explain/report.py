@@ -20,6 +20,7 @@ from fastload.errors import FastloadError
 from fastload.explain.measure import Costs, measure
 from fastload.remote.files import RemoteFiles
 from fastload.remote.session import RemoteStatus
+from fastload.sampling.known import DRAWN_BYTES, listed_order
 from fastload.transforms.spec import Plan, Stage
 
 SAME_PASS = "″"
@@ -258,6 +259,7 @@ def explain(state: LoaderState, *, measured: bool = False) -> str:
         lines.append(f"collate    {_by_changed_default(plan.settings)}")
     if not plan.settings.iterable:
         lines.append(f"order      {_order(plan)}")
+        lines += [f"memory     {told}" for told in _order_memory(plan.settings)]
     if plan.data is not None and plan.data.in_place:
         lines.append(f"indexes    {_learnt(plan.data)}")
     lines += [f"bucket     {_bucket(each)}" for each in _buckets(plan.data)]
@@ -282,6 +284,21 @@ def _order(plan: ExecutionPlan) -> str:
         return f"{name}, a batch drawn at each next(){why}"
     count = settings.drawn_at_iter
     return f"{name}, {count} batch{'es' * (count > 1)} drawn at iter(), one more at each next(){why}"
+
+
+ORDER_NAMED = 10**8
+"""Samples from which explain() names the memory of an order that is a list."""
+
+
+def _order_memory(settings: Settings) -> Iterator[str]:
+    """The bytes of an order that torch draws as a list, where it is a long one, and the orders without a list."""
+    count, each = listed_order(settings.order.origin.deciding)
+    if count >= ORDER_NAMED:
+        listed = f", and its list of Python's integers, {each - DRAWN_BYTES} more" if each > DRAWN_BYTES else ""
+        yield (
+            f"torch's permutation, {DRAWN_BYTES} bytes a sample{listed}: {count * each / 1e9:,.1f} GB in each process; "
+            'shuffle="window" or "huge" takes no memory for each sample'
+        )
 
 
 def _learnt(data: NativeData) -> str:

@@ -44,7 +44,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         drop_last: leaves the last, shorter batches out.
 
     Attributes:
-        buckets: the bucket of every sample.
+        buckets: the bucket of every sample, in the smallest unsigned integers that hold them: a byte with up to 256 buckets.
         epoch: the epoch that the next pass has.
 
     Raises:
@@ -76,7 +76,9 @@ class BucketBatchSampler(Sampler[list[int]]):
         self.epoch = checked_epoch(epoch)
 
     def __len__(self) -> int:
-        whole, left = np.divmod(np.bincount(self._current()), self.batch_size)
+        buckets = self._current()
+        parts = (np.bincount(buckets[at : at + _STEP], minlength=self._count) for at in range(0, len(buckets), _STEP))
+        whole, left = np.divmod(sum(parts, np.zeros(self._count, np.int64)), self.batch_size)
         return int(whole.sum()) + (0 if self.drop_last else int(np.count_nonzero(left)))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -98,13 +100,13 @@ class BucketBatchSampler(Sampler[list[int]]):
             return KeyedPermutation(count, order_seed(self.seed, self.epoch)).chunks()
         return (np.arange(start, min(start + _STEP, count)) for start in range(0, count, _STEP))
 
-    def _current(self) -> npt.NDArray[np.int64]:
+    def _current(self) -> npt.NDArray[np.unsignedinteger[Any]]:
         """The buckets, made again if the dataset has another length by now."""
         if len(self.buckets) != len(self.dataset):
             self.buckets = self._bucketed()
         return self.buckets
 
-    def _bucketed(self) -> npt.NDArray[np.int64]:
+    def _bucketed(self) -> npt.NDArray[np.unsignedinteger[Any]]:
         values = self._values()
         if self.edges is not None:
             edges = np.asarray(self.edges, np.float64)
@@ -115,7 +117,11 @@ class BucketBatchSampler(Sampler[list[int]]):
             edges = np.quantile(values, shares, method="higher") if len(values) else np.zeros(0)
         if edges.ndim != 1 or not np.isfinite(edges).all() or (np.diff(edges) < 0).any():
             raise ArgumentError(f"edges={self.edges!r}: give ascending numbers")
-        return np.searchsorted(edges, values, side="right").astype(np.int64)
+        self._count = len(edges) + 1
+        out = np.empty(len(values), np.min_scalar_type(len(edges)))
+        for at in range(0, len(values), _STEP):
+            out[at : at + _STEP] = np.searchsorted(edges, values[at : at + _STEP], side="right")
+        return out
 
     def _values(self) -> npt.NDArray[np.float64]:
         """The number of each sample by which it is put into a bucket."""

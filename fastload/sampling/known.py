@@ -16,10 +16,11 @@ comparison of ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,12 @@ from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Se
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from fastload.common.originals import OwnCode
-from fastload.common.positions import as_positions, digest_of, digest_step, listed_positions, summary_of
+from fastload.common.positions import as_positions, digest_of, listed_positions, positions_within, summary_of
 from fastload.errors import ArgumentError
 from fastload.sampling.buckets import BucketBatchSampler
 from fastload.sampling.keyed import KeyedSampler, RandomKeyedSampler
 from fastload.sampling.sampler import Sharded, ShardedBatchSampler, ShardedSampler, ShardSampler
-from fastload.sampling.sharding import Split
+from fastload.sampling.sharding import Positions, Split
 from fastload.sampling.window import BLOCK, BUFFER, RandomWindowSampler, WindowSampler, usable_block, window_sizes
 
 _NAMED: dict[str, type[RandomWindowSampler | RandomKeyedSampler]] = {"window": RandomWindowSampler, "huge": RandomKeyedSampler}
@@ -51,29 +52,55 @@ def shuffle_class(shuffle: Any) -> type[RandomWindowSampler | RandomKeyedSampler
     return _NAMED[shuffle]
 
 
-@dataclass(frozen=True, eq=False)
 class Coverage:
     """The samples that a pass may ask for, known before it does, so that neighbours can be fetched together.
 
-    Attributes:
-        needed: for each sample, True if the pass asks for it.
+    It holds nothing where the pass asks for all, else a bit for each sample of the dataset.
+
+    Args:
+        count: samples of the dataset.
+        parts: the samples that the pass asks for, some at a time; None: all.
         block: samples of a block, if the pass asks for blocks of consecutive positions, each within a short time; block k begins at
             position k * block. 0: it does not.
         buffer: most samples of such blocks that are open at a time and not asked for yet.
+
+    Raises:
+        IndexError: the dataset lacks one of the samples.
     """
 
-    needed: npt.NDArray[np.bool_]
-    block: int = 0
-    buffer: int = 0
+    def __init__(self, count: int, parts: Iterable[Positions] | None, block: int = 0, buffer: int = 0) -> None:
+        self._count = count
+        self._bits: npt.NDArray[np.uint8] | None = None
+        self.block, self.buffer = block, buffer
+        if parts is not None:
+            self._bits = np.zeros(-(-count // 8), np.uint8)
+            for part in parts:
+                part = positions_within(part, count)
+                np.bitwise_or.at(self._bits, part >> 3, _BIT[part & 7])
 
-    @property
-    def positions(self) -> npt.NDArray[np.int64]:
-        """All that it asks for, ascending."""
-        return np.flatnonzero(self.needed)
+    def among(self, positions: Positions) -> Positions:
+        """Those of some positions, ascending and 0 or more, that it asks for."""
+        positions = positions[: np.searchsorted(positions, self._count)]
+        if self._bits is None:
+            return positions
+        needed: Positions = positions[(self._bits[positions >> 3] & _BIT[positions & 7]) != 0]
+        return needed
+
+    def parts(self) -> Iterator[Positions]:
+        """All that it asks for, ascending, some thousand at a time."""
+        for begin in range(0, self._count, _PART):
+            yield self.among(np.arange(begin, min(begin + _PART, self._count)))
 
     def leave_out(self, positions: Sequence[int] | int) -> None:
         """Notes positions that an earlier part of the pass was given."""
-        self.needed[positions] = False
+        left = positions_within(positions if isinstance(positions, Sequence) else [positions], self._count)
+        if self._bits is None:
+            self._bits = np.full(-(-self._count // 8), 0xFF, np.uint8)
+        np.bitwise_and.at(self._bits, left >> 3, ~_BIT[left & 7])
+
+
+_BIT = (1 << np.arange(8)).astype(np.uint8)
+_PART = 1 << 16
 
 
 def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...] = ()) -> Coverage | None:
@@ -84,27 +111,50 @@ def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...]
         count: samples of the loader's dataset.
         epoch, splits: the pass's, under shard=.
     """
-    positions, kind = None, type(sampler)
+    parts: Iterable[Positions] | None = None
+    kind = type(sampler)
     if isinstance(sampler, ShardSampler):
-        positions = sampler.positions(epoch, splits)
+        parts = sampler.covered(epoch, splits)
     elif kind is SequentialSampler or (kind in SHUFFLES and _gives_each_once(sampler)):
-        positions = np.arange(len(sampler.data_source))
-    elif kind is WindowSampler:
-        positions = sampler.positions()
-    elif kind is KeyedSampler:
-        positions = sampler.indices() if sampler.seed is not None else np.arange(count)
+        parts = _all_of(len(sampler.data_source), count)
+    elif kind in (WindowSampler, KeyedSampler):
+        parts = sampler.covered() if sampler.seed is not None else _all_of(len(sampler.dataset), count)
     elif kind is DistributedSampler:
-        positions = as_positions(list(sampler))  # a function of its seed and epoch
-    elif kind is SubsetRandomSampler:
-        positions = listed_positions(sampler.indices)
-    if positions is None:
+        parts = map(as_positions, _in_parts(iter(sampler)))  # a function of its seed and epoch
+    elif kind is SubsetRandomSampler and (listed := listed_positions(sampler.indices)) is not None:
+        parts = [listed]
+    else:
         return None
-    needed = np.zeros(count, np.bool_)
     try:
-        needed[positions] = True
+        return Coverage(count, parts, *_blocks_of(sampler))
     except IndexError:
         return None  # the loop will say which position the dataset has not
-    return Coverage(needed, *_blocks_of(sampler))
+
+
+def _all_of(length: int, count: int) -> Iterable[Positions] | None:
+    """The positions 0 .. length-1 of a sampler's data, for a dataset of `count` samples: None where these are all."""
+    return None if length == count else (np.arange(begin, min(begin + _PART, length)) for begin in range(0, length, _PART))
+
+
+def _in_parts(indices: Iterator[int]) -> Iterator[list[int]]:
+    while part := list(islice(indices, _PART)):
+        yield part
+
+
+LISTED_BYTES, DRAWN_BYTES = 48, 8
+"""Bytes a sample of a permutation that torch draws, at its peak: with the list of Python's integers that its samplers make, and without."""
+
+
+def listed_order(sampler: Any) -> tuple[int, int]:
+    """(samples, bytes for each) of an order that a process draws as a list; (0, 0) without a list, and where the sampler is not known."""
+    kind = type(sampler)
+    if kind is ShardSampler and sampler.kind == "shuffled":
+        return sampler.count, DRAWN_BYTES
+    if kind is RandomSampler and not sampler.replacement:
+        return len(sampler.data_source), LISTED_BYTES
+    if kind is DistributedSampler and sampler.shuffle:
+        return len(sampler.dataset), LISTED_BYTES
+    return (len(sampler.indices), LISTED_BYTES) if kind is SubsetRandomSampler else (0, 0)
 
 
 def _blocks_of(sampler: Any) -> tuple[int, int] | tuple[()]:
@@ -235,6 +285,16 @@ def is_stateful(thing: Any) -> bool:
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
+def ranks_of(sampler: Any) -> dict[str, int | None]:
+    """Numbers of ranks, and of hosts (None: hosts keep nothing), by which a user's DistributedSampler gives a rank its part; {} of other
+    samplers. A position in one rank's part says something of the others' only where these numbers are the same.
+    """
+    ranks = getattr(sampler, "num_replicas", None)
+    if not isinstance(sampler, DistributedSampler) or isinstance(sampler, Sharded) or not isinstance(ranks, int):
+        return {}
+    return {"ranks": ranks, "hosts": sampler.hosts if isinstance(sampler, WindowSampler) else None}
+
+
 def _draws_of(sampler: Any, private: torch.Generator | None) -> Draws:
     kind = type(sampler)
     if kind in _NOTHING or kind is ShardSampler:
@@ -270,6 +330,10 @@ def _iteration(*kinds: type) -> OwnCode:
     return OwnCode(*((base, ("__iter__",)) for base in bases))
 
 
+def _digest(values: torch.Tensor) -> str:
+    return digest_of(len(values), lambda start, stop: values[start:stop].cpu().numpy())
+
+
 _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
@@ -292,10 +356,10 @@ def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[s
         elif kind is SubsetRandomSampler:
             yield "a SubsetRandomSampler with the indices", summary_of(each.indices)
         elif kind is WeightedRandomSampler:
-            yield "a WeightedRandomSampler with the weights", digest_of(each.weights[:: digest_step(len(each.weights))].cpu().numpy())
+            yield "a WeightedRandomSampler with the weights", _digest(each.weights)
         elif kind is RandomSampler:
             yield "a RandomSampler with replacement", bool(each.replacement)
         if kind in _DRAWING:
             state = each.generator.get_state() if each.generator is not None else default
             if state is not None:
-                yield f"a {kind.__name__} that draws from a generator in the state", digest_of(state.numpy())
+                yield f"a {kind.__name__} that draws from a generator in the state", _digest(state)

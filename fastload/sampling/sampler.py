@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DistributedSampler, Sampler
 
 from fastload.common.rng import KeyedPermutation, checked_epoch, order_seed
 from fastload.errors import ArgumentError
+from fastload.sampling.rest import WindowRest
 from fastload.sampling.sharding import (
     Agreement,
     Positions,
@@ -19,7 +20,6 @@ from fastload.sampling.sharding import (
     Split,
     begun_at,
     continued,
-    left_of,
     rank_and_world,
     rule_of,
     share,
@@ -173,11 +173,13 @@ class ShardSampler(Sharded, DistributedSampler[int]):
             return begun_at(count, splits)
         before = tuple(splits[:-1])
         asked, begun = self._begun
-        return begun if asked == (epoch, count, before) else count - len(self._window_left(epoch, before))
+        return begun if asked == (epoch, count, before) else count - len(self._window_rest(epoch, before))
 
-    def positions(self, epoch: int, splits: Sequence[Split]) -> Positions:
-        """The indices of this rank in the rest of the last split, in no promised order."""
-        return np.concatenate([_NONE, *self._part_chunks(epoch, splits, self.rank)])
+    def covered(self, epoch: int, splits: Sequence[Split]) -> Iterator[Positions]:
+        """The indices of this rank in the rest of the last split, many thousand at a time, in no promised order."""
+        if self.kind == "window" and len(splits) == 1 and not splits[0].had:
+            return self._window(epoch, splits[0].world, self.rank).covered()
+        return self._part_chunks(epoch, splits, self.rank)
 
     def _part_chunks(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Positions]:
         if self.kind == "window":
@@ -194,29 +196,16 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         return torch.randperm(self.count, generator=generator).numpy().__getitem__
 
     def _window_chunks(self, epoch: int, splits: Sequence[Split], rank: int) -> Iterator[Positions]:
-        if len(splits) > 1:
-            yield self._window_part(epoch, splits, rank)
-            return
-        skipped = splits[0].had
-        for chunk in self._window(epoch, splits[0].world, rank).chunks():
-            if skipped < len(chunk):
-                yield chunk[skipped:]
-            skipped = max(0, skipped - len(chunk))
+        *before, last = splits
+        if before:
+            return self._window_rest(epoch, tuple(before)).part(last, rank)
+        return self._window(epoch, last.world, rank).chunks(last.had)
 
-    def _window_part(self, epoch: int, splits: Sequence[Split], rank: int) -> Positions:
-        """A rank's part of what earlier splits left over: a stretch, so that it has blocks of its own as far as that goes."""
-        left, last = self._window_left(epoch, tuple(splits[:-1])), splits[-1]
-        return _of_stretch(left, last, rank, self.rule)[last.had :]
-
-    def _window_left(self, epoch: int, splits: tuple[Split, ...]) -> Positions:
-        """Samples left after splits, each once: the ends of the ranks' stretches, one after another."""
-        first, *others = splits
-        parts = [self._window(epoch, first.world, each).indices() for each in range(first.world)]
-        left = left_of(np.arange(self.count), parts, first.had)
-        for split in others:
-            left = left_of(left, [_of_stretch(left, split, each, self.rule) for each in range(split.world)], split.had)
-        self._begun = (epoch, self.count, splits), self.count - len(left)
-        return left
+    def _window_rest(self, epoch: int, splits: tuple[Split, ...]) -> WindowRest:
+        """Samples left after splits; new ranks get stretches of them, so that each has blocks of its own as far as that goes."""
+        rest = WindowRest(self.count, splits, self.rule, partial(self._window, epoch, splits[0].world))
+        self._begun = (epoch, self.count, splits), self.count - len(rest)
+        return rest
 
     def _window(self, epoch: int, world: int, rank: int) -> WindowOrder:
         first, length = stretch(self.count, world, rank, self.rule)
@@ -281,15 +270,6 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
         Sharded.begin(self, epoch)
         _tell(self.batches, epoch)
         _tell(getattr(self.batches, "sampler", None), epoch)
-
-
-_NONE = np.empty(0, np.int64)
-
-
-def _of_stretch(order: Positions, split: Split, rank: int, rule: Rule) -> Positions:
-    """A rank's stretch of an order, from the stretch's beginning on."""
-    begin, length = stretch(len(order), split.world, rank, rule)
-    return order[np.arange(begin, begin + length) % max(1, len(order))]
 
 
 def _strided(sharded: Sharded, units: Any, splits: Sequence[Split], rank: int) -> Iterator[Any]:

@@ -274,18 +274,3 @@ def stretch(count: int, world: int, rank: int, rule: Rule) -> tuple[int, int]:
     length = share(count, world, rank, rule)
     before = rank * (count // world) + min(rank, count % world) if rule == "uneven" else rank * length
     return before, length
-
-
-def left_of(order: Positions, parts: Sequence[Positions], had: int) -> Positions:
-    """Samples of an order that are left after each rank has had the first `had` of its part: each once, part after part.
-
-    `order` has each sample once; samples of it that are in no part come last.
-    """
-    done = np.zeros(int(order.max()) + 1 if len(order) else 0, np.bool_)
-    for part in parts:
-        done[part[:had]] = True
-    rest = np.concatenate([*(part[had:] for part in parts), order])
-    rest = rest[~done[rest]]
-    _, first = np.unique(rest, return_index=True)
-    found: Positions = rest[np.sort(first)]
-    return found

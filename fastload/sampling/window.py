@@ -17,7 +17,10 @@ would a shuffle buffer from which samples are drawn at random: benchmarks/bench_
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Sized
+from functools import cached_property
+from itertools import accumulate, starmap
 from typing import Any, cast
 
 import numpy as np
@@ -28,9 +31,11 @@ from torch.utils.data import ConcatDataset, DistributedSampler, RandomSampler, S
 
 from fastload.common.limits import parse_size
 from fastload.common.positions import position_of
-from fastload.common.rng import checked_epoch, checked_seed, order_seed
+from fastload.common.rng import checked_epoch, checked_seed, host_order_seed, hosts_seed, order_seed
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
+from fastload.sampling.block_line import BlockLine, expanded, words_at
+from fastload.sampling.host_part import HostPart
 
 COUNT_LIMIT = 1 << 32
 """Limit on samples: rounds are the upper 32 bits of the numbers that are sorted."""
@@ -57,43 +62,92 @@ class WindowOrder:
         first: place in the line of the part's first sample.
         samples: number of the part's samples; None: all.
 
+    Attributes:
+        line: the line of all blocks.
+
     Raises:
         ArgumentError: there are too many samples.
     """
 
     def __init__(self, count: int, block: int, buffer: int, key: int, first: int = 0, samples: int | None = None) -> None:
         if count >= COUNT_LIMIT:
-            raise ArgumentError(f'a dataset of {count:,} samples: shuffle="window" orders at most {COUNT_LIMIT - 1:,}; use shuffle=True')
+            raise ArgumentError(f'a dataset of {count:,} samples: shuffle="window" orders at most {COUNT_LIMIT - 1:,}; use shuffle="huge"')
         self.samples = count if samples is None else samples
         self.block = usable_block(count, block, buffer)
         self.buffer = buffer
         self.open_blocks = 2 * (buffer + 1) // (self.block + 1) - 1
-        self._count, self._key, self._first = count, key, first
+        self._key, self._first = key, first
+        self.line = BlockLine(count, self.block, key)
+        self._stretches = self.line.stretches(first, first + self.samples)
 
     def indices(self) -> _Positions:
         """The whole order."""
         return np.concatenate([np.empty(0, np.int64), *self.chunks()])
 
-    def chunks(self) -> Iterator[_Positions]:
-        """The order in pieces of some thousand samples, each computed when it is asked for."""
-        if not self.samples:
+    def chunks(self, start: int = 0) -> Iterator[_Positions]:
+        """The order from its place `start` on, in pieces of some thousand samples, each computed when it is asked for.
+
+        What comes before `start` is not computed, but for the blocks that are open there.
+        """
+        if start >= self.samples:
             return
-        starts, lengths = self.runs()
-        words = np.random.Philox(key=self._key, counter=[0, 0, self._first, 1])
         if self.buffer >= self.samples:
-            positions = expanded(starts, lengths)
-            yield positions[_permutation(words, len(positions))]
+            positions = self.line.positions(self._first, self._first + self.samples)
+            yield positions[_permutation(self._words(0), len(positions))][start:]
             return
         step = max(1, max(_STEP, self.buffer // 4) // self.block)
+        ends = self._ends_of_stretches
+        begins = range(0, ends[-1], step)
+        begin = begins[bisect_right(begins, start, key=lambda number: self._given(self._round(number))) - 1]
+        since = self._round(begin)
+        skipped = start - self._given(since)
+        number = self._finished(since)
+        words = self._words(number * self.block)
         times, positions = np.empty(0, np.uint64), np.empty(0, np.int64)
-        for begin in range(0, len(starts), step):
-            end = min(begin + step, len(starts))
-            new_times, new_positions = self._scheduled(begin, starts[begin:end], lengths[begin:end], words)
+        for starts, lengths in _regrouped(self.runs(number), begin - number, step):
+            new_times, new_positions = self._scheduled(number, starts, lengths, words)
+            number += len(starts)
+            if number <= begin:  # of the blocks that are open at the beginning, what was given before
+                later = new_times >= np.uint64(since << 32)
+                new_times, new_positions = new_times[later], new_positions[later]
             times, positions = np.concatenate([times, new_times]), np.concatenate([positions, new_positions])
-            due = np.full(len(times), True) if end == len(starts) else times < np.uint64(self._round(end) << 32)
+            if number <= begin:
+                continue
+            due = np.full(len(times), True) if number == ends[-1] else times < np.uint64(self._round(number) << 32)
             now = positions[due]
-            yield now[times[due].argsort(kind="stable")]
+            yield now[times[due].argsort(kind="stable")][skipped:]
+            skipped = max(0, skipped - len(now))
             times, positions = times[~due], positions[~due]
+
+    def places_of(self, low: int, high: int) -> tuple[_Positions, _Positions]:
+        """(samples, their places in the order) of the samples that are number low .. high-1 of the part's stretch of the line."""
+        wanted = self.line.positions(self._first + low, self._first + high)
+        at = 0 if self.buffer >= self.samples else self._given(self._round(self._run_at(low)))
+        samples, places, left = [], [], len(wanted)
+        for chunk in self.chunks(at):
+            found = np.flatnonzero(np.isin(chunk, wanted))
+            samples.append(chunk[found])
+            places.append(found + at)
+            at, left = at + len(chunk), left - len(found)
+            if not left:
+                break
+        return np.concatenate(samples), np.concatenate(places)
+
+    def covered(self) -> Iterator[_Positions]:
+        """The samples of the order, run by run in the order of opening, some thousand at a time."""
+        return starmap(expanded, _regrouped(self.runs(), 0, max(1, _STEP // self.block)))
+
+    def runs(self, first: int = 0) -> Iterator[tuple[_Positions, _Positions]]:
+        """First position and length of the part's runs from number `first` on, in the order of opening, many thousand at a time.
+
+        Runs are blocks, and parts of blocks at the ends of the part's stretch of the line.
+        """
+        for stretch, end in zip(self._stretches, self._ends_of_stretches, strict=True):
+            if first < end:
+                yield from stretch.runs(max(0, first - (end - len(stretch))))
+
+    def _words(self, first: int) -> np.random.Philox:
+        return words_at(first, key=self._key, stream=(self._first, 1))
 
     def _round(self, number: int) -> int:
         """The round in which a block opens."""
@@ -110,28 +164,58 @@ class WindowOrder:
         times = rounds.astype(np.uint64) << np.uint64(32) | draws & np.uint64(0xFFFF_FFFF)
         return times[there], (starts[:, None] + chosen)[there]
 
-    def runs(self) -> tuple[_Positions, _Positions]:
-        """First position and length of the part's runs, in the order of opening: blocks, and parts of blocks at its ends."""
-        if not self.samples:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        count, block = self._count, self.block
-        blocks = -(-count // block)
-        order = _permutation(np.random.Philox(key=self._key), blocks)
-        lengths = np.minimum(block, count - order * block)
-        ends = np.cumsum(lengths)
-        starts_found, lengths_found, at, left = [], [], self._first % count, self.samples
-        while left:
-            stop = min(count, at + left)
-            low, high = int(np.searchsorted(ends, at, "right")), int(np.searchsorted(ends, stop, "left"))
-            starts, some = order[low : high + 1] * block, lengths[low : high + 1].copy()
-            before = at - int(ends[low] - lengths[low])
-            starts[0] += before
-            some[0] -= before
-            some[-1] -= int(ends[high]) - stop
-            starts_found.append(starts)
-            lengths_found.append(some)
-            at, left = 0, left - (stop - at)
-        return np.concatenate(starts_found), np.concatenate(lengths_found)
+    def _finished(self, round_: int) -> int:
+        """Number of runs, counted from the first, all of whose rounds come before one."""
+        return min(max(0, -(-(round_ - self.block + 1) * self.open_blocks // self.block)), self._ends_of_stretches[-1])
+
+    def _given(self, round_: int) -> int:
+        """Number of samples that come before a round."""
+        finished, count = self._finished(round_), self._ends_of_stretches[-1]
+        opened = min(-(-round_ * self.open_blocks // self.block), count)
+        given = finished * self.block + int((round_ - np.arange(finished, opened) * self.block // self.open_blocks).sum())
+        for number, length in self._short_runs:
+            if number < opened:
+                given -= max(0, min(self.block, round_ - self._round(number)) - length)
+        return given
+
+    @cached_property
+    def _ends_of_stretches(self) -> list[int]:
+        """Number of runs in all stretches up to each."""
+        return list(accumulate(map(len, self._stretches)))
+
+    @cached_property
+    def _short_runs(self) -> list[tuple[int, int]]:
+        """(number, length) of the runs that are shorter than a block."""
+        return [
+            (end - len(stretch) + number, length)
+            for stretch, end in zip(self._stretches, self._ends_of_stretches, strict=True)
+            for number, length in stretch.short_runs()
+        ]
+
+    def _run_at(self, place: int) -> int:
+        """The number of the run that has a place of the part's stretch of the line."""
+        for stretch, end in zip(self._stretches, self._ends_of_stretches, strict=True):
+            if place < stretch.samples:
+                return end - len(stretch) + stretch.run_at(place)
+            place -= stretch.samples
+        raise IndexError(place)
+
+
+def _regrouped(runs: Iterator[tuple[_Positions, _Positions]], before: int, step: int) -> Iterator[tuple[_Positions, _Positions]]:
+    """Runs, some at a time: at most `step`, of which the first `before` runs end a group."""
+    parts: list[tuple[_Positions, _Positions]] = []
+    have, left = 0, before
+    for starts, lengths in runs:
+        while len(starts):
+            wanted = min(step, left or step) - have
+            parts.append((starts[:wanted], lengths[:wanted]))
+            have += len(parts[-1][0])
+            starts, lengths = starts[wanted:], lengths[wanted:]
+            if have == min(step, left or step):
+                yield np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+                parts, have, left = [], 0, max(0, left - have)
+    if parts:
+        yield np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def usable_block(count: int, block: int, buffer: int) -> int:
@@ -145,13 +229,6 @@ def _permutation(words: np.random.Philox, count: int) -> _Positions:
     keys = np.asarray(words.random_raw(count), np.uint64) & ~below | np.arange(count, dtype=np.uint64)
     keys.sort()
     out: _Positions = (keys & below).astype(np.int64)
-    return out
-
-
-def expanded(starts: _Positions, lengths: _Positions) -> _Positions:
-    """The positions of all runs, at least one, one run after another."""
-    shift = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-    out: _Positions = np.arange(int(lengths.sum()), dtype=np.int64) + shift
     return out
 
 
@@ -195,6 +272,10 @@ class RankedSampler(DistributedSampler[int]):
     def indices(self) -> npt.NDArray[np.int64]:
         """The order of this rank's next pass, without a draw: without a seed, that of a pass that would begin now."""
         return np.concatenate([np.empty(0, np.int64), *self._chunks(self._key_undrawn())])
+
+    def covered(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The samples of this rank's next pass, some thousand at a time, in no promised order and without a draw."""
+        return self._chunks(self._key_undrawn())
 
     def __len__(self) -> int:
         self._divide()
@@ -282,6 +363,8 @@ class WindowSampler(RankedSampler):
        drop_last the last samples of the order are left out. A block is one rank's, but for one at each border. Each rank has a buffer of
        its own.
     4. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.
+    5. With `hosts` each host reads the same part of the data in every epoch, in another order, so that its cache has it from the second
+       epoch on. See NOTE [ hosts: whose block it is ].
 
     Args:
         dataset: the dataset, or the number of its samples.
@@ -293,10 +376,14 @@ class WindowSampler(RankedSampler):
         num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`; without a group, one rank.
         drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat some.
         generator: generator to draw from if seed is None; None: torch's default generator.
+        hosts: number of hosts, each with as many ranks as any other, whose numbers follow one another, as torchrun gives them. None: ranks
+            share out the blocks anew in every epoch, whatever their host.
+        deal_every: number of epochs after which blocks are dealt out to the hosts anew; None: never. Only with `hosts`.
 
     Raises:
-        ArgumentError: an argument is out of range; several ranks have no seed; or, at iter(), a launcher such as torchrun has started
-            several processes, and neither a process group nor num_replicas and rank say which samples are this one's.
+        ArgumentError: an argument is out of range; several ranks have no seed, or `hosts` has none; the number of ranks is no multiple of
+            `hosts`; or, at iter(), a launcher such as torchrun has started several processes, and neither a process group nor num_replicas
+            and rank say which samples are this one's.
     """
 
     def __init__(
@@ -310,25 +397,52 @@ class WindowSampler(RankedSampler):
         rank: int | None = None,
         drop_last: bool = False,
         generator: torch.Generator | None = None,
+        hosts: int | None = None,
+        deal_every: int | None = None,
     ) -> None:
+        self.hosts = None if hosts is None else count_of("hosts", hosts, 1)
+        self.deal_every = None if deal_every is None else count_of("deal_every", deal_every, 1)
         super().__init__(dataset, seed=seed, num_replicas=num_replicas, rank=rank, drop_last=drop_last, generator=generator)
+        if self.hosts is None and self.deal_every is not None:
+            raise ArgumentError(f"deal_every={deal_every} deals out blocks to hosts: give hosts= as well")
+        if self.hosts is not None and self.seed is None:
+            raise ArgumentError(f"hosts={hosts} needs seed=, by which a host has the same part in every epoch")
         self.block, self.buffer = block, buffer
         window_sizes(self.dataset, block, buffer)  # a wrong size is an error here
 
     def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:
-        return self._order(key).chunks()
+        order, part = self._order(key)
+        return order.chunks() if part is None else map(part.positions, order.chunks())
 
-    def positions(self) -> npt.NDArray[np.int64]:
-        """The samples of this rank's next pass, block by block as blocks are opened, without a draw; without a seed, all in sequence."""
-        if self.seed is None:
-            return np.arange(len(self.dataset))
-        starts, lengths = self._order(self._key()).runs()
-        return expanded(starts, lengths) if len(starts) else starts
+    def covered(self) -> Iterator[npt.NDArray[np.int64]]:
+        """The samples of this rank's next pass, block by block as blocks are opened, without a draw."""
+        order, part = self._order(self._key_undrawn())
+        return order.covered() if part is None else map(part.positions, order.covered())
 
-    def _order(self, key: int) -> WindowOrder:
+    def _order(self, key: int) -> tuple[WindowOrder, HostPart | None]:
+        """The order of this rank's pass, and the part of the dataset whose samples it numbers; None: all of it."""
         self._begin()
+        count = len(self.dataset)
         block, buffer = window_sizes(self.dataset, self.block, self.buffer)
-        return WindowOrder(len(self.dataset), block, buffer, key, self.rank * self.num_samples, self.num_samples)
+        if self.hosts is None:
+            return WindowOrder(count, block, buffer, key, self.rank * self.num_samples, self.num_samples), None
+        host, rank = divmod(self.rank, self.num_replicas // self.hosts)
+        period = 0 if self.deal_every is None else self.epoch // self.deal_every
+        part = HostPart(count, usable_block(count, block, buffer), hosts_seed(self.seed, period), host, self.hosts)
+        own = host_order_seed(self.seed, self.epoch, host)
+        return WindowOrder(part.samples, block, buffer, own, rank * self.num_samples, self.num_samples), part
+
+    def _divide(self) -> None:
+        super()._divide()
+        if self.hosts is None:
+            return
+        if len(self.dataset) < self.hosts:
+            raise ArgumentError(f"hosts={self.hosts}: the dataset has {len(self.dataset)} samples, fewer than hosts: leave hosts= out")
+        if self.num_replicas % self.hosts:
+            raise ArgumentError(
+                f"hosts={self.hosts} with num_replicas={self.num_replicas}: each host has as many ranks as any other, so give a number of "
+                "ranks that is a multiple of it"
+            )
 
 
 class RandomOrderSampler(RandomSampler):

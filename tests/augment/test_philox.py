@@ -98,6 +98,7 @@ def test_streams_do_not_collide() -> None:
     """Ops, mixes, native transforms and seeds have streams of their own."""
     assert rng.OP_STREAM + 0x4000 == rng.MIX_STREAM
     assert rng.MIX_STREAM + 4 < rng.SUBSTITUTE_STREAM
+    assert rng.MIX_STREAM + 4 < rng.HOST_STREAM < rng.INTERLEAVING_STREAM
 
 
 def test_uniform_and_below() -> None:

@@ -75,6 +75,19 @@ def test_one_host_with_room_reads_once(model: Any, order: str) -> None:
     assert (later.requests, later.bytes, later.cached) == (0, 0, 1.0)
 
 
+@pytest.mark.parametrize(("cache", "fetched"), [(1 / 3, 0.0), (1 / 6, 0.5), (0.0, 1.0)])
+def test_hosts_that_keep_their_blocks(model: Any, closed: Any, cache: float, fetched: float) -> None:
+    """A cache for a host's part saves all of the later epochs, one for half of it half of them, as the closed form says."""
+    s = small(model, keep=True, cache=cache, epochs=3)
+    first, *later = model.Simulation(s).run()
+    assert first.bytes == first.samples * 110_000
+    for found in later:
+        assert found.bytes / first.bytes == pytest.approx(fetched, abs=0.01)
+    assert [line.request_ratio for line in closed.lines_of(s)] == pytest.approx([1, 1, 1], abs=0.15)
+    with pytest.raises(ValueError, match="keep"):
+        small(model, keep=True, order="huge")
+
+
 @pytest.mark.parametrize("order", ["huge", "window"])
 @pytest.mark.parametrize(("cache", "filled"), [(0.0, False), (0.25, True), (1.0, False), (1.0, True)])
 def test_bytes_and_requests_of_the_closed_form(model: Any, closed: Any, order: str, cache: float, filled: bool) -> None:

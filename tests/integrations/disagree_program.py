@@ -6,6 +6,7 @@ import sys
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from numbers_data import write_report
@@ -64,6 +65,8 @@ def sampled(rank: int) -> dict[str, dict[str, Any]]:
         "mixture or none": mixture() if rank else {},
         "subset": subset(rank),
         "subset of a part": {"dataset": ConcatDataset([numbers(16), Subset(numbers(60), range(rank, 24 + rank))])},
+        "one index of many": {"dataset": Subset(numbers(60), [*[0] * 77_777, rank, *[0] * 77_777]), "batch_size": 30_000},
+        "one weight of many": {"sampler": WeightedRandomSampler(many_weights(rank), 40, generator=generator(1))},
         "sampler class": {"sampler": SequentialSampler(range(40)) if rank else RandomSampler(range(40), generator=generator(1))},
         "sampler generator": {"sampler": RandomSampler(range(40), generator=generator(rank))},
         "global generator": {"sampler": SubsetRandomSampler(range(40)), "torch_seed": rank},
@@ -78,12 +81,20 @@ def sampled(rank: int) -> dict[str, dict[str, Any]]:
     }
 
 
+def many_weights(rank: int) -> torch.Tensor:
+    """Weights of samples that are never drawn, but for the first 40; one of the others differs."""
+    weights = torch.cat([torch.ones(40, dtype=torch.float64), torch.zeros(100_001, dtype=torch.float64)])
+    weights[77_777] = rank * 1e-300
+    return weights
+
+
 def agreeing(rank: int) -> dict[str, dict[str, Any]]:
     """Cases that do not differ, or that may."""
     return {
         "alike, mixture": mixture(),
         "weights of an epoch to come": mixture(later=2 + rank),
         "alike, subset": subset(3),
+        "alike, indices as an array": {"dataset": Subset(numbers(60), np.arange(24) if rank else [*range(24)])},
         "alike, sampler": {"sampler": RandomSampler(range(40), generator=generator(1))},
         "alike, global generator": {"sampler": RandomSampler(range(40)), "torch_seed": 8},
         "alike, batch sampler": batches(seed=4),
@@ -98,6 +109,7 @@ def cases(rank: int, packed: str) -> dict[str, dict[str, Any]]:
     data = PackedDataset(packed, T.CenterCrop(8))
     return {
         "alike": {},
+        "version": {"dataset": PackedDataset(packed, T.CenterCrop(8), version=1 + rank)},
         "length": {"dataset": numbers(40 + rank)},
         "packed length": {"dataset": torch.utils.data.Subset(data, range(24 + rank))},
         "alike, packed": {"dataset": data},

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from integration_helpers import HERE, reports, run_program, two_ranks_of
 from numbers_data import COUNT
@@ -17,7 +19,7 @@ from ranks_program import BEFORE, EPOCHS, TIMEOUT
 from servers.process import free_ports
 from servers.seaweedfs import SeaweedFS
 
-from fastload import push
+from fastload import add_columns, push
 
 EVERY = list(range(COUNT))
 BATCH = 5
@@ -100,13 +102,18 @@ def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
 
 @pytest.fixture(scope="module")
 def disagreements(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What both ranks of disagree_program.py were told."""
-    return two_ranks_of("disagree_program.py", numbered, tmp_path_factory.mktemp("disagree"))
+    """What both ranks of disagree_program.py were told, with a dataset of two versions that have the same samples."""
+    packed = tmp_path_factory.mktemp("versions") / "packed.fl"
+    shutil.copytree(numbered, packed)
+    np.save(packed.parent / "more.npy", np.arange(COUNT))
+    add_columns(packed, packed.parent / "more.npy")
+    return two_ranks_of("disagree_program.py", packed, tmp_path_factory.mktemp("disagree"))
 
 
 @pytest.mark.parametrize(
     ("case", "steps", "said"),
     [
+        ("version", 1, "a dataset of the versions ["),
         ("length", 1, "a dataset of length"),
         ("packed length", 1, "a dataset of length"),
         ("seed", 1, "seed"),
@@ -124,6 +131,8 @@ def disagreements(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> l
         ("mixture or none", 1, "a Mixture with the seed"),
         ("subset", 1, "a Subset with the indices ["),
         ("subset of a part", 1, "a Subset with the indices"),
+        ("one index of many", 1, "a Subset with the indices"),
+        ("one weight of many", 1, "a WeightedRandomSampler with the weights"),
         ("sampler class", 1, "a sampler of the class torch.utils.data.sampler."),
         ("sampler generator", 1, "a RandomSampler that draws from a generator in the state"),
         ("global generator", 1, "a SubsetRandomSampler that draws from a generator in the state"),
@@ -148,6 +157,7 @@ def test_ranks_that_differ_all_end(disagreements: list[dict[str, Any]], case: st
     "case",
     [
         *("alike", "alike, packed", "on purpose", "alike, mixture", "weights of an epoch to come", "alike, subset", "alike, sampler"),
+        "alike, indices as an array",
         *("alike, global generator", "alike, batch sampler", "a sampler by a seed of its own, and other torch seeds"),
         *("each its own subset", "each its own seed"),
     ],

@@ -34,6 +34,7 @@ from fastload.engines.resume.datasets import DatasetState, load_at_start
 from fastload.engines.resume.ranks import begin_agreement
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
+from fastload.sampling.known import ranks_of
 from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import Agreement, Split, process_rank
 
@@ -356,7 +357,7 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
     """State of an epoch that begins at its first batch. See begin()."""
     sampler, sharded = settings.order.deciding, settings.order.sharded
     its_epoch = getattr(sampler, "epoch", None) if sharded is None else sharded.epoch_of(epoch)
-    position = {"name": type(sampler).__name__, "epoch": its_epoch}
+    position = {"name": type(sampler).__name__, "epoch": its_epoch, **ranks_of(sampler)}
     stateful = _stateful(settings)
     if stateful is not None:
         position["state"] = stateful.state_dict()
@@ -369,7 +370,8 @@ def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
 
     Between epochs the state may be one of a loader with another sampler, with shard= or without: the epoch is this loader's own then.
     """
-    sharded, position = settings.order.sharded, {**state["sampler"], "name": type(settings.order.deciding).__name__}
+    sharded, deciding = settings.order.sharded, settings.order.deciding
+    position = {**state["sampler"], "name": type(deciding).__name__, **ranks_of(deciding)}
     splits = tuple(Split(world, had) for world, had in state["split"]["ranks"]) if state["split"] else ()
     if sharded is not None and not splits:
         splits, position["epoch"] = sharded.continued(()), sharded.epoch_of(state["epoch"])

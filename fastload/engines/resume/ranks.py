@@ -34,8 +34,10 @@ def begin_agreement(settings: Settings, sharded: Sharded, epoch: int, splits: Se
 
 def _shared(settings: Settings, sharded: Sharded, epoch: int, splits: Sequence[Split], default: torch.Tensor | None) -> dict[str, Any]:
     """Values by the names that an error gives them, the plainest cause first."""
+    packed = packed_state(settings.dataset).get("packed", [])
     return {
-        "a dataset with the samples": packed_state(settings.dataset).get("packed", []),
+        "a dataset of the versions": [version for version, _ in packed],
+        "a dataset with the samples": [samples for _, samples in packed],
         "shuffle": sharded.kind,
         "seed": getattr(sharded, "seed", settings.seed),
         "epoch": epoch,

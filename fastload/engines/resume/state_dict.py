@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from fastload.engines.resume.datasets import (
 from fastload.engines.resume.epoch import EpochState, Progress
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
-from fastload.sampling.known import is_stateful
+from fastload.sampling.known import is_stateful, ranks_of
 from fastload.sampling.sampler import Sharded
 from fastload.sampling.sharding import advanced, process_rank
 
@@ -249,6 +250,7 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         name = type(settings.order.deciding).__name__
         if state["sampler"].get("name") != name:
             raise ArgumentError(f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}")
+        _check_ranks(name, state["sampler"], ranks_of(settings.order.deciding))
     for name, value in ours.items():
         if state[name] != value:
             raise ArgumentError(f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}")
@@ -262,6 +264,17 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
             f"the state holds where the dataset stood in {state['num_workers']} workers, and this loader has "
             f"num_workers={settings.num_workers}: each worker's copy goes on from a state of its own, so {_SAME} number"
         )
+
+
+def _check_ranks(name: str, theirs: Mapping[str, Any], ours: Mapping[str, int | None]) -> None:
+    """Checks that a user's DistributedSampler shares out samples as that of a state of mid-epoch; older states do not say how."""
+    for what, number in ours.items():
+        if what in theirs and theirs[what] != number:
+            taken, now = (f"{'none' if each is None else each} {what}" for each in (theirs[what], number))
+            raise ArgumentError(
+                f"the state was taken in mid-epoch of a {name} for {taken}, this loader's is for {now}, and one rank's position does not "
+                "say what others had: resume with as many, or train with shard=, whose states go on with any number of ranks"
+            )
 
 
 _SAME = "resume with the same"

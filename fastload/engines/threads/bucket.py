@@ -138,12 +138,13 @@ class BucketPass:
         self._remote = remote
         self._block = coverage.block
         if self._block:
-            self._needed = coverage.needed
+            self._coverage = coverage
             self._opened = np.zeros(-(-len(view) // self._block), bool)
             self._passes = {source: begin_pass(files, self, None, coverage.buffer) for source, files in remote.items()}
         else:
             self._passes = {
-                source: begin_pass(files, self, self._in_source(source, coverage.positions)) for source, files in remote.items()
+                source: begin_pass(files, self, (self._in_source(source, part) for part in coverage.parts()))
+                for source, files in remote.items()
             }
 
     def _in_source(self, source: int, positions: _Positions) -> _Positions:
@@ -160,9 +161,7 @@ class BucketPass:
         new = blocks[~self._opened[blocks]]
         self._opened[new] = True
         found = (new[:, None] * self._block + np.arange(self._block)).ravel()
-        found = found[found < len(self._needed)]
-        needed: _Positions = found[self._needed[found]]
-        return needed
+        return self._coverage.among(found)
 
     def share(self, source: int, opens: _Positions, asks: _Positions) -> PassShare:
         """A batch's share of the pass over one source.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DistributedSampler
 
-from fastload.sampling.sharding import Rule, Split, advanced, begun_at, continued, left_of, share, stretch, strided, strided_places
+from fastload.sampling.sharding import Rule, Split, advanced, begun_at, continued, share, stretch, strided, strided_places
 
 counts = st.integers(0, 60)
 worlds = st.integers(1, 9)
@@ -71,17 +70,6 @@ def test_stretches_cover_an_order(count: int, world: int, rule: Rule) -> None:
     ends = [begin + length for begin, length in parts]
     assert [begin for begin, _ in parts] == [0, *ends[:-1]]
     assert {"pad": ends[-1] >= count, "drop": count - world < ends[-1] <= count, "uneven": ends[-1] == count}[rule]
-
-
-@given(st.permutations(range(20)), worlds, st.integers(0, 25))
-def test_left_of_parts(order: list[int], world: int, had: int) -> None:
-    """What is left of stretches is each sample once that nobody had, part after part, then what no part has."""
-    parts = [np.array(order[rank * 3 : rank * 3 + 5], np.int64) for rank in range(world)]  # they overlap
-    left = left_of(np.array(order), parts, had).tolist()
-    done = {int(place) for part in parts for place in part[:had]}
-    assert sorted(left) == sorted(set(order) - done)
-    expected = dict.fromkeys([int(place) for part in parts for place in part[had:]] + order)
-    assert left == [place for place in expected if place not in done]
 
 
 def test_continued() -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from fastload import WindowSampler
-from fastload.sampling.known import coverage
+from fastload import KeyedSampler, WindowSampler
+from fastload.sampling.known import Coverage, coverage
 from fastload.sampling.window import RandomWindowSampler, WindowOrder
 
 COUNT = 103
@@ -21,7 +21,13 @@ TELLING: dict[str, Any] = {
     "window, short": lambda: WindowSampler(COUNT, block=5, buffer=500, seed=1, num_replicas=3, rank=1, drop_last=True),
     "distributed": lambda: DistributedSampler(range(COUNT), 4, 3, seed=2),
     "subset": lambda: SubsetRandomSampler([7, 3, 99]),
+    "huge, rank": lambda: KeyedSampler(COUNT, seed=1, num_replicas=3, rank=2),
+    "huge, no seed": lambda: KeyedSampler(COUNT),
 }
+
+
+def positions(told: Coverage) -> list[int]:
+    return [position for part in told.parts() for position in part.tolist()]
 
 
 @pytest.mark.parametrize("name", TELLING)
@@ -35,7 +41,12 @@ def test_the_samples_of_a_pass(name: str) -> None:
         told = coverage(sampler, COUNT)
         assert torch.equal(before, torch.get_rng_state())
         assert told is not None
-        assert told.positions.tolist() == sorted(set(sampler))
+        assert positions(told) == sorted(set(sampler))
+        left = positions(told)[::3]
+        told.leave_out(left)
+        told.leave_out(left[0])
+        assert positions(told) == sorted(set(sampler) - set(left))
+        assert told.among(np.arange(50, COUNT + 30)).tolist() == [each for each in positions(told) if each >= 50]
 
 
 @pytest.mark.parametrize("sampler", [SequentialSampler(range(9)), RandomSampler(range(9)), RandomWindowSampler(range(9))])
@@ -43,7 +54,9 @@ def test_every_sample(sampler: Any) -> None:
     """All for those that ask for all; only one that asks for blocks has them."""
     told = coverage(sampler, 9)
     assert told is not None
-    assert told.needed.all()
+    assert positions(told) == list(range(9))
+    told.leave_out([8, 0])
+    assert positions(told) == list(range(1, 8))
     assert (told.block > 0) == isinstance(sampler, RandomWindowSampler)
 
 
@@ -61,7 +74,7 @@ def test_what_the_dataset_has_not() -> None:
 def test_runs_in_the_order_of_opening() -> None:
     """Runs hold the part's samples; a run is opened, its first sample given, in their order, up to the order within one round."""
     order = WindowOrder(5000, 20, 400, 3, 1000, 2000)
-    starts, lengths = order.runs()
+    ((starts, lengths),) = order.runs()
     assert lengths.max() == 20
     assert lengths.sum() == 2000
     indices = order.indices()

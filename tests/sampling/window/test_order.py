@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastload.errors import ArgumentError
+from fastload.sampling import window
 from fastload.sampling.window import COUNT_LIMIT, WindowOrder
 
 CLASSES = 1000
@@ -79,6 +80,38 @@ def test_a_part_that_is_longer_than_the_line(count: int, block: int, buffer: int
     times = np.bincount(order, minlength=count)
     assert len(order) == samples
     assert times.max(initial=0) - times.min() <= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    count=st.integers(1, 2000),
+    block=st.integers(1, 60),
+    buffer=st.integers(1, 300),
+    first=st.integers(0, 3000),
+    samples=st.integers(1, 2500),
+    step=st.sampled_from([16, 100, 1 << 14]),
+    data=st.data(),
+)
+def test_from_any_place(count: int, block: int, buffer: int, first: int, samples: int, step: int, data: st.DataObject) -> None:
+    """An order is the same from any of its places on, and finds the places of its samples, however much is computed at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window, "_STEP", step)
+        order = WindowOrder(count, block, buffer, 11, first, samples)
+        whole = order.indices()
+        start = data.draw(st.integers(0, samples + 1))
+        assert np.array_equal(np.concatenate([whole[:0], *order.chunks(start)]), whole[start:])
+        if samples <= count:
+            low = data.draw(st.integers(0, samples - 1))
+            high = data.draw(st.integers(low + 1, min(samples, low + 30)))
+            found, places = order.places_of(low, high)
+            assert np.array_equal(whole[places], found)
+            assert sorted(found.tolist()) == sorted(order.line.positions(first + low, first + high).tolist())
+
+
+def test_a_late_place_is_reached_at_once() -> None:
+    """The last samples of 4 * 10^9 need the blocks that are open there, and the last portion of blocks."""
+    order = WindowOrder(4 * 10**9, 1 << 20, 1 << 22, 3)
+    assert sum(map(len, order.chunks(4 * 10**9 - 5))) == 5
 
 
 @pytest.mark.parametrize("batch", [64, 256])
@@ -148,5 +181,5 @@ def test_the_first_pieces_need_little() -> None:
 
 def test_too_many_samples() -> None:
     """More samples than rounds can be numbered are refused."""
-    with pytest.raises(ArgumentError, match=r"orders at most 4,294,967,295; use shuffle=True"):
+    with pytest.raises(ArgumentError, match=r"orders at most 4,294,967,295; use shuffle=\"huge\""):
         WindowOrder(COUNT_LIMIT, 1, 1, 0)
