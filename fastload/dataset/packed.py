@@ -140,7 +140,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
             default: the bytes they have, and 0.8 of the free ones on the disk.
         storage_options: options of the store: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...) and
             ``client_options``; for other protocols fsspec's. Options that are not given are taken from the environment.
-        timeout: seconds in which a request to the store is tried again (default 60).
+        timeout: seconds in which a request to the store is tried again (default 60), or text such as ``30min`` or ``6h``.
 
     Raises:
         DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and is
@@ -163,7 +163,7 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         cache: str | os.PathLike[str] | None = None,
         cache_size: int | str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> None:
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
             raise ArgumentError(f"version={version!r} is no number of a version, which are counted from 1")
@@ -293,7 +293,8 @@ class PackedDataset(TransformedDataset, FolderAttributes, Dataset[Any]):
         return self.opened.columns.table()
 
     def where(self, condition: str) -> Subset[Any]:
-        """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads natively.
+        """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads natively. Its indices are an int64
+        array, or a range where they are all samples.
 
         The condition is one expression as behind SQL's WHERE, in DuckDB's dialect: ``label in (3, 7) and caption like '%dog%'``. Columns
         are those of `table()`, by name. Arrays and boxes are lists (``boxes_count > 0 and 3 in labels``), JSON is text

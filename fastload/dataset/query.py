@@ -24,6 +24,13 @@ A function is allowed by its name in FUNCTIONS. All others are refused, those of
    itself on what it has made, as `list_reduce` does. A few characters of a condition could ask for all memory otherwise.
 Lambdas and `replace` multiply sizes, so they are nested at most NESTED_MOST deep. Time is not limited: a pattern may be slow by its nature.
 
+NOTE [ query: a piece at a time ]
+A condition is evaluated for the samples of some shards after those of others: a *piece* is as many shards as have PIECE samples, or more
+where there are billions. A column that nobody has read before is read for the piece alone, and of the piece a bit a sample stays: so a
+query takes what its pieces take, a bit for each sample, and 8 bytes for each that it finds. DuckDB could scan a stream of Arrow's record
+batches by itself; but then its threads call into Python, and errors in reading a shard come as Arrow's. Values that lie in records are the
+exception: they are read once, and stay.
+
 `RecordColumn` gathers the values of one field that lies in records, block by block, as an Arrow array. `Columns` are the fields of a packed
 dataset as Arrow arrays: all but the pixels of images and masks.
 """
@@ -36,7 +43,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -271,6 +278,10 @@ class RecordColumn:
         return optional("pyarrow", "a table of columns").LargeListArray.from_arrays(offsets, arrow_array(values, lists=lists))
 
 
+PIECE = 1 << 20
+"""Samples of a piece, at least: enough that DuckDB's threads share the work, and that parsing a long condition again costs little."""
+_PIECES = 256
+"""Limit on the pieces of a dataset, and so on how often a condition is parsed."""
 _BLOCK = 256
 """Records that a thread reads at a time: enough that handing out blocks costs nothing beside reading them."""
 _WORDS = {COUNT_COLUMN: "count", HEIGHT_COLUMN: "height", WIDTH_COLUMN: "width"}
@@ -326,14 +337,46 @@ class Columns:
         arrow = optional("pyarrow", "a table of columns")
         wanted = list(self.kinds) if names is None else list(names)
         self._read_records([name for name in wanted if self.lies_in_records(name)])
-        return arrow.table({name: self._array(name, lists) for name in wanted})
+        count = self._reader.count
+        for name in wanted:
+            if name not in self._read:
+                self._reader.column(self._hidden.get(name, name))  # kept, and shared by all tables
+        return arrow.table(
+            {name: self._read[name].array(lists) if name in self._read else self._values(name, 0, count, lists) for name in wanted}
+        )
 
-    def _array(self, name: str, lists: bool) -> pa.Array:
-        if name in self._hidden:
-            return arrow_array(self._reader.column(self._hidden[name]))
-        if name in self._read:
-            return self._read[name].array(lists)
-        return arrow_array(self._reader.column(name), lists=lists)
+    def pieces(self, names: Collection[str]) -> Iterator[tuple[int, pa.Table]]:
+        """(first sample, table) of each piece of the dataset: the named columns, one or more, with lists of any length as in `table`.
+
+        See NOTE [ query: a piece at a time ]. A dataset without samples has one piece, without rows. Raises as `table` does.
+        """
+        arrow = optional("pyarrow", "a table of columns")
+        self._read_records([name for name in names if self.lies_in_records(name)])
+        read = {name: self._read[name].array(lists=True) for name in names if name in self._read}
+        for start, stop in self._borders():
+            yield (
+                start,
+                arrow.table(
+                    {name: read[name][start:stop] if name in read else self._values(name, start, stop, lists=True) for name in names}
+                ),
+            )
+
+    def _borders(self) -> Iterator[tuple[int, int]]:
+        """First sample and end of each piece."""
+        start, size = 0, max(PIECE, self._reader.count // _PIECES)
+        for shard in self._reader.manifest.shards:
+            stop = shard.first + shard.count
+            if stop - start >= size:
+                yield start, stop
+                start = stop
+        if start < self._reader.count or not self._reader.count:
+            yield start, self._reader.count
+
+    def _values(self, name: str, start: int, stop: int, lists: bool) -> pa.Array:
+        """The samples start .. stop-1 of a column that lies in no record."""
+        column = self._hidden.get(name, name)
+        values = self._reader.values(column, start, stop) if start < stop else self._reader.column(column)[:0]
+        return arrow_array(values, lists=lists and name not in self._hidden)
 
     def _read_records(self, names: Sequence[str]) -> None:
         """Reads every record for the named fields that are not kept yet."""
@@ -415,7 +458,6 @@ class ConditionEngine:
         self._duckdb = optional("duckdb", "where()")
         self._columns = columns
         self._lock = threading.Lock()
-        self._loaded: set[str] = set()
         self.connection = self._duckdb.connect(
             ":memory:",
             config={
@@ -431,8 +473,8 @@ class ConditionEngine:
         self._shell = _shell(self._parse(_selecting("(\ntrue\n)")))
         _engines.add(self)
 
-    def rows(self, condition: str) -> npt.NDArray[np.int64]:
-        """Indices of the samples for which condition is true, ascending.
+    def rows(self, condition: str) -> npt.NDArray[np.int64] | range:
+        """Indices of the samples for which condition is true, ascending; a range where these are all samples.
 
         As in SQL's WHERE, a sample for which the condition is NULL is left out.
 
@@ -461,21 +503,41 @@ class ConditionEngine:
             except UnicodeError as error:
                 raise self._error(condition, str(error)) from None
 
-    def _rows(self, condition: str) -> npt.NDArray[np.int64]:
-        self._load(self._names(condition))
+    def _rows(self, condition: str) -> npt.NDArray[np.int64] | range:
+        # A table has as many rows as a column, so it needs one even where a condition reads none.
+        names = self._names(condition) or {min(self._columns.kinds, key=self._columns.lies_in_records)}
         text = f"(\n{condition}\n)"
+        found, count, known = [], 0, False
+        for start, piece in self._columns.pieces(sorted(names)):
+            self.connection.register(_TABLE, piece)
+            del piece  # or it would be there while the next one is read
+            try:
+                if not start:
+                    self._check_type(text)
+                held, some = self._held(text)
+            finally:
+                self.connection.unregister(_TABLE)
+            found.append((count, len(held), np.packbits(held)))
+            count, known = count + len(held), known or some
+        if count and not known:
+            raise Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default by coalesce(x, default)")
+        return _places(found, count)
+
+    def _check_type(self, text: str) -> None:
+        """Refuses an expression that is not true or false."""
         kind = self.connection.execute(f"DESCRIBE SELECT {text} AS held FROM {_TABLE} WHERE {text}").fetchall()[0][1]
         if kind.strip('"') == "NULL":
             raise Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL")
         if kind != "BOOLEAN":
             raise Refused(f"it is of type {_cut(kind)}, not true or false; compare it with a value")
+
+    def _held(self, text: str) -> tuple[npt.NDArray[np.bool_], bool]:
+        """True for the rows of the registered piece for which an expression is; and False if it is NULL for all of them."""
         # Selected, not filtered by: a filter may be handed to Arrow, for which NaN is neither equal to nor above anything.
         held = self.connection.execute(f"SELECT {text} AS held FROM {_TABLE}").fetchnumpy()["held"]
-        if isinstance(held, np.ma.MaskedArray):
-            if len(held) and np.ma.getmaskarray(held).all():
-                raise Refused("it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default by coalesce(x, default)")
-            held = held.filled(False)
-        return np.flatnonzero(held)
+        if not isinstance(held, np.ma.MaskedArray):
+            return held, bool(len(held))
+        return held.filled(False), not np.ma.getmaskarray(held).all()
 
     def _names(self, condition: str) -> set[str]:
         """The columns that a condition reads. See NOTE [ query: what a condition may do ]."""
@@ -533,15 +595,6 @@ class ConditionEngine:
             raise Refused(" ".join(str(parsed["error_message"]).split()))
         return parsed
 
-    def _load(self, names: Iterable[str]) -> None:
-        """Registers a table that has the named columns, and those of earlier conditions."""
-        wanted = self._loaded | set(names)
-        if not self._loaded or wanted != self._loaded:
-            # A table has as many rows as a column, so it needs one even where a condition reads none.
-            wanted = wanted or {min(self._columns.kinds, key=self._columns.lies_in_records)}
-            self.connection.register(_TABLE, self._columns.table(sorted(wanted), lists=True))
-            self._loaded = wanted
-
     def _known(self) -> str:
         """The columns, for a message."""
         kinds = self._columns.kinds
@@ -550,6 +603,22 @@ class ConditionEngine:
 
     def _error(self, condition: str, reason: str) -> ArgumentError:
         return ArgumentError(f"where({_cut(condition)!r}): {reason}. The {self._known()}")
+
+
+def _places(found: Sequence[tuple[int, int, npt.NDArray[np.uint8]]], count: int) -> npt.NDArray[np.int64] | range:
+    """The places of the ones among bits, given as (first place, number of places, bits) of neighbouring parts; a range where all are."""
+    total = sum(int(_ONES[bits].sum()) for _, _, bits in found)
+    if total == count:
+        return range(count)
+    out, at = np.empty(total, np.int64), 0
+    for first, length, bits in found:
+        places = np.flatnonzero(np.unpackbits(bits, count=length))
+        np.add(places, first, out=out[at : at + len(places)])
+        at += len(places)
+    return out
+
+
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8).sum(axis=1)
 
 
 def _selecting(condition: str) -> str:

@@ -4,7 +4,9 @@ reads, and the decision whether native threads read them.
 NOTE [ view: read at every pass ]
 A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the next iter() finds. So a Resolver
 walks the dataset at every pass. Work on long lists of indices is done again only where they differ from the copy that it keeps, and a view
-whose parts are all unchanged is the same object. Nothing is written into the user's datasets: a pass reads snapshots of them.
+whose parts are all unchanged is the same object. Nothing is written into the user's datasets: a pass reads snapshots of them. A view holds
+8 bytes for each index of a Subset, and the copy of a list another 8; a range, a ConcatDataset and a whole dataset hold nothing of a sample:
+rows are found as a batch asks for them.
 
 NOTE [ subsets: what their indices say ]
 A Subset's sample i is its dataset's sample `indices[i]`. Lists, tuples, ranges, arrays and tensors of integers are read at once. Any other
@@ -104,23 +106,18 @@ class NativeView:
 
     Attributes:
         datasets: the native datasets, by source number; all packed, or all in place.
-        source, index: by position; None if position i is simply sample i of dataset 0, and for a Mixture.
+        tree: the tree of datasets in which a position is looked up; None if position i is simply sample i of dataset 0, and for a Mixture.
         mixed: the rows of a Mixture, in one epoch; else None.
-        asked: the tree of datasets, where the indices of a Subset in it are asked for; `source` and `index` are then None.
     """
 
     datasets: tuple[NativeDataset, ...]
-    source: npt.NDArray[np.uint32] | None = None
-    index: npt.NDArray[np.int64] | None = None
+    tree: _Part | None = None
     mixed: MixedRows | None = None
-    asked: _Part | None = None
 
     def __len__(self) -> int:
-        if self.asked is not None:
-            return self.asked.count
-        if self.mixed is not None:
-            return len(self.mixed.order)
-        return len(self.datasets[0]) if self.index is None else len(self.index)
+        if self.tree is not None:
+            return self.tree.count
+        return len(self.datasets[0]) if self.mixed is None else len(self.mixed.order)
 
     def at(self, epoch: int) -> NativeView:
         """The view of one epoch's pass: itself, but for a Mixture."""
@@ -129,7 +126,9 @@ class NativeView:
     @property
     def is_asked(self) -> bool:
         """True if finding rows runs code of the user's. See NOTE [ subsets: what their indices say ]."""
-        return self.asked is not None or (self.mixed is not None and any(part.is_asked for _, part in self.mixed.parts))
+        if self.tree is not None:
+            return self.tree.is_asked
+        return self.mixed is not None and any(part.is_asked for _, part in self.mixed.parts)
 
     def rows(self, positions: Sequence[int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
         """Source and index of each position.
@@ -139,22 +138,24 @@ class NativeView:
             TypeError: a position is no integer.
             Whatever the indices of a Subset raise that are asked for.
         """
-        if self.asked is not None:
-            source, index = self.asked.rows(positions, 0)
+        if self.tree is not None and self.tree.is_asked:
+            source, index = self.tree.rows(positions, 0)
             return source, index.astype(np.uint64)
         where = positions_within(positions, len(self))
         if self.mixed is not None:
             return self.mixed.rows(where)
-        if self.index is None or self.source is None:
+        if self.tree is None:
             return np.zeros(len(where), np.uint32), where.astype(np.uint64)
-        index = self.index[where]
-        if (index < 0).any():
-            raise IndexError(f"sample {where[index < 0][0]} is by the indices of a Subset one that its dataset does not have")
-        return self.source[where], index.astype(np.uint64)
+        try:
+            source, index = self.tree.rows(where, 0)
+        except IndexError:
+            missing = where[~self.tree.has(where)]
+            raise IndexError(f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have") from None
+        return source, index.astype(np.uint64)
 
     def existing(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The positions whose samples exist."""
-        return positions if self.index is None else positions[self.index[positions] >= 0]
+        return positions if self.tree is None else positions[self.tree.has(positions)]
 
 
 @dataclass(frozen=True)
@@ -162,23 +163,24 @@ class _Leaf:
     """One native dataset, whole."""
 
     dataset: NativeDataset
+    count: int
 
     leaves = 1
     is_asked = False
+    line = 0, 0, 1
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return "whole", id(self.dataset), len(self.dataset)
+        return "whole", id(self.dataset), self.count
 
-    @property
-    def count(self) -> int:
-        return len(self.dataset)
-
-    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
-        if isinstance(self.dataset, InPlaceDataset):  # a dataset with a list takes True for 1, as the list does
-            wanted = [operator.index(each) for each in wanted]
+    def rows(self, wanted: _Wanted, first: int) -> _Rows:
+        if isinstance(self.dataset, InPlaceDataset) and not isinstance(wanted, np.ndarray):
+            wanted = [operator.index(each) for each in wanted]  # a dataset with a list takes True for 1, as the list does
         where = positions_within(wanted, self.count)
         return np.full(len(where), first, np.uint32), where
+
+    def has(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return _within(wanted, self.count)
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class _Picked:
     """Some positions of what is inside."""
 
     inner: _Part
-    positions: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64] | range
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -204,8 +206,27 @@ class _Picked:
     def count(self) -> int:
         return len(self.positions)
 
-    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
-        return self.inner.rows(self.positions[positions_within(wanted, self.count)].tolist(), first)
+    @cached_property
+    def line(self) -> tuple[int, int, int] | None:
+        inner, picked = self.inner.line, self.positions
+        if inner is None or not isinstance(picked, range) or (len(picked) and not 0 <= min(picked[0], picked[-1])):
+            return None
+        if len(picked) and max(picked[0], picked[-1]) >= self.inner.count:
+            return None
+        leaf, start, step = inner
+        return leaf, start + step * picked.start, step * picked.step
+
+    def rows(self, wanted: _Wanted, first: int) -> _Rows:
+        return self.inner.rows(self._picked(positions_within(wanted, self.count)), first)
+
+    def has(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        found = _within(wanted, self.count)
+        found[found] = self.inner.has(self._picked(_from_start(wanted[found], self.count)))
+        return found
+
+    def _picked(self, where: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        picked = self.positions
+        return picked.start + where * picked.step if isinstance(picked, range) else picked[where]
 
 
 @dataclass(frozen=True)
@@ -216,6 +237,7 @@ class _Asked:
     indices: Any
 
     is_asked = True
+    line = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -229,8 +251,11 @@ class _Asked:
     def count(self) -> int:
         return len(self.indices)
 
-    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
-        return self.inner.rows([self.indices[each] for each in wanted], first)
+    def rows(self, wanted: _Wanted, first: int) -> _Rows:
+        return self.inner.rows([self.indices[each] for each in (wanted.tolist() if isinstance(wanted, np.ndarray) else wanted)], first)
+
+    def has(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        raise NotImplementedError  # nobody asks ahead of the batch that asks for its rows
 
 
 @dataclass(frozen=True)
@@ -239,6 +264,8 @@ class _Joined:
 
     parts: tuple[_Part, ...]
     counts: tuple[int, ...]
+
+    line = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -256,16 +283,48 @@ class _Joined:
     def count(self) -> int:
         return sum(self.counts)
 
-    def rows(self, wanted: Sequence[Any], first: int) -> _Rows:
-        where, ends = positions_within(wanted, self.count), np.cumsum(self.counts)
-        which = np.searchsorted(ends, where, "right")
+    @cached_property
+    def _begins(self) -> npt.NDArray[np.int64]:
+        """First position of each part."""
+        return np.cumsum([0, *self.counts[:-1]])
+
+    @cached_property
+    def _firsts(self) -> npt.NDArray[np.int64]:
+        """Number of the first leaf of each part."""
+        return np.cumsum([0, *(part.leaves for part in self.parts[:-1])])
+
+    @cached_property
+    def _lines(self) -> tuple[npt.NDArray[np.int64], ...] | None:
+        """Leaf, start and step of each part's line; None where a part has none."""
+        lines = [part.line for part in self.parts]
+        found = np.array([line for line in lines if line is not None], np.int64).reshape(-1, 3)
+        return (found[:, 0] + self._firsts, found[:, 1], found[:, 2]) if len(found) == len(lines) else None
+
+    def rows(self, wanted: _Wanted, first: int) -> _Rows:
+        where = positions_within(wanted, self.count)
+        which = self._which(where)
+        places = where - self._begins[which]
+        if self._lines is not None:
+            leaf, start, step = (each[which] for each in self._lines)
+            return (leaf + first).astype(np.uint32), start + step * places
         source, index = np.empty(len(where), np.uint32), np.empty(len(where), np.int64)
-        for number, part in enumerate(self.parts):
+        for number in np.unique(which).tolist():
             mine = which == number
-            if mine.any():
-                source[mine], index[mine] = part.rows((where[mine] - (ends[number] - self.counts[number])).tolist(), first)
-            first += part.leaves
+            source[mine], index[mine] = self.parts[number].rows(places[mine], first + int(self._firsts[number]))
         return source, index
+
+    def has(self, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        found = _within(wanted, self.count)
+        where = _from_start(wanted, self.count)
+        which = self._which(where)
+        for number in np.unique(which[found]).tolist():
+            mine = found & (which == number)
+            found[mine] = self.parts[number].has(where[mine] - self._begins[number])
+        return found
+
+    def _which(self, where: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+        """The number of the part that has each position."""
+        return np.searchsorted(self._begins + self.counts, where, "right")
 
 
 @dataclass(frozen=True)
@@ -282,14 +341,29 @@ class _Mixed:
 
 _Part = _Leaf | _Picked | _Asked | _Joined
 _Node = _Part | _Mixed
+_Wanted = Sequence[Any] | npt.NDArray[np.int64]
 _Rows = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]
+
+
+def _within(wanted: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.bool_]:
+    """True for the positions that `count` samples have; negative ones count from the end."""
+    out: npt.NDArray[np.bool_] = (wanted >= -count) & (wanted < count)
+    return out
+
+
+def _from_start(wanted: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """Positions with the negative ones, which count from the end, as positions from the start."""
+    return np.where(wanted < 0, wanted + count, wanted)
+
+
+_Kept = dict[int, tuple[Any, npt.NDArray[np.int64] | range]]
 
 
 class Resolver:
     """Resolves one loader's dataset, again and again. See NOTE [ view: read at every pass ]."""
 
     def __init__(self) -> None:
-        self._picked: dict[int, tuple[Any, npt.NDArray[np.int64]]] = {}
+        self._picked: _Kept = {}
         self._last: tuple[tuple[Any, ...], NativeView] | None = None
         self.files = InPlaceDatasets()
         self.in_place = True  # True if datasets in place are looked for
@@ -316,12 +390,12 @@ class Resolver:
             self._last = None if found is None else (node.key, found)
         return None if self._last is None else self._last[1]
 
-    def _mixed(self, mixture: Mixture, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> _Mixed | None:
+    def _mixed(self, mixture: Mixture, before: _Kept) -> _Mixed | None:
         order, parts = mixture.order, [self._node(part, before) for part in mixture.sources]
         nodes = tuple(part for part in parts if part is not None)
         return _Mixed(order, nodes) if type(mixture) is Mixture and len(nodes) == len(parts) else None
 
-    def _node(self, dataset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> _Part | None:
+    def _node(self, dataset: Any, before: _Kept) -> _Part | None:
         if isinstance(dataset, Mixture):
             raise ArgumentError(
                 "a Mixture within a Subset or a ConcatDataset has no epochs, which a loader tells its own dataset only: "
@@ -330,7 +404,7 @@ class Resolver:
         if isinstance(dataset, PackedDataset):
             changed = _OWN.replaced()
             self.replaced = self.replaced or changed
-            return _Leaf(dataset) if not changed and is_plain(dataset) else None
+            return _Leaf(dataset, len(dataset)) if not changed and is_plain(dataset) else None
         if (is_plain_subset(dataset) or type(dataset) in (Subset, ConcatDataset)) and (changed := _part_replaced(dataset)):
             self.replaced = changed
             return None
@@ -341,22 +415,22 @@ class Resolver:
         if type(dataset) is not ConcatDataset:
             found = self.files.find(dataset) if self.in_place and any(name in sys.modules for name in LIBRARIES) else None
             if found is None or found.positions is None:
-                return None if found is None else _Leaf(found)
-            return _Picked(_Leaf(found), found.positions)
+                return None if found is None else _Leaf(found, len(found))
+            return _Picked(_Leaf(found, len(found)), found.positions)
         parts = [self._node(part, before) for part in dataset.datasets]
         ends = list(dataset.cumulative_sizes)
         counts = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))
         nodes = tuple(part for part in parts if part is not None)
         return _Joined(nodes, counts) if len(nodes) == len(parts) == len(counts) else None
 
-    def _positions(self, subset: Any, before: dict[int, tuple[Any, npt.NDArray[np.int64]]]) -> npt.NDArray[np.int64] | None:
+    def _positions(self, subset: Any, before: _Kept) -> npt.NDArray[np.int64] | range | None:
         """The positions that a Subset's indices say; None: they have to be asked for."""
         kept = before.get(id(subset))
         if kept is None or not _same(kept[0], subset.indices):
-            positions = listed_positions(subset.indices)
+            positions = subset.indices if type(subset.indices) is range else listed_positions(subset.indices)
             if positions is None:
                 return None
-            if isinstance(subset.indices, np.ndarray | torch.Tensor):
+            if isinstance(positions, np.ndarray) and isinstance(subset.indices, np.ndarray | torch.Tensor):
                 positions = positions.copy()
             by_value = isinstance(subset.indices, list | tuple)
             kept = copy.copy(subset.indices) if by_value else positions, positions
@@ -390,25 +464,30 @@ def is_plain(dataset: PackedDataset) -> bool:
 
 
 def _same(kept: Any, indices: Any) -> bool:
-    """Returns True if indices are unchanged since a copy was kept: a list's copy or a tuple, else their positions."""
-    if isinstance(indices, list | tuple) or isinstance(kept, list | tuple):
+    """Returns True if indices are unchanged since a copy was kept: a list's copy, a tuple or a range, else their positions."""
+    if isinstance(indices, list | tuple | range) or isinstance(kept, list | tuple | range):
         return type(kept) is type(indices) and bool(kept == indices)
     found = listed_positions(indices)
-    return found is not None and np.array_equal(kept, found)
+    if found is None or len(found) != len(kept):
+        return False
+    return all(np.array_equal(kept[at : at + _COMPARED], found[at : at + _COMPARED]) for at in range(0, len(kept), _COMPARED))
+
+
+_COMPARED = 1 << 16
+"""Indices that are compared at a time."""
 
 
 def _view(node: _Node) -> NativeView | None:
-    datasets: list[NativeDataset] = []
     if isinstance(node, _Leaf):
         return NativeView((node.dataset,))
     if isinstance(node, _Mixed):
         return _mixed_view(node)
-    source, index = (None, None) if node.is_asked else _rows(node, datasets)
-    if node.is_asked:
-        datasets = _datasets(node)
+    if not node.is_asked:
+        _check_lengths(node)
+    datasets = _datasets(node)
     if not datasets or len(set(map(_form, datasets))) != 1:
         return None
-    return NativeView(tuple(datasets), source, index, asked=node if node.is_asked else None)
+    return NativeView(tuple(datasets), node)
 
 
 def _datasets(node: _Part) -> list[NativeDataset]:
@@ -439,32 +518,17 @@ def _form(dataset: NativeDataset) -> tuple[Any, ...]:
     return PackedDataset, dataset.form
 
 
-def _rows(node: _Part, datasets: list[NativeDataset]) -> _Rows:
-    if isinstance(node, _Leaf):
-        datasets.append(node.dataset)
-        count = len(node.dataset)
-        return np.full(count, len(datasets) - 1, np.uint32), np.arange(count, dtype=np.int64)
-    if isinstance(node, _Picked):
-        source, index = _rows(node.inner, datasets)
-        exist = (node.positions >= -len(index)) & (node.positions < len(index))
-        if exist.all():
-            return source[node.positions], index[node.positions]
-        index, source = np.append(index, _NO_SAMPLE), np.append(source, np.uint32(0))
-        where = np.where(exist, node.positions % max(1, len(index) - 1), len(index) - 1)
-        return source[where], index[where]
-    assert isinstance(node, _Joined)
-    parts = [_rows(part, datasets) for part in node.parts]
-    for number, (part, count) in enumerate(zip(parts, node.counts, strict=True)):
-        if len(part[1]) < count:
-            raise ArgumentError(
-                f"part {number} of the ConcatDataset has {len(part[1])} samples, and had {count} when it was made: make it anew"
-            )
-    pairs = [(part[0][:count], part[1][:count]) for part, count in zip(parts, node.counts, strict=True)]
-    return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
-
-
-_NO_SAMPLE = -1
-"""Index of a sample that does not exist: an error when it is asked for."""
+def _check_lengths(node: _Part) -> None:
+    """Raises ArgumentError for a ConcatDataset of which a part has become shorter."""
+    if isinstance(node, _Joined):
+        for number, (part, count) in enumerate(zip(node.parts, node.counts, strict=True)):
+            _check_lengths(part)
+            if part.count < count:
+                raise ArgumentError(
+                    f"part {number} of the ConcatDataset has {part.count} samples, and had {count} when it was made: make it anew"
+                )
+    elif not isinstance(node, _Leaf):
+        _check_lengths(node.inner)
 
 
 def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any:
@@ -636,7 +700,7 @@ class SentToWorkers:
             steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
         except Exception:  # an object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
             steps = b""
-        before, self._sent = self._sent, ((view.index, view.source, view.asked), view.datasets, steps)
+        before, self._sent = self._sent, ((view.tree,), view.datasets, steps)
         if before is None:
             return False
         same = same_objects(before[0], self._sent[0]) and same_objects(before[1], self._sent[1]) and before[2] == steps

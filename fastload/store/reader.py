@@ -326,7 +326,7 @@ class DatasetReader:
         arguments = name, shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
             with suppress(DatasetError):  # if the section is not to blame, the walk fails too
-                store.add(*arguments, section.places, section.columns, path is None)
+                store.add(*arguments, section.places, section.columns, path is None, self.files.remote)
                 return section
         store.add(*arguments)
         return None
@@ -399,6 +399,18 @@ class DatasetReader:
             self._columns[name] = self._read_rows(store, name, range(len(self.manifest.shards)))
             self._read_of[name] = self.manifest
         return self._columns[name]
+
+    def values(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        """The values of the column `name` of the samples start .. stop-1, one or more, read-only.
+
+        Unless the column was read before, the shards that have them are read and checked, and nothing is kept. Raises as `column` does.
+        """
+        store = self.store
+        if name in self._columns or name not in self.schema.columns:
+            return self.column(name)[start:stop]
+        numbers = range(self.shard_number(start), self.shard_number(stop - 1) + 1)
+        first = self._firsts[numbers.start]
+        return self._read_rows(store, name, numbers)[start - first : stop - first]
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
         """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column` does."""

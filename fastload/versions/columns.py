@@ -81,7 +81,8 @@ def read_columns(path: str | os.PathLike[str], key: str | None, wanted: Sequence
 
 
 def _read_table(path: str, key: str | None, wanted: Sequence[str] | None) -> ColumnFile:
-    lines, rows = read_rows(path)
+    numbered = list(read_rows(path))
+    lines, rows = [line for line, _ in numbered], [row for _, row in numbered]
     given = [cell.strip() for cell in rows[0]]
     kinds = dict(_split(cell) for cell in given)
     names = [_split(cell)[0] for cell in given]

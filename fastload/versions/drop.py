@@ -94,7 +94,7 @@ def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any
     if (where is None) == (indices is None):
         raise ArgumentError("give either where=, a condition, or indices=: which samples are to be taken out")
     with DatasetChange(path, _GO_ON) as change, DatasetReader(change.path, manifest=change.manifest) as reader:
-        gone = _checked(indices, len(reader)) if where is None else ConditionEngine(Columns(reader)).rows(where)
+        gone = _checked(indices, len(reader)) if where is None else as_positions(ConditionEngine(Columns(reader)).rows(where))
         manifest = change.manifest
         if len(gone) == len(reader):
             raise PackError(f"{change.path}: all {len(reader):,} samples would be taken out, and none would be left; remove the folder")

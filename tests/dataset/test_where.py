@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastload import PackedDataset, pack
-from fastload.dataset.query import FUNCTIONS
+from fastload.dataset.query import FUNCTIONS, PIECE, Columns, ConditionEngine
 from fastload.errors import ArgumentError, SampleError
-from fastload.store import Manifest
+from fastload.store import Field, Manifest, Schema
 
 duckdb = pytest.importorskip("duckdb")
 pa = pytest.importorskip("pyarrow")
@@ -89,6 +91,66 @@ def predicate(rng: np.random.Generator, depth: int = 0) -> Predicate:
     if choice == 7:
         return f"({left} and {right})", lambda row: holds_left(row) and holds_right(row)
     return f"({left} or {right})", lambda row: holds_left(row) or holds_right(row)
+
+
+def test_pieces(tmp_path: Path, ds: PackedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataset that is asked some shards at a time has the same samples, and the same refusals, as one that is asked at once."""
+    pack(Everything(), tmp_path / "many.fl", encode="raw", shard_samples=30)
+    many = PackedDataset(tmp_path / "many.fl")
+    monkeypatch.setattr("fastload.dataset.query.PIECE", 70)
+    monkeypatch.setattr("fastload.store.reader.EAGER_BYTES", 0)
+    starts = [start for start, _ in many.opened.columns.pieces(["label", "caption"])]
+    assert starts == [0, 90, 180, 270, 360]
+    for seed in range(2000, 2150):
+        condition, _ = predicate(np.random.default_rng(seed))
+        assert found(many, condition) == found(ds, condition), condition
+    null_below = 'case when "odd name" < 390 then null else "odd name" > 395 end'
+    assert found(many, null_below) == [396, 397, 398, 399]
+    for condition in ("nullif(label, label) = 1", "cast(caption as int) = 1", "label", "null"):
+        with pytest.raises(ArgumentError) as theirs:
+            ds.where(condition)
+        with pytest.raises(ArgumentError) as ours:
+            many.where(condition)
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_all_samples_are_a_range(ds: PackedDataset) -> None:
+    """A condition that is true for every sample gives a range, and a list of positions otherwise; FastLoader reads both."""
+    view = ds.where("label is not null")
+    assert view.indices == range(COUNT)
+    assert len(ds.where("label > 0").indices) < COUNT
+    assert view[COUNT - 1]["odd name"] == COUNT - 1
+
+
+def test_memory_of_a_query() -> None:
+    """Of 10^7 samples a query holds pieces of the columns, a bit a sample and what it finds, and no column."""
+    reader: Any = Numbers()
+    engine = ConditionEngine(Columns(reader))
+    engine.rows("a = 3 and b < 9")
+    for condition, total in (("a < 10 and b > 5", 99_994), ("a >= 0", Numbers.count)):
+        before = pa.total_allocated_bytes()
+        tracemalloc.start()
+        try:
+            rows = engine.rows(condition)
+            held, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len(rows) == total
+        assert held < (1 << 20) + (0 if isinstance(rows, range) else 8 * total)
+        assert most < 6 * 8 * PIECE  # two columns of a piece, and what they are made of
+        assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+class Numbers:
+    """A reader of two columns of 10^7 numbers, which are made as they are asked for."""
+
+    count = 10**7
+    schema = Schema([Field("image", "image"), Field("a", "int"), Field("b", "int")])
+    manifest = SimpleNamespace(shards=[SimpleNamespace(first=first, count=100_000) for first in range(0, count, 100_000)])
+
+    def values(self, name: str, start: int, stop: int) -> Any:
+        values = np.arange(start, stop, dtype=np.int64)
+        return values % 1000 if name == "a" else values
 
 
 def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> None:

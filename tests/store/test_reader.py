@@ -107,6 +107,30 @@ def test_large_column_is_checked_on_use(copy: Path, monkeypatch: pytest.MonkeyPa
             reader.column("label")
 
 
+def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of neighbours are those of the column, from the shards that have them alone, and nothing is kept of them."""
+    with DatasetReader(dataset) as reader:
+        whole = {name: reader.column(name) for name in reader.schema.columns}
+        ends = [shard.first + shard.count for shard in reader.manifest.shards]
+    monkeypatch.setattr(reader_module, "EAGER_BYTES", 0)
+    second = copy / "shard-00001.lmdb"
+    label = whole["label"][ends[0] : ends[0] + 10].tobytes()
+    second.write_bytes(second.read_bytes().replace(label, b"\7" * len(label)))
+    with DatasetReader(dataset) as reader, DatasetReader(copy) as damaged:
+        for name, values in whole.items():
+            for start, stop in ((0, 1), (0, COUNT), (3, ends[0]), (ends[0] - 1, ends[0] + 2), (COUNT - 1, COUNT)):
+                found = reader.values(name, start, stop)
+                assert found.tobytes() == values[start:stop].tobytes()
+                assert not found.flags.writeable
+        assert not np.shares_memory(reader.values("label", 0, 9), reader.values("label", 0, 9))
+        assert np.shares_memory(reader.column("label"), reader.values("label", 0, 9))  # one that was read whole is not read again
+        assert damaged.values("label", 0, ends[0]).tobytes() == whole["label"][: ends[0]].tobytes()
+        with pytest.raises(DatasetError, match=r"column label in shard-00001\.lmdb"):
+            damaged.values("label", 0, ends[0] + 1)
+        with pytest.raises(ArgumentError, match="no column 'missing'"):
+            reader.values("missing", 0, 1)
+
+
 def test_column_is_read_once_into_memory(tmp_path: Path) -> None:
     """Read-only, aligned, the same array each time; nothing of the file is mapped; it outlives reader, store and file."""
     with DatasetWriter(tmp_path, Schema((Field("v", "array", "float32", (3,)),)), shard_size=1 << 30, options={}) as writer:
